@@ -1,7 +1,7 @@
 """aiokafka: producer, consumer by assignment, admin; against Lograft and Apache Kafka."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,19 +12,12 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from tests.compatibility.servers import Server
+from tests.support.scenarios import scenario
 
 pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 VALUES = [f"value {number} ".encode() * 10 for number in range(300)]
 ANSWER_SECONDS_MAX = 30
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            await work
-
-    asyncio.run(bounded())
 
 
 @asynccontextmanager
@@ -64,15 +57,13 @@ async def read(server: Server, topic: str, count: int, *, offset: int = 0) -> li
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec(server: Server, new_topic: NewName, codec: str | None) -> None:
-    async def scenario() -> None:
-        topic = new_topic()
-        await create(server, topic)
-        offsets = await send_all(server, topic, VALUES, compression_type=codec)
-        assert offsets == list(range(len(VALUES)))
-        assert [record.value for record in await read(server, topic, len(VALUES))] == VALUES
-
-    run(scenario())
+@scenario()
+async def test_every_codec(server: Server, new_topic: NewName, codec: str | None) -> None:
+    topic = new_topic()
+    await create(server, topic)
+    offsets = await send_all(server, topic, VALUES, compression_type=codec)
+    assert offsets == list(range(len(VALUES)))
+    assert [record.value for record in await read(server, topic, len(VALUES))] == VALUES
 
 
 @pytest.mark.parametrize(
@@ -80,90 +71,84 @@ def test_every_codec(server: Server, new_topic: NewName, codec: str | None) -> N
     [{"acks": 1}, {"acks": "all"}, {"enable_idempotence": True, "max_batch_size": 400}],
     ids=["leader", "all", "idempotent"],
 )
-def test_acknowledgements(server: Server, new_topic: NewName, settings: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        topic = new_topic()
-        await create(server, topic)
-        assert await send_all(server, topic, VALUES, **settings) == list(range(len(VALUES)))
-        assert [record.value for record in await read(server, topic, len(VALUES))] == VALUES
+@scenario()
+async def test_acknowledgements(
+    server: Server, new_topic: NewName, settings: dict[str, Any]
+) -> None:
+    topic = new_topic()
+    await create(server, topic)
+    assert await send_all(server, topic, VALUES, **settings) == list(range(len(VALUES)))
+    assert [record.value for record in await read(server, topic, len(VALUES))] == VALUES
 
-    run(scenario())
+
+@scenario()
+async def test_headers_nulls_and_seeks(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    await create(server, topic)
+    async with started(AIOKafkaProducer(bootstrap_servers=server.bootstrap)) as producer:
+        for number in range(10):
+            await producer.send_and_wait(
+                topic,
+                None if number == 3 else b"v%d" % number,
+                key=b"k",
+                partition=0,
+                timestamp_ms=1000 * number + 1000,
+                headers=[("n", b"%d" % number)],
+            )
+    records = await read(server, topic, 7, offset=3)
+    assert [record.value for record in records] == [None, *(b"v%d" % n for n in range(4, 10))]
+    assert records[0].headers == (("n", b"3"),)
+    partition = TopicPartition(topic, 0)
+    consumer = AIOKafkaConsumer(bootstrap_servers=server.bootstrap, group_id=None)
+    async with started(consumer):
+        assert await consumer.beginning_offsets([partition]) == {partition: 0}
+        assert await consumer.end_offsets([partition]) == {partition: 10}
+        found = await consumer.offsets_for_times({partition: 4500})
+        assert found[partition].offset == 4
 
 
-def test_headers_nulls_and_seeks(server: Server, new_topic: NewName) -> None:
-    async def scenario() -> None:
-        topic = new_topic()
-        await create(server, topic)
-        async with started(AIOKafkaProducer(bootstrap_servers=server.bootstrap)) as producer:
-            for number in range(10):
-                await producer.send_and_wait(
-                    topic,
-                    None if number == 3 else b"v%d" % number,
-                    key=b"k",
-                    partition=0,
-                    timestamp_ms=1000 * number + 1000,
-                    headers=[("n", b"%d" % number)],
-                )
-        records = await read(server, topic, 7, offset=3)
-        assert [record.value for record in records] == [None, *(b"v%d" % n for n in range(4, 10))]
-        assert records[0].headers == (("n", b"3"),)
+@scenario()
+async def test_a_reader_at_the_end_gets_the_next_message(
+    server: Server, new_topic: NewName
+) -> None:
+    topic = new_topic()
+    await create(server, topic)
+    await send_all(server, topic, VALUES[:5])
+    consumer = AIOKafkaConsumer(bootstrap_servers=server.bootstrap, group_id=None)
+    async with started(consumer):
         partition = TopicPartition(topic, 0)
-        consumer = AIOKafkaConsumer(bootstrap_servers=server.bootstrap, group_id=None)
-        async with started(consumer):
-            assert await consumer.beginning_offsets([partition]) == {partition: 0}
-            assert await consumer.end_offsets([partition]) == {partition: 10}
-            found = await consumer.offsets_for_times({partition: 4500})
-            assert found[partition].offset == 4
-
-    run(scenario())
-
-
-def test_a_reader_at_the_end_gets_the_next_message(server: Server, new_topic: NewName) -> None:
-    async def scenario() -> None:
-        topic = new_topic()
-        await create(server, topic)
-        await send_all(server, topic, VALUES[:5])
-        consumer = AIOKafkaConsumer(bootstrap_servers=server.bootstrap, group_id=None)
-        async with started(consumer):
-            partition = TopicPartition(topic, 0)
-            consumer.assign([partition])
-            await consumer.seek_to_end(partition)
-            assert await consumer.position(partition) == 5
-            waiting = asyncio.ensure_future(consumer.getone())
-            await send_all(server, topic, [b"next"])
-            record = await waiting
-        assert (record.offset, record.value) == (5, b"next")
-
-    run(scenario())
+        consumer.assign([partition])
+        await consumer.seek_to_end(partition)
+        assert await consumer.position(partition) == 5
+        waiting = asyncio.ensure_future(consumer.getone())
+        await send_all(server, topic, [b"next"])
+        record = await waiting
+    assert (record.offset, record.value) == (5, b"next")
 
 
-def test_admin(server: Server, new_topic: NewName) -> None:
-    async def scenario() -> None:
-        topic = new_topic()
-        await create(server, topic, retention_ms="99999")
-        await send_all(server, topic, VALUES)
-        async with admin_of(server) as admin:
-            refused = await admin.create_topics([NewTopic(topic, 1, 1)])
-            assert refused.topic_errors[0][1] == TopicAlreadyExistsError.errno
-            await admin.create_partitions({topic: NewPartitions(3)})
-            (described,) = await admin.describe_topics([topic])
-            assert len(described["partitions"]) == 3
-            asked = ConfigResource(ConfigResourceType.TOPIC, topic)
-            assert "99999" in repr(await admin.describe_configs([asked]))
-            await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(200)})
-            assert (await read(server, topic, 1, offset=200))[0].offset == 200
-            await admin.delete_topics([topic])
-            assert topic not in await admin.list_topics()
-
-    run(scenario())
+@scenario()
+async def test_admin(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    await create(server, topic, retention_ms="99999")
+    await send_all(server, topic, VALUES)
+    async with admin_of(server) as admin:
+        refused = await admin.create_topics([NewTopic(topic, 1, 1)])
+        assert refused.topic_errors[0][1] == TopicAlreadyExistsError.errno
+        await admin.create_partitions({topic: NewPartitions(3)})
+        (described,) = await admin.describe_topics([topic])
+        assert len(described["partitions"]) == 3
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic)
+        assert "99999" in repr(await admin.describe_configs([asked]))
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(200)})
+        assert (await read(server, topic, 1, offset=200))[0].offset == 200
+        await admin.delete_topics([topic])
+        assert topic not in await admin.list_topics()
 
 
-def test_a_message_too_large(server: Server, new_topic: NewName) -> None:
-    async def scenario() -> None:
-        topic = new_topic()
-        await create(server, topic, max_message_bytes="4000")
-        with pytest.raises(KafkaError) as raised:
-            await send_all(server, topic, [b"x" * 8000])
-        assert isinstance(raised.value, MessageSizeTooLargeError)
-
-    run(scenario())
+@scenario()
+async def test_a_message_too_large(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    await create(server, topic, max_message_bytes="4000")
+    with pytest.raises(KafkaError) as raised:
+        await send_all(server, topic, [b"x" * 8000])
+    assert isinstance(raised.value, MessageSizeTooLargeError)

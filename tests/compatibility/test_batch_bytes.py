@@ -18,6 +18,7 @@ from lograft.wire.compression import Codec
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import SMALL_JVM, Server, java_command
+from tests.support.scenarios import scenario
 from tools.kafka_jars import REPOSITORY, ensure_program
 
 NewName = Callable[[], str]
@@ -100,7 +101,8 @@ def test_batches_are_those_of_java() -> None:
 
 
 @pytest.mark.clients
-def test_batches_are_those_of_librdkafka(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_batches_are_those_of_librdkafka(server: Server, new_topic: NewName) -> None:
     chance = random.Random(18)
     theirs, ours = new_topic(), new_topic()
     for topic in (theirs, ours):
@@ -115,28 +117,25 @@ def test_batches_are_those_of_librdkafka(server: Server, new_topic: NewName) -> 
             other.produce(theirs, one.value, one.key, 0, timestamp=one.timestamp, headers=headers)
         assert other.flush(60) == 0
 
-    async def send_and_compare() -> None:
-        async with Producer(
-            bootstrap_servers=server.bootstrap,
-            enable_idempotence=False,
-            linger_ms=60_000,
-            delivery_timeout_ms=200_000,
-            batch_size=1_000_000,
-        ) as producer:
-            for records in given:
-                for one in records:
-                    await producer.enqueue(
-                        ours,
-                        one.value,
-                        key=one.key,
-                        partition=0,
-                        timestamp_ms=one.timestamp,
-                        headers=one.headers,
-                    )
-                await producer.flush()
-        assert await batches_of(server, ours) == await batches_of(server, theirs)
-
-    asyncio.run(send_and_compare())
+    async with Producer(
+        bootstrap_servers=server.bootstrap,
+        enable_idempotence=False,
+        linger_ms=60_000,
+        delivery_timeout_ms=200_000,
+        batch_size=1_000_000,
+    ) as producer:
+        for records in given:
+            for one in records:
+                await producer.enqueue(
+                    ours,
+                    one.value,
+                    key=one.key,
+                    partition=0,
+                    timestamp_ms=one.timestamp,
+                    headers=one.headers,
+                )
+            await producer.flush()
+    assert await batches_of(server, ours) == await batches_of(server, theirs)
 
 
 async def batches_of(server: Server, topic: str) -> list[bytes]:

@@ -9,7 +9,8 @@ from lograft.client import Consumer, OffsetRange, Producer
 from lograft.client.columns.decode import HEADER_TYPE
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
-from tests.compatibility.test_lograft_producer import NewName, run
+from tests.compatibility.test_lograft_producer import NewName
+from tests.support.scenarios import run_in_asyncio, scenario
 
 pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 
@@ -38,7 +39,7 @@ def test_tables_are_records_for_everybody(server: Server, new_topic: NewName, co
             told = await producer.send_arrow(topic, table, partition=0, batch_bytes=5_000)
             assert told == [OffsetRange(topic, 0, 0, 2_000)]
 
-    run(scenario())
+    run_in_asyncio(scenario)
     messages = librdkafka.read(server.bootstrap, topic, partition=0)
     assert [message.value() for message in messages] == values
     assert [message.key() for message in messages] == keys
@@ -46,21 +47,19 @@ def test_tables_are_records_for_everybody(server: Server, new_topic: NewName, co
     assert [len(message.headers() or ()) for message in messages] == [i % 3 for i in range(2_000)]
 
 
-def test_keys_lie_where_java_looks_for_them(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_keys_lie_where_java_looks_for_them(server: Server, new_topic: NewName) -> None:
     """By rows and by columns to the same partitions, and found again by key."""
     topic = new_topic()
     librdkafka.create_topic(server.bootstrap, topic, partitions=PARTITIONS)
 
-    async def scenario() -> None:
-        keys = [f"key {number}" for number in range(100)]
-        given = {"bootstrap.servers": server.bootstrap}
-        async with Producer(given) as producer, Consumer(given) as consumer:
-            single = await asyncio.gather(*(producer.send(topic, b"old", key=key) for key in keys))
-            await producer.send_arrow(topic, pa.table({"key": keys, "value": keys}))
-            for key, place in zip(keys, single, strict=True):
-                found = await consumer.get(topic, key)
-                assert found is not None
-                assert (found.partition, found.value) == (place.partition, key.encode())
-            assert await consumer.get(topic, "nobody") is None
-
-    run(scenario())
+    keys = [f"key {number}" for number in range(100)]
+    given = {"bootstrap.servers": server.bootstrap}
+    async with Producer(given) as producer, Consumer(given) as consumer:
+        single = await asyncio.gather(*(producer.send(topic, b"old", key=key) for key in keys))
+        await producer.send_arrow(topic, pa.table({"key": keys, "value": keys}))
+        for key, place in zip(keys, single, strict=True):
+            found = await consumer.get(topic, key)
+            assert found is not None
+            assert (found.partition, found.value) == (place.partition, key.encode())
+        assert await consumer.get(topic, "nobody") is None

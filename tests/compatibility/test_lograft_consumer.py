@@ -2,7 +2,7 @@
 from Apache Kafka, whoever wrote them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from lograft.client import (
 from lograft.client.consuming.ranges import EndBeyond, StartLost
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce
 from tests.compatibility.servers import Server
+from tests.support.scenarios import scenario
 
 pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
@@ -28,14 +29,6 @@ ANSWER_SECONDS_MAX = 60
 HOUR_MS = 3_600_000
 #: Long ago, so that no clock of a broker is near.
 THEN_MS = 1_600_000_000_000
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            await work
-
-    asyncio.run(bounded())
 
 
 def consumer_of(server: Server, **settings: Any) -> Consumer:
@@ -57,7 +50,8 @@ def values(records: list[ConsumerRecord]) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_of_a_foreign_producer_in_every_codec(
+@scenario()
+async def test_records_of_a_foreign_producer_in_every_codec(
     server: Server, new_topic: NewName, codec: str
 ) -> None:
     topic = new_topic()
@@ -74,37 +68,35 @@ def test_records_of_a_foreign_producer_in_every_codec(
         settings={"compression.type": codec},
     )
 
-    async def scenario() -> None:
-        async with consumer_of(server, max_partition_fetch_bytes=4_000) as consumer:
-            consumer.assign([TopicPartition(topic, 0)])
-            records = await read(consumer, 300)
-            assert values(records) == wanted
-            assert [record.offset for record in records] == list(range(300))
-            assert records[1].key == b"k1"
-            assert records[3].key is None
-            assert list(records[5].headers) == [("one", b"1"), ("none", None)]
-            assert [record.timestamp_ms - THEN_MS for record in records] == list(range(300))
-            assert {record.timestamp_type for record in records} == {0}
-            consumer.seek_to_beginning()
-            rows: list[tuple[Any, ...]] = []
-            while len(rows) < 300:
-                table = await consumer.fetch_arrow(with_headers=True)
-                rows += [
-                    (row["key"], row["value"], row["offset"], row["headers"], row["timestamp"])
-                    for row in table.to_pylist()
-                ]
-            assert [row[:3] for row in rows] == [
-                (record.key, record.value, record.offset) for record in records
+    async with consumer_of(server, max_partition_fetch_bytes=4_000) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        records = await read(consumer, 300)
+        assert values(records) == wanted
+        assert [record.offset for record in records] == list(range(300))
+        assert records[1].key == b"k1"
+        assert records[3].key is None
+        assert list(records[5].headers) == [("one", b"1"), ("none", None)]
+        assert [record.timestamp_ms - THEN_MS for record in records] == list(range(300))
+        assert {record.timestamp_type for record in records} == {0}
+        consumer.seek_to_beginning()
+        rows: list[tuple[Any, ...]] = []
+        while len(rows) < 300:
+            table = await consumer.fetch_arrow(with_headers=True)
+            rows += [
+                (row["key"], row["value"], row["offset"], row["headers"], row["timestamp"])
+                for row in table.to_pylist()
             ]
-            assert rows[5][3] == [{"key": "one", "value": b"1"}, {"key": "none", "value": None}]
-            assert [round(row[4].timestamp() * 1000) for row in rows] == [
-                record.timestamp_ms for record in records
-            ]
+        assert [row[:3] for row in rows] == [
+            (record.key, record.value, record.offset) for record in records
+        ]
+        assert rows[5][3] == [{"key": "one", "value": b"1"}, {"key": "none", "value": None}]
+        assert [round(row[4].timestamp() * 1000) for row in rows] == [
+            record.timestamp_ms for record in records
+        ]
 
-    run(scenario())
 
-
-def test_places_and_times(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_places_and_times(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
     create_topic(server.bootstrap, topic, partitions=2)
@@ -115,67 +107,62 @@ def test_places_and_times(server: Server, new_topic: NewName) -> None:
         timestamps_ms=[THEN_MS + number * HOUR_MS for number in range(20)],
     )
 
-    async def scenario() -> None:
-        async with consumer_of(server) as consumer:
-            assert await consumer.beginning_offsets([one, two]) == {one: 0, two: 0}
-            assert await consumer.end_offsets([one, two]) == {one: 20, two: 0}
-            found = await consumer.offsets_for_times({one: THEN_MS + 4 * HOUR_MS - 1, two: 0})
-            assert found[two] is None
-            place = found[one]
-            assert place is not None
-            assert (place.offset, place.timestamp_ms) == (4, THEN_MS + 4 * HOUR_MS)
-            consumer.assign([one])
-            consumer.seek(one, place.offset)
-            assert values(await read(consumer, 2)) == [b"4", b"5"]
-            consumer.seek_to_end(one)
-            assert await consumer.position(one) == 20
-            consumer.seek(one, 999)
-            assert values(await read(consumer, 1)) == [b"0"]
-            info = await consumer.partitions_for(topic)
-            assert [part.partition for part in info.partitions] == [0, 1]
-            assert (await consumer.topics())[topic].id == info.id
+    async with consumer_of(server) as consumer:
+        assert await consumer.beginning_offsets([one, two]) == {one: 0, two: 0}
+        assert await consumer.end_offsets([one, two]) == {one: 20, two: 0}
+        found = await consumer.offsets_for_times({one: THEN_MS + 4 * HOUR_MS - 1, two: 0})
+        assert found[two] is None
+        place = found[one]
+        assert place is not None
+        assert (place.offset, place.timestamp_ms) == (4, THEN_MS + 4 * HOUR_MS)
+        consumer.assign([one])
+        consumer.seek(one, place.offset)
+        assert values(await read(consumer, 2)) == [b"4", b"5"]
+        consumer.seek_to_end(one)
+        assert await consumer.position(one) == 20
+        consumer.seek(one, 999)
+        assert values(await read(consumer, 1)) == [b"0"]
+        info = await consumer.partitions_for(topic)
+        assert [part.partition for part in info.partitions] == [0, 1]
+        assert (await consumer.topics())[topic].id == info.id
 
-        async with consumer_of(server, auto_offset_reset="none") as strict:
-            strict.assign([one])
-            with pytest.raises(NoPosition):
-                await strict.poll()
-            strict.seek(one, 999)
-            with pytest.raises(OffsetOutOfRange):
-                await strict.poll()
+    async with consumer_of(server, auto_offset_reset="none") as strict:
+        strict.assign([one])
+        with pytest.raises(NoPosition):
+            await strict.poll()
+        strict.seek(one, 999)
+        with pytest.raises(OffsetOutOfRange):
+            await strict.poll()
 
-        async with consumer_of(server, auto_offset_reset="by_duration:P1D") as recent:
-            # All of it is older than a day.
-            recent.assign([one])
-            assert await recent.position(one) == 20
-
-    run(scenario())
+    async with consumer_of(server, auto_offset_reset="by_duration:P1D") as recent:
+        # All of it is older than a day.
+        recent.assign([one])
+        assert await recent.position(one) == 20
 
 
-def test_pausing_and_following(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_pausing_and_following(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
     create_topic(server.bootstrap, topic, partitions=2)
 
-    async def scenario() -> None:
-        async with (
-            consumer_of(server) as consumer,
-            Producer(bootstrap_servers=server.bootstrap) as producer,
-        ):
-            consumer.assign([one, two])
-            for number in range(5):
-                await producer.send(topic, b"%d" % number, partition=number % 2)
-                (record,) = await read(consumer, 1)
-                assert (record.partition, record.value) == (number % 2, b"%d" % number)
-            consumer.pause(one)
-            await producer.send(topic, b"held", partition=0)
-            await producer.send(topic, b"goes", partition=1)
-            assert values(await read(consumer, 1)) == [b"goes"]
-            assert await consumer.poll(timeout_ms=100) == {}
-            consumer.resume(one)
-            assert values(await read(consumer, 1)) == [b"held"]
-            assert consumer.lag(one) == 0
-
-    run(scenario())
+    async with (
+        consumer_of(server) as consumer,
+        Producer(bootstrap_servers=server.bootstrap) as producer,
+    ):
+        consumer.assign([one, two])
+        for number in range(5):
+            await producer.send(topic, b"%d" % number, partition=number % 2)
+            (record,) = await read(consumer, 1)
+            assert (record.partition, record.value) == (number % 2, b"%d" % number)
+        consumer.pause(one)
+        await producer.send(topic, b"held", partition=0)
+        await producer.send(topic, b"goes", partition=1)
+        assert values(await read(consumer, 1)) == [b"goes"]
+        assert await consumer.poll(timeout_ms=100) == {}
+        consumer.resume(one)
+        assert values(await read(consumer, 1)) == [b"held"]
+        assert consumer.lag(one) == 0
 
 
 def transact(server: Server, topic: str, name: str, values: list[bytes], *, commits: bool) -> None:
@@ -191,7 +178,8 @@ def transact(server: Server, topic: str, name: str, values: list[bytes], *, comm
         producer.abort_transaction(ANSWER_SECONDS_MAX)
 
 
-def test_only_what_was_committed(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_only_what_was_committed(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     one = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
@@ -210,37 +198,35 @@ def test_only_what_was_committed(server: Server, new_topic: NewName) -> None:
     open_one.produce(topic, value=b"undecided", partition=0)
     open_one.flush(ANSWER_SECONDS_MAX)
 
-    async def scenario() -> None:
-        async with consumer_of(server, isolation_level="read_committed") as careful:
-            careful.assign([one])
-            assert values(await read(careful, 5)) == committed
-            assert await careful.poll(timeout_ms=200) == {}
-            end = (await careful.end_offsets([one]))[one]
-            assert await careful.position(one) == end
-            careful.seek_to_beginning()
-            rows: list[bytes] = []
-            while len(rows) < 5:
-                rows += (await careful.fetch_arrow()).column("value").to_pylist()
-            assert rows == committed
-            async with RangeReader(
-                bootstrap_servers=server.bootstrap, isolation_level="read_committed"
-            ) as reader:
-                batches = [batch async for batch in reader.read(topic, 0, start=0, end=end)]
-                found = [value for one in batches for value in one.column("value").to_pylist()]
-                assert found == committed
-                with pytest.raises(EndBeyond):
-                    async for _ in reader.read(topic, 0, start=0, end=end + 1):
-                        pass
-            open_one.commit_transaction(ANSWER_SECONDS_MAX)
-            assert values(await read(careful, 1)) == [b"undecided"]
-        async with consumer_of(server) as hasty:
-            hasty.assign([one])
-            assert values(await read(hasty, 8)) == [*everything, b"undecided"]
-
-    run(scenario())
+    async with consumer_of(server, isolation_level="read_committed") as careful:
+        careful.assign([one])
+        assert values(await read(careful, 5)) == committed
+        assert await careful.poll(timeout_ms=200) == {}
+        end = (await careful.end_offsets([one]))[one]
+        assert await careful.position(one) == end
+        careful.seek_to_beginning()
+        rows: list[bytes] = []
+        while len(rows) < 5:
+            rows += (await careful.fetch_arrow()).column("value").to_pylist()
+        assert rows == committed
+        async with RangeReader(
+            bootstrap_servers=server.bootstrap, isolation_level="read_committed"
+        ) as reader:
+            batches = [batch async for batch in reader.read(topic, 0, start=0, end=end)]
+            found = [value for one in batches for value in one.column("value").to_pylist()]
+            assert found == committed
+            with pytest.raises(EndBeyond):
+                async for _ in reader.read(topic, 0, start=0, end=end + 1):
+                    pass
+        open_one.commit_transaction(ANSWER_SECONDS_MAX)
+        assert values(await read(careful, 1)) == [b"undecided"]
+    async with consumer_of(server) as hasty:
+        hasty.assign([one])
+        assert values(await read(hasty, 8)) == [*everything, b"undecided"]
 
 
-def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     one = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
@@ -248,44 +234,39 @@ def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> None:
     admin = admin_of(server.bootstrap)  # must outlive its answers
     outcome(admin.delete_records([ForeignPartition(topic, 0, 6)]))
 
-    async def scenario() -> None:
-        async with consumer_of(server) as consumer:
-            assert await consumer.beginning_offsets([one]) == {one: 6}
-            consumer.assign([one])
-            consumer.seek(one, 2)
-            assert values(await read(consumer, 1)) == [b"6"]
-        async with RangeReader(bootstrap_servers=server.bootstrap) as reader:
-            with pytest.raises(StartLost) as caught:
-                async for _ in reader.read(topic, 0, start=2, end=10):
-                    pass
-            assert caught.value.log_start == 6
-            batches = [batch async for batch in reader.read(topic, 0, start=6, end=9)]
-            assert sum(batch.num_rows for batch in batches) == 3
-
-    run(scenario())
+    async with consumer_of(server) as consumer:
+        assert await consumer.beginning_offsets([one]) == {one: 6}
+        consumer.assign([one])
+        consumer.seek(one, 2)
+        assert values(await read(consumer, 1)) == [b"6"]
+    async with RangeReader(bootstrap_servers=server.bootstrap) as reader:
+        with pytest.raises(StartLost) as caught:
+            async for _ in reader.read(topic, 0, start=2, end=10):
+                pass
+        assert caught.value.log_start == 6
+        batches = [batch async for batch in reader.read(topic, 0, start=6, end=9)]
+        assert sum(batch.num_rows for batch in batches) == 3
 
 
-def test_positions_without_a_membership(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_positions_without_a_membership(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     one = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
     produce(server.bootstrap, topic, [b"%d" % number for number in range(10)])
 
-    async def scenario() -> None:
-        async with consumer_of(server, group_id=f"{topic}-group") as consumer:
-            consumer.assign([one])
-            assert values(await read(consumer, 3)) == [b"0", b"1", b"2"]
-            assert await consumer.committed([one]) == {one: None}
-        async with consumer_of(server, group_id=f"{topic}-group") as consumer:
-            # Closing has committed what was given out.
-            place = (await consumer.committed([one]))[one]
-            assert place is not None
-            assert place.offset == 3
-            consumer.assign([one])
-            assert values(await read(consumer, 1)) == [b"3"]
-            await asyncio.wait_for(consumer.commit_nowait({one: 8}), ANSWER_SECONDS_MAX)
-            place = (await consumer.committed([one]))[one]
-            assert place is not None
-            assert place.offset == 8
-
-    run(scenario())
+    async with consumer_of(server, group_id=f"{topic}-group") as consumer:
+        consumer.assign([one])
+        assert values(await read(consumer, 3)) == [b"0", b"1", b"2"]
+        assert await consumer.committed([one]) == {one: None}
+    async with consumer_of(server, group_id=f"{topic}-group") as consumer:
+        # Closing has committed what was given out.
+        place = (await consumer.committed([one]))[one]
+        assert place is not None
+        assert place.offset == 3
+        consumer.assign([one])
+        assert values(await read(consumer, 1)) == [b"3"]
+        await asyncio.wait_for(consumer.commit_nowait({one: 8}), ANSWER_SECONDS_MAX)
+        place = (await consumer.committed([one]))[one]
+        assert place is not None
+        assert place.offset == 8

@@ -18,6 +18,7 @@ from lograft.client import (
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.members import PROTOCOLS, Member, joined
 from tests.compatibility.servers import Server, skip_before_4
+from tests.support.scenarios import run_in_asyncio, scenario
 
 pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
@@ -32,14 +33,6 @@ def protocol(request: pytest.FixtureRequest, server: Server) -> Settings:
     if request.param == "consumer":
         skip_before_4(server, "KIP-848 groups unless a setting asks for the preview")
     return dict(PROTOCOLS[request.param])
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            await work
-
-    asyncio.run(bounded())
 
 
 class Group:
@@ -67,15 +60,16 @@ class Group:
 
 
 def play(
-    server: Server, topic: str, scenario: Callable[[Group], Coroutine[Any, Any, None]]
+    scenario: Callable[[Group], Coroutine[Any, Any, None]], server: Server, new_topic: NewName
 ) -> None:
+    topic = new_topic()
     create_topic(server.bootstrap, topic, partitions=PARTITIONS)
 
     async def main() -> None:
         async with AsyncExitStack() as stack:
             await scenario(Group(server, topic, stack))
 
-    run(main())
+    run_in_asyncio(main)
 
 
 async def until(
@@ -118,179 +112,155 @@ def numbers(first: int, count: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, first + count)]
 
 
-def test_a_group_grows_and_shrinks_and_every_record_comes_once(
-    server: Server, new_topic: NewName, protocol: Settings
+@scenario(play)
+async def test_a_group_grows_and_shrinks_and_every_record_comes_once(
+    group: Group, /, protocol: Settings
 ) -> None:
-    topic = new_topic()
-
-    async def scenario(group: Group) -> None:
-        first = await group.consumer(protocol)
-        await until(shared(topic, first.assignment), [first])
-        second = await group.consumer(protocol)
-        got = await until(shared(topic, first.assignment, second.assignment), [first, second])
-        await write(group, numbers(0, 40))
-        while len(got) < 40:
-            for consumer in (first, second):
-                for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
-                    got += [record.value for record in records]
-        await first.close()
-        await write(group, numbers(40, 40))
-        while len(got) < 80:
-            for records in (await second.poll()).values():
+    topic = group.topic
+    first = await group.consumer(protocol)
+    await until(shared(topic, first.assignment), [first])
+    second = await group.consumer(protocol)
+    got = await until(shared(topic, first.assignment, second.assignment), [first, second])
+    await write(group, numbers(0, 40))
+    while len(got) < 40:
+        for consumer in (first, second):
+            for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
                 got += [record.value for record in records]
-        assert sorted(got, key=int) == numbers(0, 80)
+    await first.close()
+    await write(group, numbers(40, 40))
+    while len(got) < 80:
+        for records in (await second.poll()).values():
+            got += [record.value for record in records]
+    assert sorted(got, key=int) == numbers(0, 80)
 
-    play(server, topic, scenario)
 
-
-def test_members_of_librdkafka_and_ours_share_a_group(
-    server: Server, new_topic: NewName, protocol: Settings
+@scenario(play)
+async def test_members_of_librdkafka_and_ours_share_a_group(
+    group: Group, /, server: Server, protocol: Settings
 ) -> None:
-    topic = new_topic()
-
-    async def scenario(group: Group) -> None:
-        ours = await group.consumer(protocol)
-        await until(shared(topic, ours.assignment), [ours])
-        with joined(server.bootstrap, group.id, [topic], protocol) as theirs:
-            # Ours leads the group, theirs joins.
-            together = shared(topic, ours.assignment, lambda: theirs.owned)
-            await until(together, [ours], [theirs])
-            await ours.unsubscribe()
-            await until(shared(topic, lambda: theirs.owned), [], [theirs])
-            # Theirs leads, ours joins.
-            ours.subscribe([topic])
-            await until(together, [ours], [theirs])
-            await write(group, numbers(0, 40))
-            got: list[bytes] = []
-            while len(got) + len(theirs.values) < 40:
-                for records in (await ours.poll(timeout_ms=POLL_MS)).values():
-                    got += [record.value for record in records]
-                await asyncio.to_thread(theirs.poll)
-            everything = [*got, *(value for value in theirs.values if value is not None)]
-            assert sorted(everything, key=int) == numbers(0, 40)
-
-    play(server, topic, scenario)
-
-
-def test_static_members_and_positions_that_are_kept(
-    server: Server, new_topic: NewName, protocol: Settings
-) -> None:
-    topic = new_topic()
-
-    async def scenario(group: Group) -> None:
-        one = await group.consumer({**protocol, "group.instance.id": "one"})
-        two = await group.consumer({**protocol, "group.instance.id": "two"})
-        await until(shared(topic, one.assignment, two.assignment), [one, two])
-        before = two.assignment()
-        await write(group, numbers(0, 8))
+    topic = group.topic
+    ours = await group.consumer(protocol)
+    await until(shared(topic, ours.assignment), [ours])
+    with joined(server.bootstrap, group.id, [topic], protocol) as theirs:
+        # Ours leads the group, theirs joins.
+        together = shared(topic, ours.assignment, lambda: theirs.owned)
+        await until(together, [ours], [theirs])
+        await ours.unsubscribe()
+        await until(shared(topic, lambda: theirs.owned), [], [theirs])
+        # Theirs leads, ours joins.
+        ours.subscribe([topic])
+        await until(together, [ours], [theirs])
+        await write(group, numbers(0, 40))
         got: list[bytes] = []
-        while len(got) < 8:
-            for consumer in (one, two):
-                for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
-                    got += [record.value for record in records]
-        await two.close()
-        again = await group.consumer({**protocol, "group.instance.id": "two"})
-        await until(lambda: again.assignment() == before, [one, again])
-        for place in (await again.committed(before)).values():
-            assert place is not None
-            assert place.offset == 2
-        await write(group, numbers(8, 8))
-        while len(got) < 16:
-            for consumer in (one, again):
-                for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
-                    got += [record.value for record in records]
-        assert sorted(got, key=int) == numbers(0, 16)
-
-    play(server, topic, scenario)
+        while len(got) + len(theirs.values) < 40:
+            for records in (await ours.poll(timeout_ms=POLL_MS)).values():
+                got += [record.value for record in records]
+            await asyncio.to_thread(theirs.poll)
+        everything = [*got, *(value for value in theirs.values if value is not None)]
+        assert sorted(everything, key=int) == numbers(0, 40)
 
 
-def test_a_member_that_was_too_slow_cannot_commit(
-    server: Server, new_topic: NewName, protocol: Settings
+@scenario(play)
+async def test_static_members_and_positions_that_are_kept(
+    group: Group, /, protocol: Settings
 ) -> None:
-    topic = new_topic()
+    topic = group.topic
+    one = await group.consumer({**protocol, "group.instance.id": "one"})
+    two = await group.consumer({**protocol, "group.instance.id": "two"})
+    await until(shared(topic, one.assignment, two.assignment), [one, two])
+    before = two.assignment()
+    await write(group, numbers(0, 8))
+    got: list[bytes] = []
+    while len(got) < 8:
+        for consumer in (one, two):
+            for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
+                got += [record.value for record in records]
+    await two.close()
+    again = await group.consumer({**protocol, "group.instance.id": "two"})
+    await until(lambda: again.assignment() == before, [one, again])
+    for place in (await again.committed(before)).values():
+        assert place is not None
+        assert place.offset == 2
+    await write(group, numbers(8, 8))
+    while len(got) < 16:
+        for consumer in (one, again):
+            for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
+                got += [record.value for record in records]
+    assert sorted(got, key=int) == numbers(0, 16)
+
+
+@scenario(play)
+async def test_a_member_that_was_too_slow_cannot_commit(
+    group: Group, /, protocol: Settings
+) -> None:
     told: list[str] = []
 
     class Diary(RebalanceListener):
         def on_lost(self, partitions: Any) -> None:
             told.append("lost")
 
-    async def scenario(group: Group) -> None:
-        slow = await group.consumer(
-            {**protocol, "max.poll.interval.ms": 500, "enable.auto.commit": False}, Diary()
-        )
-        await until(shared(topic, slow.assignment), [slow])
-        other = await group.consumer({**protocol, "enable.auto.commit": False})
-        await until(lambda: len(other.assignment()) == PARTITIONS, [other])
-        with pytest.raises(CommitFailed):
-            await slow.commit({TopicPartition(topic, 0): 0})
-        await until(shared(topic, slow.assignment, other.assignment), [slow, other])
-        assert told == ["lost"]
-
-    play(server, topic, scenario)
+    topic = group.topic
+    slow = await group.consumer(
+        {**protocol, "max.poll.interval.ms": 500, "enable.auto.commit": False}, Diary()
+    )
+    await until(shared(topic, slow.assignment), [slow])
+    other = await group.consumer({**protocol, "enable.auto.commit": False})
+    await until(lambda: len(other.assignment()) == PARTITIONS, [other])
+    with pytest.raises(CommitFailed):
+        await slow.commit({TopicPartition(topic, 0): 0})
+    await until(shared(topic, slow.assignment, other.assignment), [slow, other])
+    assert told == ["lost"]
 
 
-def test_a_pattern_finds_topics(server: Server, new_topic: NewName, protocol: Settings) -> None:
-    topic = new_topic()
-
-    async def scenario(group: Group) -> None:
-        consumer = await group.consumer({**protocol, "metadata.max.age.ms": 500})
-        consumer.subscribe_pattern(f"{topic}.*")
-        await until(lambda: len(consumer.assignment()) == PARTITIONS, [consumer])
-        if protocol.get("group.protocol") == "consumer":
-            return  # The server looks for new topics every ten seconds at most.
-        later = f"{topic}-later"
-        await asyncio.to_thread(create_topic, server.bootstrap, later)
-        await until(lambda: TopicPartition(later, 0) in consumer.assignment(), [consumer])
-        await asyncio.to_thread(produce, server.bootstrap, later, [b"hello"])
-        async for record in consumer:
-            assert (record.topic, record.value) == (later, b"hello")
-            break
-
-    play(server, topic, scenario)
+@scenario(play)
+async def test_a_pattern_finds_topics(group: Group, /, server: Server, protocol: Settings) -> None:
+    topic = group.topic
+    consumer = await group.consumer({**protocol, "metadata.max.age.ms": 500})
+    consumer.subscribe_pattern(f"{topic}.*")
+    await until(lambda: len(consumer.assignment()) == PARTITIONS, [consumer])
+    if protocol.get("group.protocol") == "consumer":
+        return  # The server looks for new topics every ten seconds at most.
+    later = f"{topic}-later"
+    await asyncio.to_thread(create_topic, server.bootstrap, later)
+    await until(lambda: TopicPartition(later, 0) in consumer.assignment(), [consumer])
+    await asyncio.to_thread(produce, server.bootstrap, later, [b"hello"])
+    async for record in consumer:
+        assert (record.topic, record.value) == (later, b"hello")
+        break
 
 
-def test_who_has_no_groups_of_the_newer_protocol_is_named(
-    server: Server, new_topic: NewName
+@scenario(play)
+async def test_who_has_no_groups_of_the_newer_protocol_is_named(
+    group: Group, /, server: Server
 ) -> None:
-    topic = new_topic()
-
-    async def scenario(group: Group) -> None:
-        consumer = await group.consumer({"group.protocol": "consumer"})
-        if server.kind == "kafka39":
-            with pytest.raises(UnsupportedByBroker, match=r"group\.protocol=classic is known"):
-                await consumer.poll()
-        else:
-            await until(shared(topic, consumer.assignment), [consumer])
-
-    play(server, topic, scenario)
+    topic = group.topic
+    consumer = await group.consumer({"group.protocol": "consumer"})
+    if server.kind == "kafka39":
+        with pytest.raises(UnsupportedByBroker, match=r"group\.protocol=classic is known"):
+            await consumer.poll()
+    else:
+        await until(shared(topic, consumer.assignment), [consumer])
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_the_server_assigns_as_it_is_asked_to(
-    server: Server, new_topic: NewName, assignor: str
+@scenario(play)
+async def test_the_server_assigns_as_it_is_asked_to(
+    group: Group, /, server: Server, assignor: str
 ) -> None:
     skip_before_4(server, "KIP-848 groups unless a setting asks for the preview")
-    topic = new_topic()
 
-    async def scenario(group: Group) -> None:
-        settings = {"group.protocol": "consumer", "group.remote.assignor": assignor}
-        pair = [await group.consumer(settings) for _ in range(2)]
-        await until(shared(topic, *(consumer.assignment for consumer in pair)), pair)
-
-    play(server, topic, scenario)
+    topic = group.topic
+    settings = {"group.protocol": "consumer", "group.remote.assignor": assignor}
+    pair = [await group.consumer(settings) for _ in range(2)]
+    await until(shared(topic, *(consumer.assignment for consumer in pair)), pair)
 
 
 @pytest.mark.parametrize("assignor", ["roundrobin", "sticky"])
-def test_the_other_assignors_of_the_classic_protocol(
-    server: Server, new_topic: NewName, assignor: str
-) -> None:
-    topic = new_topic()
-
-    async def scenario(group: Group) -> None:
-        settings = {"partition.assignment.strategy": assignor, "heartbeat.interval.ms": 100}
-        trio = [await group.consumer(settings) for _ in range(3)]
-        await until(shared(topic, *(consumer.assignment for consumer in trio)), trio)
-        await trio.pop().close()
-        await until(shared(topic, *(consumer.assignment for consumer in trio)), trio)
-
-    play(server, topic, scenario)
+@scenario(play)
+async def test_the_other_assignors_of_the_classic_protocol(group: Group, /, assignor: str) -> None:
+    topic = group.topic
+    settings = {"partition.assignment.strategy": assignor, "heartbeat.interval.ms": 100}
+    trio = [await group.consumer(settings) for _ in range(3)]
+    await until(shared(topic, *(consumer.assignment for consumer in trio)), trio)
+    await trio.pop().close()
+    await until(shared(topic, *(consumer.assignment for consumer in trio)), trio)

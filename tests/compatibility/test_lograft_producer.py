@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,18 +22,11 @@ from lograft.client import (
 from lograft.client.types import Acknowledged
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
+from tests.support.scenarios import run_in_asyncio, scenario
 
 pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 ANSWER_SECONDS_MAX = 60
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            await work
-
-    asyncio.run(bounded())
 
 
 def values_of(server: Server, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -54,7 +47,7 @@ def test_records_arrive_in_order_in_every_codec(
             deliveries = await producer.send_many(topic, values)
             assert [(await one).offset for one in deliveries] == list(range(300))
 
-    run(scenario())
+    run_in_asyncio(scenario)
     assert values_of(server, topic) == values
 
 
@@ -148,7 +141,7 @@ def test_what_an_acknowledgement_tells(server: Server, new_topic: NewName, acks:
         assert [one.offset for one in told] == offsets
         assert {one.partition for one in told} == {0}
 
-    run(scenario())
+    run_in_asyncio(scenario)
     while len(found := values_of(server, topic)) < 3:
         pass
     assert found == [b"0", b"1", b"2"]
@@ -167,14 +160,15 @@ def test_keys_headers_and_times_arrive(server: Server, new_topic: NewName) -> No
             assert told.timestamp_ms == 1_700_000_000_123
             await producer.send(topic, None, key=b"gone")
 
-    run(scenario())
+    run_in_asyncio(scenario)
     first, second = librdkafka.read(server.bootstrap, topic)
     assert (first.key(), first.value(), first.headers()) == (b"key", b"text", headers)
     assert first.timestamp()[1] == 1_700_000_000_123
     assert (second.key(), second.value()) == (b"gone", None)
 
 
-def test_the_brokers_time_is_told_where_the_topic_wants_it(
+@scenario()
+async def test_the_brokers_time_is_told_where_the_topic_wants_it(
     server: Server, new_topic: NewName
 ) -> None:
     topic = new_topic()
@@ -182,15 +176,13 @@ def test_the_brokers_time_is_told_where_the_topic_wants_it(
         server.bootstrap, topic, configs={"message.timestamp.type": "LogAppendTime"}
     )
 
-    async def scenario() -> None:
-        async with Producer(bootstrap_servers=server.bootstrap) as producer:
-            told = await producer.send(topic, b"v", timestamp_ms=5)
-            assert told.timestamp_ms > 1_700_000_000_000
-
-    run(scenario())
+    async with Producer(bootstrap_servers=server.bootstrap) as producer:
+        told = await producer.send(topic, b"v", timestamp_ms=5)
+        assert told.timestamp_ms > 1_700_000_000_000
 
 
-def test_keys_go_where_java_puts_them(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_keys_go_where_java_puts_them(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     librdkafka.create_topic(server.bootstrap, topic, partitions=8)
     keys = [b"key %d" % number for number in range(60)]
@@ -206,51 +198,44 @@ def test_keys_go_where_java_puts_them(server: Server, new_topic: NewName) -> Non
         other.produce(topic, b"v", key, on_delivery=note)
     assert other.flush(60) == 0
 
-    async def scenario() -> None:
-        async with Producer(bootstrap_servers=server.bootstrap) as producer:
-            deliveries = await producer.send_many(topic, [b"v"] * len(keys), keys=keys)
-            ours = [one.partition for one in await deliveries]
-            assert ours == [theirs[key] for key in keys]
-
-    run(scenario())
+    async with Producer(bootstrap_servers=server.bootstrap) as producer:
+        deliveries = await producer.send_many(topic, [b"v"] * len(keys), keys=keys)
+        ours = [one.partition for one in await deliveries]
+        assert ours == [theirs[key] for key in keys]
 
 
-def test_what_the_topic_refuses_is_told_and_the_rest_goes_on(
+@scenario()
+async def test_what_the_topic_refuses_is_told_and_the_rest_goes_on(
     server: Server, new_topic: NewName
 ) -> None:
     small, compacted = new_topic(), new_topic()
     librdkafka.create_topic(server.bootstrap, small, configs={"max.message.bytes": "1000"})
     librdkafka.create_topic(server.bootstrap, compacted, configs={"cleanup.policy": "compact"})
 
-    async def scenario() -> None:
-        async with Producer(
-            {"bootstrap.servers": server.bootstrap, "linger.ms": 50}, max_block_ms=3_000
-        ) as producer:
-            with pytest.raises(RecordTooLarge):
-                await producer.send(small, b"v" * 2_000)
-            # Together too large, each small enough: they go in parts.
-            deliveries = await producer.send_many(small, [b"%03d" % i * 100 for i in range(12)])
-            assert [one.offset for one in await deliveries] == list(range(12))
-            with pytest.raises(BrokerError):
-                await producer.send(compacted, b"no key")
-            assert (await producer.send(compacted, b"v", key=b"k")).offset == 0
-            with pytest.raises(InvalidTopic):
-                await producer.send("no such/topic", b"v")
-            with pytest.raises(TimedOut, match="has 1 partitions, so there is no partition 5"):
-                await producer.send(small, b"v", partition=5)
-
-    run(scenario())
+    async with Producer(
+        {"bootstrap.servers": server.bootstrap, "linger.ms": 50}, max_block_ms=3_000
+    ) as producer:
+        with pytest.raises(RecordTooLarge):
+            await producer.send(small, b"v" * 2_000)
+        # Together too large, each small enough: they go in parts.
+        deliveries = await producer.send_many(small, [b"%03d" % i * 100 for i in range(12)])
+        assert [one.offset for one in await deliveries] == list(range(12))
+        with pytest.raises(BrokerError):
+            await producer.send(compacted, b"no key")
+        assert (await producer.send(compacted, b"v", key=b"k")).offset == 0
+        with pytest.raises(InvalidTopic):
+            await producer.send("no such/topic", b"v")
+        with pytest.raises(TimedOut, match="has 1 partitions, so there is no partition 5"):
+            await producer.send(small, b"v", partition=5)
 
 
-def test_a_topic_is_made_when_it_is_first_used(server: Server, new_topic: NewName) -> None:
+@scenario()
+async def test_a_topic_is_made_when_it_is_first_used(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
 
-    async def scenario() -> None:
-        async with Producer(bootstrap_servers=server.bootstrap) as producer:
-            assert (await producer.send(topic, b"v", partition=1)).offset == 0
-            assert await producer.prepare(topic) == 2
-
-    run(scenario())
+    async with Producer(bootstrap_servers=server.bootstrap) as producer:
+        assert (await producer.send(topic, b"v", partition=1)).offset == 0
+        assert await producer.prepare(topic) == 2
 
 
 def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: NewName) -> None:
@@ -271,7 +256,7 @@ def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: New
                         link.close("cut by the test")
             assert [(await one).offset for one in deliveries] == list(range(300))
 
-    run(scenario())
+    run_in_asyncio(scenario)
     assert values_of(server, topic) == [b"%d" % number for number in range(300)]
 
 

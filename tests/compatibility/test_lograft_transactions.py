@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from lograft.client import (
 from lograft.client.producing import transactions
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server, skip_before_4
+from tests.support.scenarios import run_in_asyncio
 
 pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
@@ -37,14 +38,6 @@ def protocol(
         monkeypatch.setattr(transactions, "_FEATURE", "a feature that no cluster has")
     name: str = request.param
     return name
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            await work
-
-    asyncio.run(bounded())
 
 
 def producer_of(server: Server, identity: str, **settings: Any) -> Producer:
@@ -81,7 +74,7 @@ def test_all_or_nothing_with_offsets(server: Server, new_topic: NewName, protoco
                 else:
                     await producer.commit_transaction()
 
-    run(scenario())
+    run_in_asyncio(scenario)
     for partition in (0, 1):
         assert committed(server, topic, partition) == [b"0", b"2", b"4"]
     assert group_offset(server, topic, topic) == 4
@@ -104,7 +97,7 @@ def test_a_newer_producer_fences_the_older(
             with pytest.raises(ProducerFenced):
                 await old.begin_transaction()
 
-    run(scenario())
+    run_in_asyncio(scenario)
     assert committed(server, topic) == [b"new"]
 
 
@@ -133,7 +126,7 @@ def test_what_breaks_a_transaction_leaves_the_producer_whole(
                 async with producer.transaction():
                     await producer.send(topic, b"%d" % number)
 
-    run(scenario())
+    run_in_asyncio(scenario)
     assert committed(server, topic) == [b"0", b"1"]
     assert committed(server, small) == []
 
@@ -156,7 +149,7 @@ def test_a_transaction_that_took_too_long_is_aborted_for_it(
         async with producer_of(server, topic) as producer, producer.transaction():
             await producer.send(topic, b"again")
 
-    run(scenario())
+    run_in_asyncio(scenario)
     assert committed(server, topic) == [b"after", b"again"]
 
 

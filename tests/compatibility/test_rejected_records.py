@@ -21,6 +21,7 @@ from lograft.wire.messages.produce import (
 from tests.compatibility import librdkafka
 from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import Server
+from tests.support.scenarios import scenario
 
 pytestmark = [pytest.mark.clients]
 NewName = Callable[[], str]
@@ -90,19 +91,17 @@ def test_the_response_names_the_rejected_records(
 
 
 @pytest.mark.conformance
-def test_our_producer_tells_rejected_records_from_the_others(
+@scenario()
+async def test_our_producer_tells_rejected_records_from_the_others(
     server: Server, new_topic: NewName
 ) -> None:
     topic = new_topic()
     librdkafka.create_topic(server.bootstrap, topic, configs=COMPACTED)
 
-    async def scenario() -> None:
-        async with Producer(bootstrap_servers=server.bootstrap, linger_ms=200) as producer:
-            keys = ["a", None, "b", None]
-            deliveries = [await producer.enqueue(topic, b"v", key=key) for key in keys]
-            errors = await asyncio.gather(*deliveries, return_exceptions=True)
-            kinds = [BatchRejected, RecordRejected, BatchRejected, RecordRejected]
-            assert [type(error) for error in errors] == kinds
-            assert (await producer.send(topic, b"v", key="a")).offset == 0
-
-    asyncio.run(scenario())
+    async with Producer(bootstrap_servers=server.bootstrap, linger_ms=200) as producer:
+        keys = ["a", None, "b", None]
+        deliveries = [await producer.enqueue(topic, b"v", key=key) for key in keys]
+        errors = await asyncio.gather(*deliveries, return_exceptions=True)
+        kinds = [BatchRejected, RecordRejected, BatchRejected, RecordRejected]
+        assert [type(error) for error in errors] == kinds
+        assert (await producer.send(topic, b"v", key="a")).offset == 0

@@ -1,7 +1,6 @@
 """Topics that one group may read (subscription.mode=ptp), which is Lograft's own: what stock
 clients see of it."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.compatibility.members import (
     share_evenly,
 )
 from tests.compatibility.servers import Server
+from tests.support.scenarios import scenario
 
 pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
@@ -155,7 +155,8 @@ def test_a_stock_consumer_that_assigns_itself_partitions_is_refused_before_it_fe
 
 
 @pytest.mark.parametrize("seeks", [False, True])
-def test_the_own_client_is_refused_before_it_fetches(
+@scenario()
+async def test_the_own_client_is_refused_before_it_fetches(
     server: Server, claimed: str, seeks: bool
 ) -> None:
     place = client.TopicPartition(claimed, 0)
@@ -178,14 +179,11 @@ def test_the_own_client_is_refused_before_it_fetches(
             value: bytes | None = polled[place][0].value
             return value
 
-    async def scenario() -> None:
-        with pytest.raises(client.BrokerError) as raised:
-            await read(f"{claimed}-other")
-        assert claimed in str(raised.value)
-        assert "another group reads it point to point" in str(raised.value)
-        assert await read(f"{claimed}-group") == b"0"
-
-    asyncio.run(scenario())
+    with pytest.raises(client.BrokerError) as raised:
+        await read(f"{claimed}-other")
+    assert claimed in str(raised.value)
+    assert "another group reads it point to point" in str(raised.value)
+    assert await read(f"{claimed}-group") == b"0"
 
 
 @pytest.mark.parametrize("start", [(), ("--from", "beginning")])
@@ -201,16 +199,16 @@ def test_lograft_consume_prints_nothing_of_another_groups_topic(
     assert len(lograft(*common, "--group", f"{claimed}-group", *start).lines) == 1
 
 
-def test_a_refused_commit_of_the_own_client_names_the_topic(server: Server, claimed: str) -> None:
-    async def scenario() -> None:
-        async with client.Consumer(
-            bootstrap_servers=server.bootstrap, group_id=f"{claimed}-other"
-        ) as consumer:
-            await consumer.partitions_for(claimed)  # from then on it commits by topic id
-            with pytest.raises(client.BrokerError, match=f"offsets of {claimed} are not committed"):
-                await consumer.commit({client.TopicPartition(claimed, 0): 1})
-
-    asyncio.run(scenario())
+@scenario()
+async def test_a_refused_commit_of_the_own_client_names_the_topic(
+    server: Server, claimed: str
+) -> None:
+    async with client.Consumer(
+        bootstrap_servers=server.bootstrap, group_id=f"{claimed}-other"
+    ) as consumer:
+        await consumer.partitions_for(claimed)  # from then on it commits by topic id
+        with pytest.raises(client.BrokerError, match=f"offsets of {claimed} are not committed"):
+            await consumer.commit({client.TopicPartition(claimed, 0): 1})
 
 
 def test_the_mode_of_a_topic_in_use(server: Server, new_topic: NewName, admin: AdminClient) -> None:

@@ -17,6 +17,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from tests.simulation.test_mode_switch import create, state_of
+from tests.support.scenarios import run_in_simulated_cluster, scenario
 
 BROKER = 4
 INVALID_REPLICATION_FACTOR = 38
@@ -45,33 +46,31 @@ async def cordon(client: ClusterClient, broker_id: int, value: str) -> None:
     assert response.responses[0].error_code == 0, response
 
 
-def test_a_broker_whose_log_dirs_are_cordoned_gets_no_new_replicas() -> None:
-    cluster = SimulatedCluster(nodes=3, seed=1)
+@scenario(run_in_simulated_cluster, nodes=3, seed=1)
+async def test_a_broker_whose_log_dirs_are_cordoned_gets_no_new_replicas(
+    cluster: SimulatedCluster, /
+) -> None:
+    await cluster.start()
+    client = cluster.client()
 
-    async def main() -> None:
-        await cluster.start()
-        client = cluster.client()
+    def brokers_of(name: str) -> set[int]:
+        topic = cluster.image.topic(name)
+        assert topic is not None
+        return {broker for each in topic.partitions.values() for broker in each.replicas}
 
-        def brokers_of(name: str) -> set[int]:
-            topic = cluster.image.topic(name)
-            assert topic is not None
-            return {broker for each in topic.partitions.values() for broker in each.replicas}
-
-        await cordon(client, 2, "*")
-        await cluster.wait_for(lambda: not cluster.image.brokers[2].takes_replicas, seconds=10)
-        assert await create_wide(client, "a") == 0
-        assert brokers_of("a") == {1, 3}
-        assert await create_wide(client, "b", replicas=3) == INVALID_REPLICATION_FACTOR
-        # A new registration says it again.
-        await cluster.stop(2)
-        await cluster.start(2)
-        await cluster.wait_for(lambda: not cluster.image.brokers[2].takes_replicas, seconds=10)
-        await cordon(client, 2, "")
-        await cluster.wait_for(lambda: cluster.image.brokers[2].takes_replicas, seconds=10)
-        assert await create_wide(client, "c") == 0
-        assert brokers_of("c") == {1, 2, 3}
-
-    cluster.run(main())
+    await cordon(client, 2, "*")
+    await cluster.wait_for(lambda: not cluster.image.brokers[2].takes_replicas, seconds=10)
+    assert await create_wide(client, "a") == 0
+    assert brokers_of("a") == {1, 3}
+    assert await create_wide(client, "b", replicas=3) == INVALID_REPLICATION_FACTOR
+    # A new registration says it again.
+    await cluster.stop(2)
+    await cluster.start(2)
+    await cluster.wait_for(lambda: not cluster.image.brokers[2].takes_replicas, seconds=10)
+    await cordon(client, 2, "")
+    await cluster.wait_for(lambda: cluster.image.brokers[2].takes_replicas, seconds=10)
+    assert await create_wide(client, "c") == 0
+    assert brokers_of("c") == {1, 2, 3}
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

@@ -10,6 +10,7 @@ import pytest
 
 from lograft.client import Consumer, Producer
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 PARTITIONS = 4
 RECORDS = 200
@@ -129,12 +130,12 @@ def seeds() -> list[int]:
 
 @pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_acknowledged_record_is_read(protocol: str, seed: int) -> None:
-    async def main(cluster: VirtualCluster) -> None:
-        story = Story(cluster, seed, PROTOCOLS[protocol])
-        await story.play()
-        found = {place: story.read[place] for place in story.acknowledged}
-        assert found == story.acknowledged
-        assert len(found) == RECORDS
-
-    VirtualCluster(nodes=NODES, seed=seed, properties=PROPERTIES).play(main)
+@scenario(run_in_virtual_cluster, nodes=NODES, properties=PROPERTIES)
+async def test_every_acknowledged_record_is_read(
+    cluster: VirtualCluster, /, protocol: str, seed: int
+) -> None:
+    story = Story(cluster, seed, PROTOCOLS[protocol])
+    await story.play()
+    found = {place: story.read[place] for place in story.acknowledged}
+    assert found == story.acknowledged
+    assert len(found) == RECORDS

@@ -30,6 +30,7 @@ from lograft.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from tests.support.scenarios import scenario
 
 #: Three controllers that are nothing else, and three brokers.
 APART = ("controller",) * 3 + ("broker",) * 3
@@ -95,28 +96,28 @@ def test_every_broker_takes_what_the_controller_decides(roles: tuple[str, ...], 
     run(work, nodes=len(roles) or 3, roles=roles, seed=seed)
 
 
-def test_topics_on_demand_and_producer_ids_come_from_far() -> None:
-    async def work(cluster: SimulatedCluster) -> None:
-        ids: list[int] = []
-        for node_id in cluster.hosts:
-            address, client = Address(f"n{node_id}", BROKER_PORT), cluster.client()
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"made-{node_id}")])
-            answer = await client.request_to(address, asked, 9, MetadataResponse, timeout_ms=10_000)
-            assert [topic.error_code for topic in answer.topics] == [0]
-            assert sorted(known.node_id for known in answer.brokers) == [1, 2, 3]
-            assert answer.controller_id in (1, 2, 3)
-            given = await client.request_to(
-                address,
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
-                4,
-                InitProducerIdResponse,
-                timeout_ms=10_000,
-            )
-            assert given.error_code == 0
-            ids.append(given.producer_id)
-        assert len(set(ids)) == 3
-
-    run(work, default_replication_factor="1")
+@scenario(run, default_replication_factor="1")
+async def test_topics_on_demand_and_producer_ids_come_from_far(
+    cluster: SimulatedCluster, /
+) -> None:
+    ids: list[int] = []
+    for node_id in cluster.hosts:
+        address, client = Address(f"n{node_id}", BROKER_PORT), cluster.client()
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"made-{node_id}")])
+        answer = await client.request_to(address, asked, 9, MetadataResponse, timeout_ms=10_000)
+        assert [topic.error_code for topic in answer.topics] == [0]
+        assert sorted(known.node_id for known in answer.brokers) == [1, 2, 3]
+        assert answer.controller_id in (1, 2, 3)
+        given = await client.request_to(
+            address,
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
+            4,
+            InitProducerIdResponse,
+            timeout_ms=10_000,
+        )
+        assert given.error_code == 0
+        ids.append(given.producer_id)
+    assert len(set(ids)) == 3
 
 
 @pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
@@ -143,94 +144,90 @@ def test_a_killed_controller_is_replaced_and_the_next_topic_is_created(
 
 @pytest.mark.parametrize("how", ["kill", "pause", "stop", "isolate"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes(
-    how: str, seed: int
+@scenario(run, nodes=6, roles=APART)
+async def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes(
+    cluster: SimulatedCluster, /, how: str, seed: int
 ) -> None:
     """Every broker is asked for the same topics while the controller goes; it comes back, too."""
+    acknowledged: set[str] = set()
 
-    async def work(cluster: SimulatedCluster) -> None:
-        acknowledged: set[str] = set()
+    async def ask(at: int) -> None:
+        for number in range(30):
+            code = await create(cluster, f"t{number}", at=at)
+            assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+            if code != ErrorCode.REQUEST_TIMED_OUT:
+                acknowledged.add(f"t{number}")
 
-        async def ask(at: int) -> None:
-            for number in range(30):
-                code = await create(cluster, f"t{number}", at=at)
-                assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
-                if code != ErrorCode.REQUEST_TIMED_OUT:
-                    acknowledged.add(f"t{number}")
-
-        tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in (4, 5, 6)]
-        await asyncio.sleep(0.05)
-        first = cluster.controller_id
-        match how:
-            case "kill":
-                cluster.kill(first)
-            case "pause":
-                cluster.pause(first)
-            case "isolate":
-                cluster.isolate(first)
-            case _:
-                await cluster.stop(first)
-        await asyncio.wait(tasks)
-        for task in tasks:
-            task.result()
-        assert len(acknowledged) == 30
-        cluster.heal()
-        cluster.boot(first)
-        await cluster.wait_serving(first)
-        assert await create(cluster, "last", at=4) == 0
-        await cluster.wait_for(
-            lambda: all(node.broker.image.topic("last") for node in cluster.nodes().values()),
-            seconds=10,
-        )
-        ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
-        assert len(ids) == 6
-        assert all(each == ids[0] for each in ids)
-        assert set(ids[0]) == {*(f"t{number}" for number in range(30)), "last"}
-
-    run(work, nodes=6, roles=APART, seed=seed)
+    tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in (4, 5, 6)]
+    await asyncio.sleep(0.05)
+    first = cluster.controller_id
+    match how:
+        case "kill":
+            cluster.kill(first)
+        case "pause":
+            cluster.pause(first)
+        case "isolate":
+            cluster.isolate(first)
+        case _:
+            await cluster.stop(first)
+    await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()
+    assert len(acknowledged) == 30
+    cluster.heal()
+    cluster.boot(first)
+    await cluster.wait_serving(first)
+    assert await create(cluster, "last", at=4) == 0
+    await cluster.wait_for(
+        lambda: all(node.broker.image.topic("last") for node in cluster.nodes().values()),
+        seconds=10,
+    )
+    ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
+    assert len(ids) == 6
+    assert all(each == ids[0] for each in ids)
+    assert set(ids[0]) == {*(f"t{number}" for number in range(30)), "last"}
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commit(seed: int) -> None:
+@scenario(run)
+async def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commit(
+    cluster: SimulatedCluster, /, seed: int
+) -> None:
     """The active controller is cut off while its own broker and the others forward to it. What it
     had decided is not committed, and goes to the next controller when the cut is over."""
+    first = cluster.controller_id
+    made: dict[str, int] = {}
 
-    async def work(cluster: SimulatedCluster) -> None:
-        first = cluster.controller_id
-        made: dict[str, int] = {}
+    async def ask(at: int) -> None:
+        for number in range(40):
+            name = f"t{number}"
+            code = await create(cluster, name, at=at, replicas=3)
+            assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS), (name, at, code)
+            if code == 0:
+                # The broker that was asked knows it already, wherever it was decided.
+                assert cluster.node(at).broker.image.topic(name) is not None, (name, at)
+            made[name] = made.get(name, 0) + (code == 0)
 
-        async def ask(at: int) -> None:
-            for number in range(40):
-                name = f"t{number}"
-                code = await create(cluster, name, at=at, replicas=3)
-                assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS), (name, at, code)
-                if code == 0:
-                    # The broker that was asked knows it already, wherever it was decided.
-                    assert cluster.node(at).broker.image.topic(name) is not None, (name, at)
-                made[name] = made.get(name, 0) + (code == 0)
-
-        tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in cluster.hosts]
-        await asyncio.sleep(0.02 * seed)
-        cluster.isolate(first)
-        await cluster.wait_for(lambda: cluster.controller_id not in (first, None), seconds=20)
-        await asyncio.sleep(0.5)
-        cluster.heal()
-        await asyncio.wait(tasks)
-        for task in tasks:
-            task.result()
-        assert value_of(cluster.node(first), REPEATS) > 0
-        # A retry may find what its first attempt has created, but nobody creates it twice.
-        assert made.keys() == {f"t{number}" for number in range(40)}
-        assert max(made.values()) == 1
-        await cluster.wait_for(
-            lambda: len({node.broker.image.offset for node in cluster.nodes().values()}) == 1,
-            seconds=10,
-        )
-        ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
-        assert all(each == ids[0] for each in ids)
-        assert set(ids[0]) == made.keys()
-
-    run(work, seed=seed)
+    tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in cluster.hosts]
+    await asyncio.sleep(0.02 * seed)
+    cluster.isolate(first)
+    await cluster.wait_for(lambda: cluster.controller_id not in (first, None), seconds=20)
+    await asyncio.sleep(0.5)
+    cluster.heal()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()
+    assert value_of(cluster.node(first), REPEATS) > 0
+    # A retry may find what its first attempt has created, but nobody creates it twice.
+    assert made.keys() == {f"t{number}" for number in range(40)}
+    assert max(made.values()) == 1
+    await cluster.wait_for(
+        lambda: len({node.broker.image.offset for node in cluster.nodes().values()}) == 1,
+        seconds=10,
+    )
+    ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
+    assert all(each == ids[0] for each in ids)
+    assert set(ids[0]) == made.keys()
 
 
 @pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
@@ -259,140 +256,133 @@ def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]
 
 
 @pytest.mark.parametrize("end", ["kill", "power"])
-def test_after_a_kill_a_replica_is_trusted_after_a_power_loss_it_is_not(end: str) -> None:
+@scenario(run, nodes=5, roles=APART[:5], min_insync_replicas="2")
+async def test_after_a_kill_a_replica_is_trusted_after_a_power_loss_it_is_not(
+    cluster: SimulatedCluster, /, end: str
+) -> None:
     """Both replicas of a partition go; the one that had left the ISR comes back alone."""
+    await create(cluster, "t", at=4, replicas=2)
 
-    async def work(cluster: SimulatedCluster) -> None:
-        await create(cluster, "t", at=4, replicas=2)
+    def state() -> PartitionState:
+        topic = cluster.image.topic("t")
+        assert topic is not None
+        return topic.partitions[0]
 
-        def state() -> PartitionState:
-            topic = cluster.image.topic("t")
-            assert topic is not None
-            return topic.partitions[0]
-
-        first, last = state().replicas
-        lose = cluster.kill if end == "kill" else cluster.lose_power
-        for node_id in (first, last):
-            lose(node_id)
-            await cluster.wait_for(lambda: broker(cluster, node_id).fenced, seconds=10)  # noqa: B023
-        assert state().leader == -1
-        assert first in state().elr
-        cluster.boot(first)
-        await cluster.wait_serving(first)
-        await asyncio.sleep(1)
-        assert (state().leader == first) == (end == "kill")
-        if end == "power":
-            assert first not in (*state().isr, *state().elr)
-            # The last one that led has at least what the others have.
-            cluster.boot(last)
-            await cluster.wait_for(lambda: state().leader == last, seconds=10)
-
-    run(work, nodes=5, roles=APART[:5], min_insync_replicas="2")
+    first, last = state().replicas
+    lose = cluster.kill if end == "kill" else cluster.lose_power
+    for node_id in (first, last):
+        lose(node_id)
+        await cluster.wait_for(lambda: broker(cluster, node_id).fenced, seconds=10)  # noqa: B023
+    assert state().leader == -1
+    assert first in state().elr
+    cluster.boot(first)
+    await cluster.wait_serving(first)
+    await asyncio.sleep(1)
+    assert (state().leader == first) == (end == "kill")
+    if end == "power":
+        assert first not in (*state().isr, *state().elr)
+        # The last one that led has at least what the others have.
+        cluster.boot(last)
+        await cluster.wait_for(lambda: state().leader == last, seconds=10)
 
 
-def test_a_paused_broker_is_left_to_the_session_timeout() -> None:
-    async def work(cluster: SimulatedCluster) -> None:
-        victim = next(i for i in cluster.hosts if i != cluster.controller_id)
-        cluster.pause(victim)
-        await asyncio.sleep(SESSION_MS / 1000 * 0.6)
-        assert not broker(cluster, victim).fenced
-        # (The other nodes' view: the paused one sees nothing.)
-        await cluster.wait_for(lambda: broker(cluster, victim).fenced, seconds=SESSION_MS / 1000)
-        cluster.resume(victim)
-        await cluster.wait_for(lambda: not broker(cluster, victim).fenced, seconds=5)
-
-    run(work)
+@scenario(run)
+async def test_a_paused_broker_is_left_to_the_session_timeout(cluster: SimulatedCluster, /) -> None:
+    victim = next(i for i in cluster.hosts if i != cluster.controller_id)
+    cluster.pause(victim)
+    await asyncio.sleep(SESSION_MS / 1000 * 0.6)
+    assert not broker(cluster, victim).fenced
+    # (The other nodes' view: the paused one sees nothing.)
+    await cluster.wait_for(lambda: broker(cluster, victim).fenced, seconds=SESSION_MS / 1000)
+    cluster.resume(victim)
+    await cluster.wait_for(lambda: not broker(cluster, victim).fenced, seconds=5)
 
 
 @pytest.mark.parametrize("is_controller", [True, False])
-def test_a_stopping_broker_hands_over_before_it_goes(is_controller: bool) -> None:
-    async def work(cluster: SimulatedCluster) -> None:
-        await create(cluster, "t", at=1, replicas=3, partitions=9)
-        await cluster.wait_for(
-            lambda: all(node.broker.image.topic("t") for node in cluster.nodes().values())
+@scenario(run)
+async def test_a_stopping_broker_hands_over_before_it_goes(
+    cluster: SimulatedCluster, /, is_controller: bool
+) -> None:
+    await create(cluster, "t", at=1, replicas=3, partitions=9)
+    await cluster.wait_for(
+        lambda: all(node.broker.image.topic("t") for node in cluster.nodes().values())
+    )
+    leaders = [cluster.leader_of("t", index) for index in range(9)]
+    assert set(leaders) == {1, 2, 3}
+    active = cluster.controller_id
+    victim = active if is_controller else next(i for i in cluster.hosts if i != active)
+    seen: set[int] = set()
+    watched = asyncio.Event()
+
+    async def watch() -> None:
+        while not watched.is_set():
+            seen.update(cluster.leader_of("t", index) for index in range(9))
+            await asyncio.sleep(0.002)
+
+    task = cluster.loop.create_task(watch(), name="watch")
+    start_ms = now_ms(cluster)
+    await cluster.stop(victim)
+    assert now_ms(cluster) - start_ms < 2_000
+    watched.set()
+    await task
+    assert -1 not in seen
+    assert broker(cluster, victim).fenced
+    assert victim not in {cluster.leader_of("t", index) for index in range(9)}
+    cluster.boot(victim)
+    await cluster.wait_serving(victim, seconds=10)
+
+
+@scenario(run, nodes=6, roles=APART)
+async def test_who_is_in_the_cluster_is_told_everywhere(cluster: SimulatedCluster, /) -> None:
+    brokers = [4, 5, 6]
+    cluster.kill(6)
+    await cluster.wait_for(lambda: broker(cluster, 6).fenced, seconds=1)
+    await asyncio.sleep(0.2)
+
+    async def describe(at: int, port: int, **fields: int) -> DescribeClusterResponse:
+        request = DescribeClusterRequest(**fields)  # type: ignore[arg-type]
+        address, client = Address(f"n{at}", port), cluster.client()
+        return await client.request_to(
+            address, request, 2, DescribeClusterResponse, timeout_ms=5_000
         )
-        leaders = [cluster.leader_of("t", index) for index in range(9)]
-        assert set(leaders) == {1, 2, 3}
-        active = cluster.controller_id
-        victim = active if is_controller else next(i for i in cluster.hosts if i != active)
-        seen: set[int] = set()
-        watched = asyncio.Event()
 
-        async def watch() -> None:
-            while not watched.is_set():
-                seen.update(cluster.leader_of("t", index) for index in range(9))
-                await asyncio.sleep(0.002)
-
-        task = cluster.loop.create_task(watch(), name="watch")
-        start_ms = now_ms(cluster)
-        await cluster.stop(victim)
-        assert now_ms(cluster) - start_ms < 2_000
-        watched.set()
-        await task
-        assert -1 not in seen
-        assert broker(cluster, victim).fenced
-        assert victim not in {cluster.leader_of("t", index) for index in range(9)}
-        cluster.boot(victim)
-        await cluster.wait_serving(victim, seconds=10)
-
-    run(work)
+    some = await describe(4, BROKER_PORT, include_fenced_brokers=False)
+    assert sorted(known.broker_id for known in some.brokers) == [4, 5]
+    assert some.controller_id in (4, 5)
+    everybody = await describe(4, BROKER_PORT, include_fenced_brokers=True)
+    assert {known.broker_id: known.is_fenced for known in everybody.brokers} == {
+        node_id: node_id == 6 for node_id in brokers
+    }
+    for at in (1, 2, 3):
+        told = await describe(at, CONTROLLER_PORT, endpoint_type=CONTROLLERS)
+        assert sorted(known.broker_id for known in told.brokers) == [1, 2, 3]
+        assert told.controller_id == cluster.controller_id
+    gone = await cluster.client().request_to(
+        Address("n5", BROKER_PORT),
+        UnregisterBrokerRequest(broker_id=6),
+        0,
+        UnregisterBrokerResponse,
+        timeout_ms=5_000,
+    )
+    assert gone.error_code == 0
+    await cluster.wait_for(lambda: 6 not in cluster.image.brokers, seconds=1)
 
 
-def test_who_is_in_the_cluster_is_told_everywhere() -> None:
-    async def work(cluster: SimulatedCluster) -> None:
-        brokers = [4, 5, 6]
-        cluster.kill(6)
-        await cluster.wait_for(lambda: broker(cluster, 6).fenced, seconds=1)
-        await asyncio.sleep(0.2)
-
-        async def describe(at: int, port: int, **fields: int) -> DescribeClusterResponse:
-            request = DescribeClusterRequest(**fields)  # type: ignore[arg-type]
-            address, client = Address(f"n{at}", port), cluster.client()
-            return await client.request_to(
-                address, request, 2, DescribeClusterResponse, timeout_ms=5_000
-            )
-
-        some = await describe(4, BROKER_PORT, include_fenced_brokers=False)
-        assert sorted(known.broker_id for known in some.brokers) == [4, 5]
-        assert some.controller_id in (4, 5)
-        everybody = await describe(4, BROKER_PORT, include_fenced_brokers=True)
-        assert {known.broker_id: known.is_fenced for known in everybody.brokers} == {
-            node_id: node_id == 6 for node_id in brokers
-        }
-        for at in (1, 2, 3):
-            told = await describe(at, CONTROLLER_PORT, endpoint_type=CONTROLLERS)
-            assert sorted(known.broker_id for known in told.brokers) == [1, 2, 3]
-            assert told.controller_id == cluster.controller_id
-        gone = await cluster.client().request_to(
-            Address("n5", BROKER_PORT),
-            UnregisterBrokerRequest(broker_id=6),
-            0,
-            UnregisterBrokerResponse,
-            timeout_ms=5_000,
-        )
-        assert gone.error_code == 0
-        await cluster.wait_for(lambda: 6 not in cluster.image.brokers, seconds=1)
-
-    run(work, nodes=6, roles=APART)
-
-
-def test_without_a_majority_the_client_is_told_so() -> None:
-    async def work(cluster: SimulatedCluster) -> None:
-        cluster.kill(2)
-        cluster.kill(3)
-        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        reply = await cluster.client().request_to(
-            Address("n1", BROKER_PORT),
-            CreateTopicsRequest(topics=[topic], timeout_ms=4_000),
-            7,
-            CreateTopicsResponse,
-            timeout_ms=30_000,
-        )
-        assert reply.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-        cluster.boot(2)
-        await cluster.wait_serving(2)
-        code = await create(cluster, "t", at=1)
-        # The first try may have been written and is committed now.
-        assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
-
-    run(work)
+@scenario(run)
+async def test_without_a_majority_the_client_is_told_so(cluster: SimulatedCluster, /) -> None:
+    cluster.kill(2)
+    cluster.kill(3)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    reply = await cluster.client().request_to(
+        Address("n1", BROKER_PORT),
+        CreateTopicsRequest(topics=[topic], timeout_ms=4_000),
+        7,
+        CreateTopicsResponse,
+        timeout_ms=30_000,
+    )
+    assert reply.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    cluster.boot(2)
+    await cluster.wait_serving(2)
+    code = await create(cluster, "t", at=1)
+    # The first try may have been written and is committed now.
+    assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)

@@ -29,6 +29,7 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 GROUP = "g"
 PARTITIONS = 2
@@ -188,22 +189,22 @@ def test_commits_outlive_their_coordinators(mode: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_commits_go_on_through_a_switch_of_the_offsets_topic(seed: int) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        committer = await begin(cluster)
-        admin = cluster.client("admin")
-        running = asyncio.get_running_loop().create_task(committer.run())
-        for name, mode in (("raft", RAFT), ("isr", ISR), ("raft", RAFT)):
-            await committer.wait_for_more(cluster)
-            await switch(admin, name)
-            await wait_mode(cluster, mode)
-            await committer.wait_for_more(cluster)
-        cluster.kill(cluster.leader_of(OFFSETS_TOPIC, INDEX))
+@scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
+async def test_commits_go_on_through_a_switch_of_the_offsets_topic(
+    cluster: VirtualCluster, /, seed: int
+) -> None:
+    committer = await begin(cluster)
+    admin = cluster.client("admin")
+    running = asyncio.get_running_loop().create_task(committer.run())
+    for name, mode in (("raft", RAFT), ("isr", ISR), ("raft", RAFT)):
         await committer.wait_for_more(cluster)
-        committer.is_stopped = True
-        await running
-
-    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+        await switch(admin, name)
+        await wait_mode(cluster, mode)
+        await committer.wait_for_more(cluster)
+    cluster.kill(cluster.leader_of(OFFSETS_TOPIC, INDEX))
+    await committer.wait_for_more(cluster)
+    committer.is_stopped = True
+    await running
 
 
 async def ask_only(cluster: VirtualCluster, node_id: int, committer: Committer) -> set[int]:

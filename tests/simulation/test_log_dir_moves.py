@@ -31,6 +31,7 @@ from tests.simulation.test_mode_switch import (
     switch,
     wait_mode,
 )
+from tests.support.scenarios import run_in_simulated_cluster, scenario
 
 DIRECTORIES = ("/data", "/other")
 COPY = "-future"
@@ -155,86 +156,78 @@ async def lose_power_everywhere_and_check(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_replicas_move_there_and_back_under_load(seed: int) -> None:
-    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
-
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-        leader = state_of(cluster).leader
-        epoch = state_of(cluster).leader_epoch
-        for _ in range(2):
-            for node_id in (1, 2, 3):
-                target = other_path(cluster, node_id)
-                assert await move(client, node_id, target) == 0
-                await cluster.wait_for(
-                    lambda node_id=node_id, target=target: path_of(cluster, node_id) == target,
-                    seconds=30,
-                )
-                await writer.wait_for_more(cluster)
-                await wait_for_names(cluster)
-        # A move needs no election, not even that of the leader.
-        assert (state_of(cluster).leader, state_of(cluster).leader_epoch) == (leader, epoch)
-        await lose_power_everywhere_and_check(cluster, writer, work)
-
-    cluster.run(main())
+@scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_all_replicas_move_there_and_back_under_load(
+    cluster: SimulatedCluster, /, seed: int
+) -> None:
+    client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+    leader = state_of(cluster).leader
+    epoch = state_of(cluster).leader_epoch
+    for _ in range(2):
+        for node_id in (1, 2, 3):
+            target = other_path(cluster, node_id)
+            assert await move(client, node_id, target) == 0
+            await cluster.wait_for(
+                lambda node_id=node_id, target=target: path_of(cluster, node_id) == target,
+                seconds=30,
+            )
+            await writer.wait_for_more(cluster)
+            await wait_for_names(cluster)
+    # A move needs no election, not even that of the leader.
+    assert (state_of(cluster).leader, state_of(cluster).leader_epoch) == (leader, epoch)
+    await lose_power_everywhere_and_check(cluster, writer, work)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_crash_while_a_replica_moves(seed: int) -> None:
+@scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_a_crash_while_a_replica_moves(cluster: SimulatedCluster, /, seed: int) -> None:
     """The moving node dies after so many operations of its disk; leaders die in between."""
-    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
-
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-        leaders = Leaders(cluster)
-        for node_id in (1, 2, 3):
-            client = cluster.client(f"before {node_id}")
-            target = other_path(cluster, node_id)
+    client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+    leaders = Leaders(cluster)
+    for node_id in (1, 2, 3):
+        client = cluster.client(f"before {node_id}")
+        target = other_path(cluster, node_id)
+        assert await move(client, node_id, target) == 0
+        host = cluster.hosts[node_id]
+        starts = host.starts
+        host.crash_after(2 + 4 * seed + node_id, "power" if seed % 2 else "kill")
+        if seed % 3 == 0:
+            # An election while it moves, or while it is down.
+            leader = state_of(cluster).leader
+            if leader not in (node_id, NO_NODE):
+                await asyncio.sleep(0.05 * (seed % 5))
+                cluster.kill(leader)
+                await asyncio.sleep(0.3)
+                await cluster.start(leader)
+        await cluster.wait_for(lambda h=host, s=starts: h.starts > s, seconds=30)
+        await cluster.wait_serving(node_id)
+        await writer.wait_for_more(cluster)
+        if path_of(cluster, node_id) != target:
+            # The folder of the copy, which records the move, may not have been on disk yet.
+            client = cluster.client(f"after {node_id}")
             assert await move(client, node_id, target) == 0
-            host = cluster.hosts[node_id]
-            starts = host.starts
-            host.crash_after(2 + 4 * seed + node_id, "power" if seed % 2 else "kill")
-            if seed % 3 == 0:
-                # An election while it moves, or while it is down.
-                leader = state_of(cluster).leader
-                if leader not in (node_id, NO_NODE):
-                    await asyncio.sleep(0.05 * (seed % 5))
-                    cluster.kill(leader)
-                    await asyncio.sleep(0.3)
-                    await cluster.start(leader)
-            await cluster.wait_for(lambda h=host, s=starts: h.starts > s, seconds=30)
-            await cluster.wait_serving(node_id)
-            await writer.wait_for_more(cluster)
-            if path_of(cluster, node_id) != target:
-                # The folder of the copy, which records the move, may not have been on disk yet.
-                client = cluster.client(f"after {node_id}")
-                assert await move(client, node_id, target) == 0
-            await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
-            await writer.wait_for_more(cluster)
-        await lose_power_everywhere_and_check(cluster, writer, work)
-        leaders.check()
-
-    cluster.run(main())
+        await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
+        await writer.wait_for_more(cluster)
+    await lose_power_everywhere_and_check(cluster, writer, work)
+    leaders.check()
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(seed: int) -> None:
-    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
-
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-        await switch(client, "isr")
-        await wait_mode(cluster, ReplicationMode.ISR)
-        for node_id in (1, 2, 3):
-            target = other_path(cluster, node_id)
-            assert await move(client, node_id, target) == 0
-            await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
-        await switch(client, "raft")
-        await wait_mode(cluster, ReplicationMode.RAFT)
-        await writer.wait_for_more(cluster)
-        await lose_power_everywhere_and_check(cluster, writer, work)
-
-    cluster.run(main())
+@scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(
+    cluster: SimulatedCluster, /, seed: int
+) -> None:
+    client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+    await switch(client, "isr")
+    await wait_mode(cluster, ReplicationMode.ISR)
+    for node_id in (1, 2, 3):
+        target = other_path(cluster, node_id)
+        assert await move(client, node_id, target) == 0
+        await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
+    await switch(client, "raft")
+    await wait_mode(cluster, ReplicationMode.RAFT)
+    await writer.wait_for_more(cluster)
+    await lose_power_everywhere_and_check(cluster, writer, work)
 
 
 def crash_from(host: Host, folder: str, path: str, operations: int, how: str) -> None:
@@ -290,104 +283,94 @@ def test_a_crash_at_every_step_of_the_swap(operations: int, path: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_election_while_a_replica_is_between_its_log_dirs(seed: int) -> None:
+@scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_an_election_while_a_replica_is_between_its_log_dirs(
+    cluster: SimulatedCluster, /, seed: int
+) -> None:
     """The rename of the copy takes long, and the leader dies meanwhile: the others elect, and the
     replica votes or follows when it has arrived."""
-    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
-
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-        leaders = Leaders(cluster)
-        state = state_of(cluster)
-        followers = [node for node in state.replicas if node != state.leader]
-        node_id = followers[seed % 2] if seed < 4 else state.leader
-        life = cluster.hosts[node_id].machine.life
-        assert life is not None
-        path = (MOVING_TO, "-future", "raft-votes")[seed % 3]
-        life.disk.faults.append(
-            DiskFault(operation="rename", effect="delay", delay_ms=3_000, path_part=path)
-        )
-        target = other_path(cluster, node_id)
-        assert await move(client, node_id, target) == 0
-        await asyncio.sleep(0.2)
-        if node_id != state.leader:
-            cluster.kill(state.leader)
-        else:
-            cluster.kill(followers[0])
-        await cluster.wait_for(lambda: path_of(cluster, node_id) == target, seconds=30)
-        await writer.wait_for_more(cluster)
-        for each in cluster.hosts:
-            if not cluster.hosts[each].is_up:
-                await cluster.start(each)
-        await writer.wait_for_more(cluster)
-        await lose_power_everywhere_and_check(cluster, writer, work)
-        leaders.check()
-
-    cluster.run(main())
+    client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+    leaders = Leaders(cluster)
+    state = state_of(cluster)
+    followers = [node for node in state.replicas if node != state.leader]
+    node_id = followers[seed % 2] if seed < 4 else state.leader
+    life = cluster.hosts[node_id].machine.life
+    assert life is not None
+    path = (MOVING_TO, "-future", "raft-votes")[seed % 3]
+    life.disk.faults.append(
+        DiskFault(operation="rename", effect="delay", delay_ms=3_000, path_part=path)
+    )
+    target = other_path(cluster, node_id)
+    assert await move(client, node_id, target) == 0
+    await asyncio.sleep(0.2)
+    if node_id != state.leader:
+        cluster.kill(state.leader)
+    else:
+        cluster.kill(followers[0])
+    await cluster.wait_for(lambda: path_of(cluster, node_id) == target, seconds=30)
+    await writer.wait_for_more(cluster)
+    for each in cluster.hosts:
+        if not cluster.hosts[each].is_up:
+            await cluster.start(each)
+    await writer.wait_for_more(cluster)
+    await lose_power_everywhere_and_check(cluster, writer, work)
+    leaders.check()
 
 
 @pytest.mark.parametrize("is_leader", [False, True])
-def test_a_disk_that_fails_in_the_swap_takes_the_replica_offline(is_leader: bool) -> None:
+@scenario(run_in_simulated_cluster, nodes=3, seed=5, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_a_disk_that_fails_in_the_swap_takes_the_replica_offline(
+    cluster: SimulatedCluster, /, is_leader: bool
+) -> None:
     """Which folder is the replica is known at the next start; the others go on."""
-    cluster = SimulatedCluster(nodes=3, seed=5, properties={"log.dirs": ",".join(DIRECTORIES)})
+    client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+    leaders = Leaders(cluster)
+    state = state_of(cluster)
+    node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
+    host, source = cluster.hosts[node_id], path_of(cluster, node_id)
+    partition, life = cluster.node(node_id).broker.partitions.get(TOPIC, 0), host.machine.life
+    assert partition is not None
+    assert life is not None
+    disk = life.disk
 
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-        leaders = Leaders(cluster)
-        state = state_of(cluster)
-        node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
-        host, source = cluster.hosts[node_id], path_of(cluster, node_id)
-        partition, life = cluster.node(node_id).broker.partitions.get(TOPIC, 0), host.machine.life
-        assert partition is not None
-        assert life is not None
-        disk = life.disk
+    def is_in_swap() -> bool:
+        return disk.exists(f"{source}/{TOPIC}-0/{MOVING_TO}")
 
-        def is_in_swap() -> bool:
-            return disk.exists(f"{source}/{TOPIC}-0/{MOVING_TO}")
-
-        fault = DiskFault(operation="rename", path_part=COPY, times=100, is_allowed=is_in_swap)
-        disk.faults.append(fault)
-        assert await move(client, node_id, other_path(cluster, node_id)) == 0
-        await cluster.wait_for(lambda: partition.offline, seconds=30)
-        await writer.wait_for_more(cluster)
-        await lose_power_everywhere_and_check(cluster, writer, work)
-        leaders.check()
-
-    cluster.run(main())
+    fault = DiskFault(operation="rename", path_part=COPY, times=100, is_allowed=is_in_swap)
+    disk.faults.append(fault)
+    assert await move(client, node_id, other_path(cluster, node_id)) == 0
+    await cluster.wait_for(lambda: partition.offline, seconds=30)
+    await writer.wait_for_more(cluster)
+    await lose_power_everywhere_and_check(cluster, writer, work)
+    leaders.check()
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_only_replica_moves(seed: int) -> None:
-    cluster = SimulatedCluster(nodes=1, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
-
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, replicas=1)
-        for _ in range(3):
-            target = other_path(cluster, 1)
-            assert await move(client, 1, target) == 0
-            await cluster.wait_for(lambda t=target: path_of(cluster, 1) == t, seconds=30)
-            await writer.wait_for_more(cluster)
-        await lose_power_everywhere_and_check(cluster, writer, work)
-
-    cluster.run(main())
-
-
-def test_a_folder_that_is_in_the_way_stops_the_move_and_nothing_else() -> None:
-    cluster = SimulatedCluster(nodes=1, seed=1, properties={"log.dirs": ",".join(DIRECTORIES)})
-
-    async def main() -> None:
-        client, writer, work = await start_writing(cluster, replicas=1)
+@scenario(run_in_simulated_cluster, nodes=1, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_the_only_replica_moves(cluster: SimulatedCluster, /, seed: int) -> None:
+    client, writer, work = await start_writing(cluster, replicas=1)
+    for _ in range(3):
         target = other_path(cluster, 1)
-        life = cluster.hosts[1].machine.life
-        assert life is not None
-        life.disk.make_dir(f"{target}/{TOPIC}-0")
-        moves = cluster.node(1).broker.moves.moves
         assert await move(client, 1, target) == 0
-        await cluster.wait_for(lambda: not moves, seconds=30)
-        assert path_of(cluster, 1) != target
+        await cluster.wait_for(lambda t=target: path_of(cluster, 1) == t, seconds=30)
         await writer.wait_for_more(cluster)
-        writer.is_stopped = True
-        await work
-        check(cluster, writer)
+    await lose_power_everywhere_and_check(cluster, writer, work)
 
-    cluster.run(main())
+
+@scenario(run_in_simulated_cluster, nodes=1, seed=1, properties={"log.dirs": ",".join(DIRECTORIES)})
+async def test_a_folder_that_is_in_the_way_stops_the_move_and_nothing_else(
+    cluster: SimulatedCluster, /
+) -> None:
+    client, writer, work = await start_writing(cluster, replicas=1)
+    target = other_path(cluster, 1)
+    life = cluster.hosts[1].machine.life
+    assert life is not None
+    life.disk.make_dir(f"{target}/{TOPIC}-0")
+    moves = cluster.node(1).broker.moves.moves
+    assert await move(client, 1, target) == 0
+    await cluster.wait_for(lambda: not moves, seconds=30)
+    assert path_of(cluster, 1) != target
+    await writer.wait_for_more(cluster)
+    writer.is_stopped = True
+    await work
+    check(cluster, writer)

@@ -43,6 +43,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.scenarios import scenario
 
 TOPIC = "t"
 ISR, RAFT = ReplicationMode.ISR, ReplicationMode.RAFT
@@ -221,33 +222,33 @@ async def wait_mode(cluster: SimulatedCluster, mode: ReplicationMode) -> None:
     await cluster.wait_for(lambda: mode_of(cluster) is mode, seconds=30)
 
 
-def test_both_ways_under_load() -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        for mode in ("raft", "isr", "raft", "isr"):
-            await asyncio.sleep(0.5)
-            await switch(client, mode)
-            await wait_mode(cluster, ReplicationMode[mode.upper()])
-            await writer.wait_for_more(cluster)
-        # NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS, which every client retries.
-        assert set(writer.errors) <= {6, 19}, writer.errors
-        assert sum(writer.errors.values()) < 20, writer.errors
-
-    run(scenario)
+@scenario(run)
+async def test_both_ways_under_load(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
+) -> None:
+    for mode in ("raft", "isr", "raft", "isr"):
+        await asyncio.sleep(0.5)
+        await switch(client, mode)
+        await wait_mode(cluster, ReplicationMode[mode.upper()])
+        await writer.wait_for_more(cluster)
+    # NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS, which every client retries.
+    assert set(writer.errors) <= {6, 19}, writer.errors
+    assert sum(writer.errors.values()) < 20, writer.errors
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_leader_killed_in_raft_mode_is_replaced_by_the_voters(seed: int) -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        await writer.wait_for_more(cluster)
-        leader = cluster.leader_of(TOPIC, 0)
-        cluster.kill(leader)
-        await writer.wait_for_more(cluster)
-        assert cluster.leader_of(TOPIC, 0) != leader
-        await cluster.start(leader)
-        await writer.wait_for_more(cluster)
-
-    run(scenario, seed=seed, replication_mode="raft")
+@scenario(run, replication_mode="raft")
+async def test_a_leader_killed_in_raft_mode_is_replaced_by_the_voters(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    leader = cluster.leader_of(TOPIC, 0)
+    cluster.kill(leader)
+    await writer.wait_for_more(cluster)
+    assert cluster.leader_of(TOPIC, 0) != leader
+    await cluster.start(leader)
+    await writer.wait_for_more(cluster)
 
 
 def slow_fsyncs(cluster: SimulatedCluster, node_ids: list[int], *, delay_ms: int) -> None:
@@ -273,126 +274,124 @@ def mend_disks(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_followers_with_slow_disks_keep_their_leader(seed: int) -> None:
+@scenario(run, replication_mode="raft")
+async def test_followers_with_slow_disks_keep_their_leader(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
     """An fsync may take longer than check-quorum allows for silence: the followers still answer."""
-
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        await writer.wait_for_more(cluster)
-        before = state_of(cluster)
-        followers = [node_id for node_id in before.replicas if node_id != before.leader]
-        writer.errors.clear()
-        slow_fsyncs(cluster, followers, delay_ms=4_500)
-        await asyncio.sleep(30)
-        mend_disks(cluster)
-        await writer.wait_for_more(cluster)
-        after = state_of(cluster)
-        assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
-        assert NOT_LEADER not in writer.errors, writer.errors
-
-    run(scenario, seed=seed, replication_mode="raft")
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    before = state_of(cluster)
+    followers = [node_id for node_id in before.replicas if node_id != before.leader]
+    writer.errors.clear()
+    slow_fsyncs(cluster, followers, delay_ms=4_500)
+    await asyncio.sleep(30)
+    mend_disks(cluster)
+    await writer.wait_for_more(cluster)
+    after = state_of(cluster)
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    assert NOT_LEADER not in writer.errors, writer.errors
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_leader_whose_own_disk_hangs_resigns(seed: int) -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        await writer.wait_for_more(cluster)
-        before = state_of(cluster)
-        slow_fsyncs(cluster, [before.leader], delay_ms=4_500)
-        await cluster.wait_for(lambda: state_of(cluster).leader != before.leader, seconds=10)
-        await writer.wait_for_more(cluster)
-        mend_disks(cluster)
-        await asyncio.sleep(6)
-
-    run(scenario, seed=seed, replication_mode="raft")
+@scenario(run, replication_mode="raft")
+async def test_a_leader_whose_own_disk_hangs_resigns(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    before = state_of(cluster)
+    slow_fsyncs(cluster, [before.leader], delay_ms=4_500)
+    await cluster.wait_for(lambda: state_of(cluster).leader != before.leader, seconds=10)
+    await writer.wait_for_more(cluster)
+    mend_disks(cluster)
+    await asyncio.sleep(6)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_dead_leader_is_replaced_while_a_disk_is_slow(seed: int) -> None:
+@scenario(run, replication_mode="raft")
+async def test_a_dead_leader_is_replaced_while_a_disk_is_slow(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
     """The follower whose disk is slow does not stand in the way of the other one."""
-
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        await writer.wait_for_more(cluster)
-        before = state_of(cluster)
-        followers = [node_id for node_id in before.replicas if node_id != before.leader]
-        slow_fsyncs(cluster, followers[:1], delay_ms=3_000)
-        await asyncio.sleep(5)
-        cluster.kill(before.leader)
-        mend_disks(cluster)
-        await writer.wait_for_more(cluster)
-        assert state_of(cluster).leader in followers
-        await cluster.start(before.leader)
-        await writer.wait_for_more(cluster)
-
-    run(scenario, seed=seed, replication_mode="raft")
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    before = state_of(cluster)
+    followers = [node_id for node_id in before.replicas if node_id != before.leader]
+    slow_fsyncs(cluster, followers[:1], delay_ms=3_000)
+    await asyncio.sleep(5)
+    cluster.kill(before.leader)
+    mend_disks(cluster)
+    await writer.wait_for_more(cluster)
+    assert state_of(cluster).leader in followers
+    await cluster.start(before.leader)
+    await writer.wait_for_more(cluster)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_lose_power_at_once_in_raft_mode(seed: int) -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        for _ in range(3):
-            await writer.wait_for_more(cluster)
-            for node_id in cluster.hosts:
-                cluster.lose_power(node_id)
-            await cluster.start()
-            await writer.wait_for_more(cluster)
-
-    run(scenario, seed=seed, replication_mode="raft")
+@scenario(run, replication_mode="raft")
+async def test_all_lose_power_at_once_in_raft_mode(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
+    await wait_mode(cluster, RAFT)
+    for _ in range(3):
+        await writer.wait_for_more(cluster)
+        for node_id in cluster.hosts:
+            cluster.lose_power(node_id)
+        await cluster.start()
+        await writer.wait_for_more(cluster)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_leaders_are_killed_in_the_middle_of_the_switch(seed: int) -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        for round_, mode in enumerate(("raft", "isr", "raft", "isr")):
-            await writer.wait_for_more(cluster)
-            await switch(client, mode)
-            await asyncio.sleep(0.01 * (seed + 1) * (round_ + 1))
-            leader = cluster.leader_of(TOPIC, 0)
-            if leader >= 0:
-                cluster.kill(leader)
-                await writer.wait_for_more(cluster)
-                await cluster.start(leader)
-            await wait_mode(cluster, ReplicationMode[mode.upper()])
-            await writer.wait_for_more(cluster)
-
-    run(scenario, seed=seed)
-
-
-def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to() -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+@scenario(run)
+async def test_leaders_are_killed_in_the_middle_of_the_switch(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
+    for round_, mode in enumerate(("raft", "isr", "raft", "isr")):
+        await writer.wait_for_more(cluster)
+        await switch(client, mode)
+        await asyncio.sleep(0.01 * (seed + 1) * (round_ + 1))
         leader = cluster.leader_of(TOPIC, 0)
-        others = [node_id for node_id in cluster.hosts if node_id != leader]
-        cluster.pause(others[0])
-        await switch(client, "raft")
-        await asyncio.sleep(1)
-        assert mode_of(cluster) is ReplicationMode.ENTERING
-        await switch(client, "isr")
-        await wait_mode(cluster, ISR)
-        cluster.resume(others[0])
+        if leader >= 0:
+            cluster.kill(leader)
+            await writer.wait_for_more(cluster)
+            await cluster.start(leader)
+        await wait_mode(cluster, ReplicationMode[mode.upper()])
         await writer.wait_for_more(cluster)
 
-    run(scenario)
+
+@scenario(run)
+async def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
+) -> None:
+    leader = cluster.leader_of(TOPIC, 0)
+    others = [node_id for node_id in cluster.hosts if node_id != leader]
+    cluster.pause(others[0])
+    await switch(client, "raft")
+    await asyncio.sleep(1)
+    assert mode_of(cluster) is ReplicationMode.ENTERING
+    await switch(client, "isr")
+    await wait_mode(cluster, ISR)
+    cluster.resume(others[0])
+    await writer.wait_for_more(cluster)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_replicas_change_in_raft_mode_one_voter_at_a_time(seed: int) -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
+@scenario(run, nodes=4, replication_mode="raft")
+async def test_replicas_change_in_raft_mode_one_voter_at_a_time(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
+) -> None:
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    for target in ([2, 3, 4], [1, 4], [1, 2, 3]):
+        await reassign(client, target)
+        await cluster.wait_for(lambda: not is_reassigning(state_of(cluster)), seconds=30)
+        assert set(state_of(cluster).replicas) == set(target)
         await writer.wait_for_more(cluster)
-        for target in ([2, 3, 4], [1, 4], [1, 2, 3]):
-            await reassign(client, target)
-            await cluster.wait_for(lambda: not is_reassigning(state_of(cluster)), seconds=30)
-            assert set(state_of(cluster).replicas) == set(target)
-            await writer.wait_for_more(cluster)
-            for node_id in target:
-                voters = voters_of(cluster, node_id)
-                await cluster.wait_for(lambda: voters_of(cluster, node_id) == set(target))  # noqa: B023
-                assert voters is not None
-
-    run(scenario, seed=seed, nodes=4, replication_mode="raft")
+        for node_id in target:
+            voters = voters_of(cluster, node_id)
+            await cluster.wait_for(lambda: voters_of(cluster, node_id) == set(target))  # noqa: B023
+            assert voters is not None
 
 
 def voters_of(cluster: SimulatedCluster, node_id: int) -> set[int]:
@@ -403,26 +402,26 @@ def voters_of(cluster: SimulatedCluster, node_id: int) -> set[int]:
     return set(port.modes.raft.core.voters.node_ids)
 
 
-def test_a_raft_leader_hands_over_to_the_preferred_replica() -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        first = state_of(cluster).replicas[0]
-        cluster.kill(first)
-        await cluster.wait_for(lambda: state_of(cluster).leader != first, seconds=30)
-        await cluster.start(first)
-        await writer.wait_for_more(cluster)
-        request = ElectLeadersRequest(
-            election_type=0,
-            topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])],
-            timeout_ms=5000,
-        )
-        response = await client.request(request, 2, ElectLeadersResponse, timeout_ms=10_000)
-        answer = response.replica_election_results[0].partition_result[0]
-        assert answer.error_code == 0, answer
-        await cluster.wait_for(lambda: state_of(cluster).leader == first, seconds=30)
-        await writer.wait_for_more(cluster)
-
-    run(scenario, replication_mode="raft")
+@scenario(run, replication_mode="raft")
+async def test_a_raft_leader_hands_over_to_the_preferred_replica(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
+) -> None:
+    await wait_mode(cluster, RAFT)
+    first = state_of(cluster).replicas[0]
+    cluster.kill(first)
+    await cluster.wait_for(lambda: state_of(cluster).leader != first, seconds=30)
+    await cluster.start(first)
+    await writer.wait_for_more(cluster)
+    request = ElectLeadersRequest(
+        election_type=0,
+        topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])],
+        timeout_ms=5000,
+    )
+    response = await client.request(request, 2, ElectLeadersResponse, timeout_ms=10_000)
+    answer = response.replica_election_results[0].partition_result[0]
+    assert answer.error_code == 0, answer
+    await cluster.wait_for(lambda: state_of(cluster).leader == first, seconds=30)
+    await writer.wait_for_more(cluster)
 
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
@@ -457,32 +456,31 @@ def test_an_administrator_chooses_the_leader(mode: str) -> None:
     run(scenario, replication_mode=mode)
 
 
-def test_a_broker_that_stops_hands_its_raft_partitions_over() -> None:
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, RAFT)
-        await writer.wait_for_more(cluster)
-        leader = state_of(cluster).leader
-        before_ns = cluster.loop.now_ns
-        await cluster.stop(leader)
-        await cluster.wait_for(lambda: state_of(cluster).leader != leader, seconds=30)
-        await writer.wait_for_more(cluster)
-        assert cluster.loop.now_ns - before_ns < 3e9
-        await cluster.start(leader)
+@scenario(run, replication_mode="raft")
+async def test_a_broker_that_stops_hands_its_raft_partitions_over(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
+) -> None:
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    leader = state_of(cluster).leader
+    before_ns = cluster.loop.now_ns
+    await cluster.stop(leader)
+    await cluster.wait_for(lambda: state_of(cluster).leader != leader, seconds=30)
+    await writer.wait_for_more(cluster)
+    assert cluster.loop.now_ns - before_ns < 3e9
+    await cluster.start(leader)
 
-    run(scenario, replication_mode="raft")
 
-
-def test_people_see_who_is_gone_from_a_raft_partition() -> None:
+@scenario(run, replication_mode="raft")
+async def test_people_see_who_is_gone_from_a_raft_partition(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
+) -> None:
     """Also while nothing is written: the ISR of a raft partition is what people look at."""
-
-    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await writer.wait_for_more(cluster)
-        writer.is_stopped = True
-        await cluster.wait_for(lambda: len(state_of(cluster).isr) == 3)
-        gone = next(each for each in state_of(cluster).replicas if each != state_of(cluster).leader)
-        cluster.kill(gone)
-        await cluster.wait_for(lambda: gone not in state_of(cluster).isr, seconds=30)
-        await cluster.start(gone)
-        await cluster.wait_for(lambda: gone in state_of(cluster).isr, seconds=30)
-
-    run(scenario, replication_mode="raft")
+    await writer.wait_for_more(cluster)
+    writer.is_stopped = True
+    await cluster.wait_for(lambda: len(state_of(cluster).isr) == 3)
+    gone = next(each for each in state_of(cluster).replicas if each != state_of(cluster).leader)
+    cluster.kill(gone)
+    await cluster.wait_for(lambda: gone not in state_of(cluster).isr, seconds=30)
+    await cluster.start(gone)
+    await cluster.wait_for(lambda: gone in state_of(cluster).isr, seconds=30)

@@ -11,6 +11,7 @@ from lograft.client.producer import Producer
 from lograft.model.retention_holds import hold_text
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 
 TOPIC, GROUP = "t", "slow"
 PLACE = TopicPartition(TOPIC, 0)
@@ -85,92 +86,88 @@ def play(scenario: Scenario, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_a_hold_keeps_what_is_unread_until_it_expires(mode: str, seed: int) -> None:
-    async def scenario(held: Held) -> None:
-        await held.fill(mode)
-        await held.hold(80)
-        (told,) = await held.admin.list_retention_holds(now_ms=held.clock.wall_ms())
-        assert (told.group, told.offset, told.records_kept) == (GROUP, READ, 0)
-        await asyncio.sleep(RETENTION_S + 3 * ROUND_S)
-        await held.all_begin_in(READ - 5, READ)
-        (told,) = await held.admin.list_retention_holds([TOPIC], now_ms=held.clock.wall_ms())
-        assert told.records_kept == told.end_offset - READ
-        # The reader goes on: what it has read goes.
-        text = hold_text(held.clock.wall_ms() + 40_000)
-        await held.admin.alter_group_offsets(GROUP, {PLACE: GroupOffset(READ + 10, text)})
-        await asyncio.sleep(3 * ROUND_S)
-        await held.all_begin_in(READ + 5, READ + 10)
-        # It dies, and its hold with it.
-        await asyncio.sleep(40 + 3 * ROUND_S)
-        assert await held.admin.list_retention_holds(now_ms=held.clock.wall_ms()) == []
-        await held.all_begin_in(RECORDS, END)
-
-    play(scenario, seed)
+@scenario(play)
+async def test_a_hold_keeps_what_is_unread_until_it_expires(
+    held: Held, /, mode: str, seed: int
+) -> None:
+    await held.fill(mode)
+    await held.hold(80)
+    (told,) = await held.admin.list_retention_holds(now_ms=held.clock.wall_ms())
+    assert (told.group, told.offset, told.records_kept) == (GROUP, READ, 0)
+    await asyncio.sleep(RETENTION_S + 3 * ROUND_S)
+    await held.all_begin_in(READ - 5, READ)
+    (told,) = await held.admin.list_retention_holds([TOPIC], now_ms=held.clock.wall_ms())
+    assert told.records_kept == told.end_offset - READ
+    # The reader goes on: what it has read goes.
+    text = hold_text(held.clock.wall_ms() + 40_000)
+    await held.admin.alter_group_offsets(GROUP, {PLACE: GroupOffset(READ + 10, text)})
+    await asyncio.sleep(3 * ROUND_S)
+    await held.all_begin_in(READ + 5, READ + 10)
+    # It dies, and its hold with it.
+    await asyncio.sleep(40 + 3 * ROUND_S)
+    assert await held.admin.list_retention_holds(now_ms=held.clock.wall_ms()) == []
+    await held.all_begin_in(RECORDS, END)
 
 
 @pytest.mark.parametrize(
     ("why", "mode"),
     [("no hold", "isr"), ("no hold", "raft"), ("another group", "isr"), ("no setting", "isr")],
 )
-def test_without_a_hold_retention_passes_the_reader(why: str, mode: str) -> None:
-    async def scenario(held: Held) -> None:
-        configs = {"retention_hold_groups": ""} if why == "no setting" else {}
-        await held.fill(mode, **configs)
-        if why == "no hold":
-            await held.admin.alter_group_offsets(GROUP, {PLACE: READ})
-        elif why == "another group":
-            await held.hold(80, group="stranger")
-        elif why == "no setting":
-            await held.hold(80)
-        await asyncio.sleep(RETENTION_S + 3 * ROUND_S)
-        await held.all_begin_in(RECORDS, END)
-
-    play(scenario, seed=1)
+@scenario(play, seed=1)
+async def test_without_a_hold_retention_passes_the_reader(
+    held: Held, /, why: str, mode: str
+) -> None:
+    configs = {"retention_hold_groups": ""} if why == "no setting" else {}
+    await held.fill(mode, **configs)
+    if why == "no hold":
+        await held.admin.alter_group_offsets(GROUP, {PLACE: READ})
+    elif why == "another group":
+        await held.hold(80, group="stranger")
+    elif why == "no setting":
+        await held.hold(80)
+    await asyncio.sleep(RETENTION_S + 3 * ROUND_S)
+    await held.all_begin_in(RECORDS, END)
 
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_a_hold_is_bounded_in_time_whatever_it_says(mode: str) -> None:
-    async def scenario(held: Held) -> None:
-        await held.fill(mode)
-        await held.hold(10**9)
-        await asyncio.sleep(RETENTION_S + HOLD_MAX_S - 3 * ROUND_S)
-        await held.all_begin_in(READ - 5, READ)
-        await asyncio.sleep(6 * ROUND_S)
-        await held.all_begin_in(RECORDS, END)
-
-    play(scenario, seed=1)
+@scenario(play, seed=1)
+async def test_a_hold_is_bounded_in_time_whatever_it_says(held: Held, /, mode: str) -> None:
+    await held.fill(mode)
+    await held.hold(10**9)
+    await asyncio.sleep(RETENTION_S + HOLD_MAX_S - 3 * ROUND_S)
+    await held.all_begin_in(READ - 5, READ)
+    await asyncio.sleep(6 * ROUND_S)
+    await held.all_begin_in(RECORDS, END)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_a_hold_survives_its_leader_and_its_coordinator(mode: str, seed: int) -> None:
-    async def scenario(held: Held) -> None:
-        await held.fill(mode)
-        await held.hold(2 * RETENTION_S)
-        cluster = held.cluster
-        await asyncio.sleep(RETENTION_S - ROUND_S)
-        index = cluster.node(cluster.leader_of(TOPIC, 0)).broker.groups.partition_of(GROUP)
-        cluster.kill(cluster.leader_of(TOPIC, 0))
-        await asyncio.sleep(3 * ROUND_S)
-        assert all(READ - 5 <= start <= READ or start == 0 for start in held.starts().values())
-        await cluster.start(*(cluster.hosts.keys() - cluster.nodes().keys()))
-        coordinator = cluster.leader_of(OFFSETS_TOPIC, index)
-        cluster.kill(coordinator)
-        await asyncio.sleep(3 * ROUND_S)
-        await cluster.start(coordinator)
-        await asyncio.sleep(3 * ROUND_S)
-        await held.all_begin_in(READ - 5, READ)
-        await asyncio.sleep(RETENTION_S)
-        await held.all_begin_in(RECORDS, END)
+@scenario(play)
+async def test_a_hold_survives_its_leader_and_its_coordinator(
+    held: Held, /, mode: str, seed: int
+) -> None:
+    await held.fill(mode)
+    await held.hold(2 * RETENTION_S)
+    cluster = held.cluster
+    await asyncio.sleep(RETENTION_S - ROUND_S)
+    index = cluster.node(cluster.leader_of(TOPIC, 0)).broker.groups.partition_of(GROUP)
+    cluster.kill(cluster.leader_of(TOPIC, 0))
+    await asyncio.sleep(3 * ROUND_S)
+    assert all(READ - 5 <= start <= READ or start == 0 for start in held.starts().values())
+    await cluster.start(*(cluster.hosts.keys() - cluster.nodes().keys()))
+    coordinator = cluster.leader_of(OFFSETS_TOPIC, index)
+    cluster.kill(coordinator)
+    await asyncio.sleep(3 * ROUND_S)
+    await cluster.start(coordinator)
+    await asyncio.sleep(3 * ROUND_S)
+    await held.all_begin_in(READ - 5, READ)
+    await asyncio.sleep(RETENTION_S)
+    await held.all_begin_in(RECORDS, END)
 
-    play(scenario, seed)
 
-
-def test_an_administrator_deletes_what_is_held() -> None:
-    async def scenario(held: Held) -> None:
-        await held.fill("isr")
-        await held.hold(80)
-        await held.admin.delete_records({PLACE: READ + 10})
-        await held.all_begin_in(READ + 10, READ + 10)
-
-    play(scenario, seed=1)
+@scenario(play, seed=1)
+async def test_an_administrator_deletes_what_is_held(held: Held, /) -> None:
+    await held.fill("isr")
+    await held.hold(80)
+    await held.admin.delete_records({PLACE: READ + 10})
+    await held.all_begin_in(READ + 10, READ + 10)

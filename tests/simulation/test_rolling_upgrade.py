@@ -9,6 +9,7 @@ from lograft.model.types import ReplicationMode
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.wire.apis import Versions
 from tests.simulation.test_mode_switch import Writer, check, create, mode_of
+from tests.support.scenarios import run_in_simulated_cluster, scenario
 
 #: An older build: by API key, and only where it differs. BrokerHeartbeat is not among them, since
 #: the cluster's metadata.version, which every node supports, needs its newest version.
@@ -56,34 +57,30 @@ def test_nodes_are_upgraded_one_by_one_while_records_are_produced(seed: int, mod
     cluster.run(main())
 
 
-def test_a_node_without_a_version_in_common_is_named_and_the_others_go_on(
-    caplog: pytest.LogCaptureFixture,
+@scenario(run_in_simulated_cluster, nodes=3, seed=1)
+async def test_a_node_without_a_version_in_common_is_named_and_the_others_go_on(
+    cluster: SimulatedCluster, /, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = SimulatedCluster(nodes=3, seed=1)
-
-    async def main() -> None:
-        await cluster.start()
-        await create(cluster.client(), min_insync_replicas="2", retention_ms="-1")
-        writer = Writer(cluster.client("writer"))
-        work = asyncio.ensure_future(writer.run())
-        await writer.wait_for_more(cluster)
-        # Votes without pre-votes, and no directories in fetches: older than what this build needs.
-        await cluster.stop(3)
-        cluster.hosts[3].api_ranges = {1: Versions(4, 16), 52: Versions(0, 1)}
-        cluster.boot(3)
-        await asyncio.sleep(10)
-        await writer.wait_for_more(cluster)
-        named = [text for text in caplog.messages if "retrying until that node is upgraded" in text]
-        assert named
-        # Once for each connection and API, although it is tried many times a second.
-        assert len(named) < 40, len(named)
-        cluster.kill(3)
-        cluster.hosts[3].api_ranges = None
-        await cluster.start(3)
-        await writer.wait_for_more(cluster)
-        writer.is_stopped = True
-        await work
-        await asyncio.sleep(2)
-        check(cluster, writer)
-
-    cluster.run(main())
+    await cluster.start()
+    await create(cluster.client(), min_insync_replicas="2", retention_ms="-1")
+    writer = Writer(cluster.client("writer"))
+    work = asyncio.ensure_future(writer.run())
+    await writer.wait_for_more(cluster)
+    # Votes without pre-votes, and no directories in fetches: older than what this build needs.
+    await cluster.stop(3)
+    cluster.hosts[3].api_ranges = {1: Versions(4, 16), 52: Versions(0, 1)}
+    cluster.boot(3)
+    await asyncio.sleep(10)
+    await writer.wait_for_more(cluster)
+    named = [text for text in caplog.messages if "retrying until that node is upgraded" in text]
+    assert named
+    # Once for each connection and API, although it is tried many times a second.
+    assert len(named) < 40, len(named)
+    cluster.kill(3)
+    cluster.hosts[3].api_ranges = None
+    await cluster.start(3)
+    await writer.wait_for_more(cluster)
+    writer.is_stopped = True
+    await work
+    await asyncio.sleep(2)
+    check(cluster, writer)

@@ -36,6 +36,7 @@ from lograft.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 from tests.unit.api.groups_bench import join_request
 
 R = TypeVar("R", bound=Message)
@@ -186,100 +187,97 @@ def check_one_admitted(
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_of_groups_that_come_at_once_one_is_admitted(protocol: str, seed: int) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        groups = await groups_of(cluster, 3)
-        joins = [one.join() if protocol == "classic" else one.heartbeat() for one in groups]
-        codes = await asyncio.gather(*joins)
-        winner = check_one_admitted(cluster, groups, codes)
-        for group in groups:
-            wanted = ErrorCode.NONE if group is winner else ErrorCode.POLICY_VIOLATION
-            assert await group.commit(TOPIC, "free") in (
-                [wanted, ErrorCode.NONE],
-                [ErrorCode.UNKNOWN_MEMBER_ID] * 2,  # the winner has members: only they may
-            )
-
-    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
+async def test_of_groups_that_come_at_once_one_is_admitted(
+    cluster: VirtualCluster, /, protocol: str, seed: int
+) -> None:
+    groups = await groups_of(cluster, 3)
+    joins = [one.join() if protocol == "classic" else one.heartbeat() for one in groups]
+    codes = await asyncio.gather(*joins)
+    winner = check_one_admitted(cluster, groups, codes)
+    for group in groups:
+        wanted = ErrorCode.NONE if group is winner else ErrorCode.POLICY_VIOLATION
+        assert await group.commit(TOPIC, "free") in (
+            [wanted, ErrorCode.NONE],
+            [ErrorCode.UNKNOWN_MEMBER_ID] * 2,  # the winner has members: only they may
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_controller_that_dies_meanwhile_changes_nothing(seed: int) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        controller = cluster.controller_id
-        groups = [
-            group
-            for group in await groups_of(cluster, 3)
-            # A member that has joined and lost its coordinator at once is none any more.
-            if cluster.leader_of(OFFSETS_TOPIC, group.index) != controller
-        ]
-        joins = [asyncio.ensure_future(group.join()) for group in groups]
-        await asyncio.sleep(cluster.test_client().cluster.random.uniform(0, 0.02))
-        cluster.kill(controller)
-        codes = await asyncio.gather(*joins)
-        winner = check_one_admitted(cluster, groups, codes)
-        await cluster.start(controller)
-        again = await asyncio.gather(*(group.join() for group in groups))
-        assert check_one_admitted(cluster, groups, again) is winner
-
-    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
-
-
-def test_a_claim_that_is_not_used_goes_to_the_next_who_asks() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        first, second = await groups_of(cluster)
-        assert await first.join() is ErrorCode.NONE
-        assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a member"
-        await first.leave()
-        assert await first.commit(TOPIC) == [ErrorCode.NONE]
-        assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a position"
-        assert await second.commit(TOPIC, "free") == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
-        assert await first.delete() is ErrorCode.NONE
-        assert await second.join() is ErrorCode.NONE
-        assert await first.join() is ErrorCode.POLICY_VIOLATION
-        assert cluster.image.claims == {TOPIC: second.group_id}
-
-    VirtualCluster(nodes=3, seed=1, properties=PROPERTIES).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
+async def test_a_controller_that_dies_meanwhile_changes_nothing(
+    cluster: VirtualCluster, /, seed: int
+) -> None:
+    controller = cluster.controller_id
+    groups = [
+        group
+        for group in await groups_of(cluster, 3)
+        # A member that has joined and lost its coordinator at once is none any more.
+        if cluster.leader_of(OFFSETS_TOPIC, group.index) != controller
+    ]
+    joins = [asyncio.ensure_future(group.join()) for group in groups]
+    await asyncio.sleep(cluster.test_client().cluster.random.uniform(0, 0.02))
+    cluster.kill(controller)
+    codes = await asyncio.gather(*joins)
+    winner = check_one_admitted(cluster, groups, codes)
+    await cluster.start(controller)
+    again = await asyncio.gather(*(group.join() for group in groups))
+    assert check_one_admitted(cluster, groups, again) is winner
 
 
-def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created() -> None:
+@scenario(run_in_virtual_cluster, nodes=3, seed=1, properties=PROPERTIES)
+async def test_a_claim_that_is_not_used_goes_to_the_next_who_asks(
+    cluster: VirtualCluster, /
+) -> None:
+    first, second = await groups_of(cluster)
+    assert await first.join() is ErrorCode.NONE
+    assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a member"
+    await first.leave()
+    assert await first.commit(TOPIC) == [ErrorCode.NONE]
+    assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a position"
+    assert await second.commit(TOPIC, "free") == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+    assert await first.delete() is ErrorCode.NONE
+    assert await second.join() is ErrorCode.NONE
+    assert await first.join() is ErrorCode.POLICY_VIOLATION
+    assert cluster.image.claims == {TOPIC: second.group_id}
+
+
+@scenario(run_in_virtual_cluster, nodes=3, seed=4, properties=PROPERTIES)
+async def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created(
+    cluster: VirtualCluster, /
+) -> None:
     """Members of the new protocol name their topics only when they join."""
-
-    async def scenario(cluster: VirtualCluster) -> None:
-        groups = await groups_without_topic(cluster)
-        for group in groups:
-            assert await group.heartbeat() is ErrorCode.NONE
-        await cluster.test_client().create_topic(
-            TOPIC, partitions=2, replication_factor=3, configs={"subscription.mode": "ptp"}
-        )
-        for group in groups:
-            while (code := await group.heartbeat(epoch=1)) is ErrorCode.NONE:
-                await asyncio.sleep(0.05)
-            assert code is ErrorCode.UNKNOWN_MEMBER_ID
-        check_one_admitted(
-            cluster, groups, await asyncio.gather(*(group.heartbeat() for group in groups))
-        )
-
-    VirtualCluster(nodes=3, seed=4, properties=PROPERTIES).play(scenario)
+    groups = await groups_without_topic(cluster)
+    for group in groups:
+        assert await group.heartbeat() is ErrorCode.NONE
+    await cluster.test_client().create_topic(
+        TOPIC, partitions=2, replication_factor=3, configs={"subscription.mode": "ptp"}
+    )
+    for group in groups:
+        while (code := await group.heartbeat(epoch=1)) is ErrorCode.NONE:
+            await asyncio.sleep(0.05)
+        assert code is ErrorCode.UNKNOWN_MEMBER_ID
+    check_one_admitted(
+        cluster, groups, await asyncio.gather(*(group.heartbeat() for group in groups))
+    )
 
 
-def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        first, second = await groups_of(cluster, mode="psb")
-        assert await first.join() is ErrorCode.NONE
-        assert await second.commit(TOPIC) == [ErrorCode.NONE]
-        refused = await alter(cluster, mode="ptp")
-        assert refused.error_code == ErrorCode.INVALID_CONFIG
-        names = " and ".join(f"'{name}'" for name in sorted([first.group_id, second.group_id]))
-        assert names in (refused.error_message or "")
-        assert await second.delete() is ErrorCode.NONE
-        assert (await alter(cluster, mode="ptp")).error_code == ErrorCode.NONE
-        assert cluster.image.claims == {TOPIC: first.group_id}
-        assert (await alter(cluster, group=second.group_id)).error_code == ErrorCode.INVALID_CONFIG
-        assert await second.join() is ErrorCode.POLICY_VIOLATION
-        assert (await alter(cluster, mode=None)).error_code == ErrorCode.NONE
-        assert await second.join() is ErrorCode.NONE
-
-    VirtualCluster(nodes=3, seed=2, properties=PROPERTIES).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3, seed=2, properties=PROPERTIES)
+async def test_a_mode_that_does_not_fit_the_groups_is_refused(cluster: VirtualCluster, /) -> None:
+    first, second = await groups_of(cluster, mode="psb")
+    assert await first.join() is ErrorCode.NONE
+    assert await second.commit(TOPIC) == [ErrorCode.NONE]
+    refused = await alter(cluster, mode="ptp")
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    names = " and ".join(f"'{name}'" for name in sorted([first.group_id, second.group_id]))
+    assert names in (refused.error_message or "")
+    assert await second.delete() is ErrorCode.NONE
+    assert (await alter(cluster, mode="ptp")).error_code == ErrorCode.NONE
+    assert cluster.image.claims == {TOPIC: first.group_id}
+    assert (await alter(cluster, group=second.group_id)).error_code == ErrorCode.INVALID_CONFIG
+    assert await second.join() is ErrorCode.POLICY_VIOLATION
+    assert (await alter(cluster, mode=None)).error_code == ErrorCode.NONE
+    assert await second.join() is ErrorCode.NONE
 
 
 def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:

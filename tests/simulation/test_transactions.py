@@ -41,6 +41,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 M = TypeVar("M", bound=Message)
 ID = "x"
@@ -389,56 +390,55 @@ def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, pro
 @pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("topic", [TOPIC, TRANSACTIONS_TOPIC])
-def test_transactions_go_on_through_a_switch(topic: str, seed: int, protocol: int) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        transactor = await begin(cluster, protocol)
-        admin = cluster.client("admin")
-        running = asyncio.get_running_loop().create_task(transactor.run())
-        for name, mode in (("raft", RAFT), ("isr", ISR), ("raft", RAFT)):
-            await transactor.wait_for_more(cluster)
-            await switch(admin, topic, name)
-            await wait_mode(cluster, topic, mode)
-            await transactor.wait_for_more(cluster)
-        cluster.kill(cluster.leader_of(topic, 0))
+@scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
+async def test_transactions_go_on_through_a_switch(
+    cluster: VirtualCluster, /, topic: str, seed: int, protocol: int
+) -> None:
+    transactor = await begin(cluster, protocol)
+    admin = cluster.client("admin")
+    running = asyncio.get_running_loop().create_task(transactor.run())
+    for name, mode in (("raft", RAFT), ("isr", ISR), ("raft", RAFT)):
         await transactor.wait_for_more(cluster)
-        transactor.is_stopped = True
-        await running
-        await check(cluster, transactor.verdict)
-
-    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+        await switch(admin, topic, name)
+        await wait_mode(cluster, topic, mode)
+        await transactor.wait_for_more(cluster)
+    cluster.kill(cluster.leader_of(topic, 0))
+    await transactor.wait_for_more(cluster)
+    transactor.is_stopped = True
+    await running
+    await check(cluster, transactor.verdict)
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_coordinator_dies_between_the_decision_and_the_markers(seed: int, protocol: int) -> None:
+@scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
+async def test_a_coordinator_dies_between_the_decision_and_the_markers(
+    cluster: VirtualCluster, /, seed: int, protocol: int
+) -> None:
     """The transaction is committed, and nobody else knows: the next coordinator tells them."""
+    transactor = await begin(cluster, protocol)
+    await transactor.begin()
+    coordinator = cluster.leader_of(TRANSACTIONS_TOPIC, INDEX)
+    leaders = [cluster.leader_of(TOPIC, index) for index in range(PARTITIONS)]
+    assert set(leaders) - {coordinator}, "some partition is led by another node"
+    brokers = cluster.node(coordinator).broker.brokers
 
-    async def scenario(cluster: VirtualCluster) -> None:
-        transactor = await begin(cluster, protocol)
-        await transactor.begin()
-        coordinator = cluster.leader_of(TRANSACTIONS_TOPIC, INDEX)
-        leaders = [cluster.leader_of(TOPIC, index) for index in range(PARTITIONS)]
-        assert set(leaders) - {coordinator}, "some partition is led by another node"
-        brokers = cluster.node(coordinator).broker.brokers
+    async def never_answered(*arguments: Any, **more: Any) -> Any:
+        await asyncio.Event().wait()
 
-        async def never_answered(*arguments: Any, **more: Any) -> Any:
-            await asyncio.Event().wait()
-
-        value = b"decided"
-        if protocol == 1:
-            await transactor._add()
-        for index in range(PARTITIONS):
-            await transactor._produce(index, value)
-        # The requests with markers leave, and come to nobody.
-        brokers.request = never_answered  # type: ignore[method-assign]
-        await transactor.end(commit=True)
-        assert await transactor.state() == "PrepareCommit"
-        reader = cluster.client("reader")
-        assert await read_committed(reader, 0) == ([], False)
-        cluster.kill(coordinator)
-        while await transactor.state() != "CompleteCommit":
-            await asyncio.sleep(0.05)
-        for index in range(PARTITIONS):
-            assert await read_committed(reader, index) == ([value], True)
-
-    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+    value = b"decided"
+    if protocol == 1:
+        await transactor._add()
+    for index in range(PARTITIONS):
+        await transactor._produce(index, value)
+    # The requests with markers leave, and come to nobody.
+    brokers.request = never_answered  # type: ignore[method-assign]
+    await transactor.end(commit=True)
+    assert await transactor.state() == "PrepareCommit"
+    reader = cluster.client("reader")
+    assert await read_committed(reader, 0) == ([], False)
+    cluster.kill(coordinator)
+    while await transactor.state() != "CompleteCommit":
+        await asyncio.sleep(0.05)
+    for index in range(PARTITIONS):
+        assert await read_committed(reader, index) == ([value], True)

@@ -16,6 +16,7 @@ from lograft.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from tests.support.scenarios import run_in_simulated_cluster, scenario
 
 pytestmark = pytest.mark.simulation
 
@@ -88,102 +89,92 @@ async def change_voters(cluster: SimulatedCluster) -> None:
     assert leader.quorum.voters.node_ids[-1] == gone
 
 
-def test_a_quorum_with_the_new_level_restarts_with_it() -> None:
-    cluster = SimulatedCluster(nodes=3, seed=1, is_static=True, properties=SHORT_LOG)
-
-    async def main() -> None:
-        await cluster.start()
-        assert leader_of(cluster).voters.is_static
-        await cluster.wait_for(lambda: knows_all_voters(cluster))
-        assert await raise_level(cluster, validate_only=True) is ErrorCode.NONE
-        assert leader_of(cluster).quorum.kraft_version == 0
-        assert cluster.image.features["transaction.version"] == 2
-        assert await raise_level(cluster) is ErrorCode.NONE
-        assert leader_of(cluster).quorum.kraft_version == 1
-        assert cluster.image.features["transaction.version"] == 1
-        await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
-        voters = leader_of(cluster).voters
-        assert sorted(voters.node_ids) == [1, 2, 3]
-        for voter in voters.voters:
-            quorum = driver(cluster, voter.key.node_id)
-            assert voter.key == quorum.me
-            assert voter.key.directory_id != ZERO_UUID
-            assert voter.endpoints == quorum.endpoints
-        assert await raise_level(cluster) is ErrorCode.NONE
-        # Snapshots stand for the records of the upgrade.
-        end = leader_of(cluster).log.end_offset
-        for node_id in cluster.hosts:
-            await cluster.wait_for(lambda i=node_id: driver(cluster, i).log.log_start_offset > end)
-            quorum = driver(cluster, node_id)
-            assert quorum.snapshot_id is not None
-            disk = quorum._runtime.disk
-            assert read_snapshot(disk, quorum._folder, quorum.snapshot_id).quorum == quorum.quorum
-        for node_id in cluster.hosts:
-            await cluster.stop(node_id)
-        await cluster.start()
-        assert (leader_of(cluster).quorum.kraft_version, leader_of(cluster).voters) == (1, voters)
-        await change_voters(cluster)
-
-    cluster.run(main())
+@scenario(run_in_simulated_cluster, nodes=3, seed=1, is_static=True, properties=SHORT_LOG)
+async def test_a_quorum_with_the_new_level_restarts_with_it(cluster: SimulatedCluster, /) -> None:
+    await cluster.start()
+    assert leader_of(cluster).voters.is_static
+    await cluster.wait_for(lambda: knows_all_voters(cluster))
+    assert await raise_level(cluster, validate_only=True) is ErrorCode.NONE
+    assert leader_of(cluster).quorum.kraft_version == 0
+    assert cluster.image.features["transaction.version"] == 2
+    assert await raise_level(cluster) is ErrorCode.NONE
+    assert leader_of(cluster).quorum.kraft_version == 1
+    assert cluster.image.features["transaction.version"] == 1
+    await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
+    voters = leader_of(cluster).voters
+    assert sorted(voters.node_ids) == [1, 2, 3]
+    for voter in voters.voters:
+        quorum = driver(cluster, voter.key.node_id)
+        assert voter.key == quorum.me
+        assert voter.key.directory_id != ZERO_UUID
+        assert voter.endpoints == quorum.endpoints
+    assert await raise_level(cluster) is ErrorCode.NONE
+    # Snapshots stand for the records of the upgrade.
+    end = leader_of(cluster).log.end_offset
+    for node_id in cluster.hosts:
+        await cluster.wait_for(lambda i=node_id: driver(cluster, i).log.log_start_offset > end)
+        quorum = driver(cluster, node_id)
+        assert quorum.snapshot_id is not None
+        disk = quorum._runtime.disk
+        assert read_snapshot(disk, quorum._folder, quorum.snapshot_id).quorum == quorum.quorum
+    for node_id in cluster.hosts:
+        await cluster.stop(node_id)
+    await cluster.start()
+    assert (leader_of(cluster).quorum.kraft_version, leader_of(cluster).voters) == (1, voters)
+    await change_voters(cluster)
 
 
 @pytest.mark.parametrize("fault", ["kill", "power", "cut"])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_leader_dies_in_the_middle(seed: int, fault: str) -> None:
-    cluster = SimulatedCluster(nodes=3, seed=seed, is_static=True)
-
-    async def main() -> None:
-        await cluster.start()
-        await cluster.wait_for(lambda: knows_all_voters(cluster))
-        old = cluster.controller_id
-        upgrade = asyncio.ensure_future(raise_level(cluster))
-        # Before the request, between its append and its commit, after it.
-        if seed % 2:
-            quorum = driver(cluster, old)
-            while quorum.voters.is_static:
-                await asyncio.sleep(0.0001)
-        await asyncio.sleep((seed // 2) * 0.001)
-        is_known = driver(cluster, old).quorum.kraft_version == 1
-        if fault == "cut":
-            cluster.isolate(old)
-            await asyncio.sleep(5)
-            cluster.heal()
-        else:
-            (cluster.kill if fault == "kill" else cluster.lose_power)(old)
-            await asyncio.sleep(1)
-            await cluster.start(old)
-        await cluster.wait_for(lambda: agreed_quorum(cluster) is not None)
-        quorum_now = agreed_quorum(cluster)
-        assert quorum_now is not None
-        assert sorted(quorum_now.voters.node_ids) == [1, 2, 3]
-        assert quorum_now.voters.is_static == (quorum_now.kraft_version == 0)
-        if is_known:
-            assert quorum_now.kraft_version == 1
-        upgrade.cancel()
-        await raise_until_done(cluster)
-        await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
-        await change_voters(cluster)
-
-    cluster.run(main())
+@scenario(run_in_simulated_cluster, nodes=3, is_static=True)
+async def test_the_leader_dies_in_the_middle(
+    cluster: SimulatedCluster, /, seed: int, fault: str
+) -> None:
+    await cluster.start()
+    await cluster.wait_for(lambda: knows_all_voters(cluster))
+    old = cluster.controller_id
+    upgrade = asyncio.ensure_future(raise_level(cluster))
+    # Before the request, between its append and its commit, after it.
+    if seed % 2:
+        quorum = driver(cluster, old)
+        while quorum.voters.is_static:
+            await asyncio.sleep(0.0001)
+    await asyncio.sleep((seed // 2) * 0.001)
+    is_known = driver(cluster, old).quorum.kraft_version == 1
+    if fault == "cut":
+        cluster.isolate(old)
+        await asyncio.sleep(5)
+        cluster.heal()
+    else:
+        (cluster.kill if fault == "kill" else cluster.lose_power)(old)
+        await asyncio.sleep(1)
+        await cluster.start(old)
+    await cluster.wait_for(lambda: agreed_quorum(cluster) is not None)
+    quorum_now = agreed_quorum(cluster)
+    assert quorum_now is not None
+    assert sorted(quorum_now.voters.node_ids) == [1, 2, 3]
+    assert quorum_now.voters.is_static == (quorum_now.kraft_version == 0)
+    if is_known:
+        assert quorum_now.kraft_version == 1
+    upgrade.cancel()
+    await raise_until_done(cluster)
+    await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
+    await change_voters(cluster)
 
 
-def test_a_leader_that_does_not_know_a_voter_refuses() -> None:
-    cluster = SimulatedCluster(nodes=3, seed=5, is_static=True)
-
-    async def main() -> None:
-        await cluster.start()
-        leader = leader_of(cluster)
-        assert leader.core.leadership is not None
-        leader.core.leadership.described.clear()
-        for validate_only in (True, False):
-            code = await raise_level(cluster, validate_only=validate_only)
-            assert code is ErrorCode.INVALID_UPDATE_VERSION
-        assert leader.quorum.kraft_version == 0
-        assert cluster.image.features["transaction.version"] == 2
-        # Every new leader is told.
-        await cluster.stop(cluster.controller_id)
-        await cluster.start()
-        await cluster.wait_for(lambda: knows_all_voters(cluster))
-        await raise_until_done(cluster)
-
-    cluster.run(main())
+@scenario(run_in_simulated_cluster, nodes=3, seed=5, is_static=True)
+async def test_a_leader_that_does_not_know_a_voter_refuses(cluster: SimulatedCluster, /) -> None:
+    await cluster.start()
+    leader = leader_of(cluster)
+    assert leader.core.leadership is not None
+    leader.core.leadership.described.clear()
+    for validate_only in (True, False):
+        code = await raise_level(cluster, validate_only=validate_only)
+        assert code is ErrorCode.INVALID_UPDATE_VERSION
+    assert leader.quorum.kraft_version == 0
+    assert cluster.image.features["transaction.version"] == 2
+    # Every new leader is told.
+    await cluster.stop(cluster.controller_id)
+    await cluster.start()
+    await cluster.wait_for(lambda: knows_all_voters(cluster))
+    await raise_until_done(cluster)

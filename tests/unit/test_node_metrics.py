@@ -9,6 +9,7 @@ from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
 from lograft.model.metrics import SLICE_SAMPLES, Families, gather_all, value_of
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 from tools.generate_metrics import declared_metrics
 
 
@@ -32,56 +33,50 @@ async def use_transactions_and_groups(cluster: VirtualCluster) -> None:
             pass
 
 
-def test_nodes_yield_each_metric_that_is_declared() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        await cluster.test_client().create_topic("t", partitions=2, replication_factor=3)
-        await use_transactions_and_groups(cluster)
-        collected = {
-            metric
-            for node in cluster.nodes().values()
-            for metric in gather_all(node.collect_samples()).by_metric
-        }
-        declared = {metric for metrics in declared_metrics().values() for metric in metrics}
-        assert {metric.name for metric in declared - collected} == set()
-        assert {metric.name for metric in collected - declared} == set()
-
-    VirtualCluster(nodes=3).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3)
+async def test_nodes_yield_each_metric_that_is_declared(cluster: VirtualCluster, /) -> None:
+    await cluster.test_client().create_topic("t", partitions=2, replication_factor=3)
+    await use_transactions_and_groups(cluster)
+    collected = {
+        metric
+        for node in cluster.nodes().values()
+        for metric in gather_all(node.collect_samples()).by_metric
+    }
+    declared = {metric for metrics in declared_metrics().values() for metric in metrics}
+    assert {metric.name for metric in declared - collected} == set()
+    assert {metric.name for metric in collected - declared} == set()
 
 
-def test_nodes_of_one_process_count_for_themselves() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        client = cluster.test_client()
-        await client.create_topic("t")
-        for _ in range(5):
-            await client.produce("t", 0, [b"v"])
-        for node in cluster.nodes().values():
-            leads = node.broker.partitions.get("t", 0) is not None
-            produced = gather_all(node.collect_samples()).by_metric[REQUESTS]
-            assert produced["PLAINTEXT", "Produce"] == (5 if leads else 0)
-
-    VirtualCluster(nodes=2).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=2)
+async def test_nodes_of_one_process_count_for_themselves(cluster: VirtualCluster, /) -> None:
+    client = cluster.test_client()
+    await client.create_topic("t")
+    for _ in range(5):
+        await client.produce("t", 0, [b"v"])
+    for node in cluster.nodes().values():
+        leads = node.broker.partitions.get("t", 0) is not None
+        produced = gather_all(node.collect_samples()).by_metric[REQUESTS]
+        assert produced["PLAINTEXT", "Produce"] == (5 if leads else 0)
 
 
-def test_a_node_may_change_during_a_collection() -> None:
+@scenario(run_in_virtual_cluster, nodes=1)
+async def test_a_node_may_change_during_a_collection(cluster: VirtualCluster, /) -> None:
     partitions = 3 * SLICE_SAMPLES
 
-    async def scenario(cluster: VirtualCluster) -> None:
-        client = cluster.test_client()
-        node = cluster.node(1)
-        await client.create_topic("t", partitions=partitions)
-        while value_of(node, PARTITIONS, "leader") < partitions:
-            await asyncio.sleep(0.1)
-        families = Families()
-        for number, _ in enumerate(families.gather(node.collect_samples())):
-            if number == 1:
-                # Its partitions are still to be collected.
-                async with Admin(
-                    bootstrap_servers=bootstrap_of(cluster), runtime=cluster.client_runtime()
-                ) as admin:
-                    await admin.delete_topics(["t"])
-                await client.create_topic("u", partitions=partitions)
-        while value_of(node, PARTITIONS, "leader") != partitions:
-            await asyncio.sleep(0.1)
-        assert node.broker.image.topic("t") is None
-
-    VirtualCluster(nodes=1).play(scenario)
+    client = cluster.test_client()
+    node = cluster.node(1)
+    await client.create_topic("t", partitions=partitions)
+    while value_of(node, PARTITIONS, "leader") < partitions:
+        await asyncio.sleep(0.1)
+    families = Families()
+    for number, _ in enumerate(families.gather(node.collect_samples())):
+        if number == 1:
+            # Its partitions are still to be collected.
+            async with Admin(
+                bootstrap_servers=bootstrap_of(cluster), runtime=cluster.client_runtime()
+            ) as admin:
+                await admin.delete_topics(["t"])
+            await client.create_topic("u", partitions=partitions)
+    while value_of(node, PARTITIONS, "leader") != partitions:
+        await asyncio.sleep(0.1)
+    assert node.broker.image.topic("t") is None

@@ -2,6 +2,7 @@ import pytest
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import OFFSETS_TOPIC
+from tests.support.scenarios import scenario
 from tests.unit.api.transactions_bench import (
     OK,
     add_offsets,
@@ -15,29 +16,25 @@ from tests.unit.broker.bench import Bench
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_groups_partition_takes_part(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await begin(bench)
-        assert await add_offsets(bench, producer, "g", version) == OK
-        (topic,) = (await describe(bench)).topics
-        assert topic.topic == OFFSETS_TOPIC
-        assert topic.partitions == [bench.broker.groups.partition_of("g")]
-        assert (await end(bench, producer, version=4)).error_code == OK
-        await wait_state(bench, "CompleteCommit")
-        led = bench.broker.groups.led_for("g")
-        assert led.leader_log().end_offset == 1, "the marker"
-
-    play(scenario)
+@scenario(play)
+async def test_the_groups_partition_takes_part(bench: Bench, /, version: int) -> None:
+    producer = await begin(bench)
+    assert await add_offsets(bench, producer, "g", version) == OK
+    (topic,) = (await describe(bench)).topics
+    assert topic.topic == OFFSETS_TOPIC
+    assert topic.partitions == [bench.broker.groups.partition_of("g")]
+    assert (await end(bench, producer, version=4)).error_code == OK
+    await wait_state(bench, "CompleteCommit")
+    led = bench.broker.groups.led_for("g")
+    assert led.leader_log().end_offset == 1, "the marker"
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_who_may_not(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        old = await begin(bench)
-        await begin(bench)
-        fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await add_offsets(bench, old, "g", version) == fenced
-        nobody = old._replace(transactional_id="")
-        assert await add_offsets(bench, nobody, "g", version) == ErrorCode.INVALID_REQUEST
-
-    play(scenario)
+@scenario(play)
+async def test_who_may_not(bench: Bench, /, version: int) -> None:
+    old = await begin(bench)
+    await begin(bench)
+    fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await add_offsets(bench, old, "g", version) == fenced
+    nobody = old._replace(transactional_id="")
+    assert await add_offsets(bench, nobody, "g", version) == ErrorCode.INVALID_REQUEST

@@ -8,6 +8,7 @@ from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from tests.support.scenarios import scenario
 from tests.unit.api.transactions_bench import (
     OK,
     Producer,
@@ -22,95 +23,83 @@ from tests.unit.broker.bench import Bench
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_they_become_part_of_the_transaction(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await begin(bench)
-        asked = {"t": [0, 2]}
-        assert await add(bench, producer, asked, version=version) == {("t", 0): OK, ("t", 2): OK}
-        state = await describe(bench)
-        assert state.transaction_state == "Ongoing"
-        assert {topic.topic: topic.partitions for topic in state.topics} == asked
-
-    play(scenario)
+@scenario(play)
+async def test_they_become_part_of_the_transaction(bench: Bench, /, version: int) -> None:
+    producer = await begin(bench)
+    asked = {"t": [0, 2]}
+    assert await add(bench, producer, asked, version=version) == {("t", 0): OK, ("t", 2): OK}
+    state = await describe(bench)
+    assert state.transaction_state == "Ongoing"
+    assert {topic.topic: topic.partitions for topic in state.topics} == asked
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_one_that_is_not_there_keeps_the_others_out(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await begin(bench)
-        unknown, kept_out = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        codes = await add(bench, producer, {"t": [0, 7], "u": [0]}, version=version)
-        assert codes == {("t", 0): kept_out, ("t", 7): unknown, ("u", 0): unknown}
-        assert (await describe(bench)).transaction_state == "Empty"
-
-    play(scenario)
+@scenario(play)
+async def test_one_that_is_not_there_keeps_the_others_out(bench: Bench, /, version: int) -> None:
+    producer = await begin(bench)
+    unknown, kept_out = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+    codes = await add(bench, producer, {"t": [0, 7], "u": [0]}, version=version)
+    assert codes == {("t", 0): kept_out, ("t", 7): unknown, ("u", 0): unknown}
+    assert (await describe(bench)).transaction_state == "Empty"
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_producers_do_not_write_to_internal_topics(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await begin(bench)
-        refused, kept_out = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
-        codes = await add(bench, producer, {"t": [0], OFFSETS_TOPIC: [0]}, version=version)
-        assert codes == {("t", 0): kept_out, (OFFSETS_TOPIC, 0): refused}
-
-    play(scenario)
+@scenario(play)
+async def test_producers_do_not_write_to_internal_topics(bench: Bench, /, version: int) -> None:
+    producer = await begin(bench)
+    refused, kept_out = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
+    codes = await add(bench, producer, {"t": [0], OFFSETS_TOPIC: [0]}, version=version)
+    assert codes == {("t", 0): kept_out, (OFFSETS_TOPIC, 0): refused}
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_who_may_not(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await begin(bench)
-        newer = await begin(bench)
-        fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
+@scenario(play)
+async def test_who_may_not(bench: Bench, /, version: int) -> None:
+    producer = await begin(bench)
+    newer = await begin(bench)
+    fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
 
-        async def code(asks: Producer) -> int:
-            return (await add(bench, asks, {"t": [0]}, version=version))["t", 0]
+    async def code(asks: Producer) -> int:
+        return (await add(bench, asks, {"t": [0]}, version=version))["t", 0]
 
-        assert await code(producer) == fenced
-        assert await code(newer._replace(producer_id=5)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        unknown = newer._replace(transactional_id="nobody's")
-        assert await code(unknown) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert await code(newer._replace(transactional_id="")) == ErrorCode.INVALID_REQUEST
-        assert await code(newer) == OK
-
-    play(scenario)
+    assert await code(producer) == fenced
+    assert await code(newer._replace(producer_id=5)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    unknown = newer._replace(transactional_id="nobody's")
+    assert await code(unknown) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await code(newer._replace(transactional_id="")) == ErrorCode.INVALID_REQUEST
+    assert await code(newer) == OK
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_only_look(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await begin(bench)
-        await add(bench, producer, {"t": [0]})
-        codes = await add(bench, producer, {"t": [0, 1]}, version=version, verify_only=True)
-        missing = ErrorCode.TRANSACTION_ABORTABLE if version >= 5 else ErrorCode.INVALID_TXN_STATE
-        assert codes == {("t", 0): OK, ("t", 1): missing}
-        state = await describe(bench)
-        assert [topic.partitions for topic in state.topics] == [[0]]
-
-    play(scenario)
+@scenario(play)
+async def test_brokers_only_look(bench: Bench, /, version: int) -> None:
+    producer = await begin(bench)
+    await add(bench, producer, {"t": [0]})
+    codes = await add(bench, producer, {"t": [0, 1]}, version=version, verify_only=True)
+    missing = ErrorCode.TRANSACTION_ABORTABLE if version >= 5 else ErrorCode.INVALID_TXN_STATE
+    assert codes == {("t", 0): OK, ("t", 1): missing}
+    state = await describe(bench)
+    assert [topic.partitions for topic in state.topics] == [[0]]
 
 
-def test_brokers_ask_for_many_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        producers = [await begin(bench, f"x{number}") for number in range(5)]
-        await end(bench, producers[3], commit=False)
-        request = AddPartitionsToTxnRequest(
-            transactions=[
-                AddPartitionsToTxnTransaction(
-                    transactional_id=one.transactional_id,
-                    producer_id=one.producer_id,
-                    producer_epoch=one.epoch,
-                    topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
-                )
-                for one in producers
-            ]
-        )
-        response = await bench.ask(request, 5, AddPartitionsToTxnResponse)
-        assert response.error_code == 0
-        results = response.results_by_transaction
-        assert [one.transactional_id for one in results] == [f"x{n}" for n in range(5)]
-        codes = [set(codes_of(one.topic_results).values()) for one in results]
-        assert codes == [{OK}] * 3 + [{ErrorCode.PRODUCER_FENCED}, {OK}]
-
-    play(scenario)
+@scenario(play)
+async def test_brokers_ask_for_many_at_once(bench: Bench, /) -> None:
+    producers = [await begin(bench, f"x{number}") for number in range(5)]
+    await end(bench, producers[3], commit=False)
+    request = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
+            )
+            for one in producers
+        ]
+    )
+    response = await bench.ask(request, 5, AddPartitionsToTxnResponse)
+    assert response.error_code == 0
+    results = response.results_by_transaction
+    assert [one.transactional_id for one in results] == [f"x{n}" for n in range(5)]
+    codes = [set(codes_of(one.topic_results).values()) for one in results]
+    assert codes == [{OK}] * 3 + [{ErrorCode.PRODUCER_FENCED}, {OK}]

@@ -7,6 +7,7 @@ from lograft.consensus.types import ReplicaKey, Voter, VoterEndpoint
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Epoch, NodeId
 from lograft.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
@@ -32,18 +33,14 @@ def request(**fields: object) -> AddRaftVoterRequest:
         (core.Error.CHANGE_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.answer = core.VoterChangeResponse(
-            sender=NodeId(1), epoch=Epoch(3), error=error
-        )
-        response = await bench.ask(request(), 1, AddRaftVoterResponse, role="controller")
-        assert response.error_code == code
-        assert (response.error_message is None) == (code == ErrorCode.NONE)
-        voter = Voter(ReplicaKey(NodeId(4), UUID(int=4)), (VoterEndpoint("CONTROLLER", "h", 9093),))
-        assert bench.quorum.asked == (core.AddVoterRequest(voter=voter), 0)
-
-    run(scenario)
+@scenario(run)
+async def test_the_core_decides(bench: Bench, /, error: core.Error, code: ErrorCode) -> None:
+    bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3), error=error)
+    response = await bench.ask(request(), 1, AddRaftVoterResponse, role="controller")
+    assert response.error_code == code
+    assert (response.error_message is None) == (code == ErrorCode.NONE)
+    voter = Voter(ReplicaKey(NodeId(4), UUID(int=4)), (VoterEndpoint("CONTROLLER", "h", 9093),))
+    assert bench.quorum.asked == (core.AddVoterRequest(voter=voter), 0)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +53,10 @@ def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
         (request(listeners=[Listener(name="A", host="h", port=1)]), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_voter_that_nobody_could_reach_is_refused(
-    asked: AddRaftVoterRequest, code: ErrorCode
+@scenario(run)
+async def test_a_voter_that_nobody_could_reach_is_refused(
+    bench: Bench, /, asked: AddRaftVoterRequest, code: ErrorCode
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        response = await bench.ask(asked, 0, AddRaftVoterResponse, role="controller")
-        assert response.error_code == code
-        assert bench.quorum.asked is None
-
-    run(scenario)
+    response = await bench.ask(asked, 0, AddRaftVoterResponse, role="controller")
+    assert response.error_code == code
+    assert bench.quorum.asked is None

@@ -7,65 +7,62 @@ from lograft.wire.messages.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_replaces_all_that_was_set(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", retention_ms="1000", flush_messages="7")
+@scenario(run)
+async def test_replaces_all_that_was_set(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a", retention_ms="1000", flush_messages="7")
 
-        async def alter(name: str, validate_only: bool = False, **configs: str) -> int:
-            request = AlterConfigsRequest(
-                resources=[
-                    AlterConfigsResource(
-                        resource_type=2,
-                        resource_name=name,
-                        configs=[
-                            AlterableConfig(name=key.replace("_", "."), value=value)
-                            for key, value in configs.items()
-                        ],
-                    )
-                ],
-                validate_only=validate_only,
-            )
-            response = await bench.ask(request, version, AlterConfigsResponse)
-            return response.responses[0].error_code
+    async def alter(name: str, validate_only: bool = False, **configs: str) -> int:
+        request = AlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=2,
+                    resource_name=name,
+                    configs=[
+                        AlterableConfig(name=key.replace("_", "."), value=value)
+                        for key, value in configs.items()
+                    ],
+                )
+            ],
+            validate_only=validate_only,
+        )
+        response = await bench.ask(request, version, AlterConfigsResponse)
+        return response.responses[0].error_code
 
-        assert await alter("a", validate_only=True, retention_ms="2000") == 0
-        assert partition.config.retention_ms == 1000
-        assert await alter("a", retention_ms="2000") == 0
-        assert partition.config.retention_ms == 2000
-        assert partition.config.flush_messages > 7
-        assert partition.log is not None
-        assert partition.log.config is partition.config, "the log follows without a restart"
-        assert await alter("a", retention_ms="soon") == ErrorCode.INVALID_CONFIG
-        assert await alter("b", retention_ms="1") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        bench.controller.down = True
-        assert await alter("a", retention_ms="1") == ErrorCode.REQUEST_TIMED_OUT
-
-    run(scenario)
+    assert await alter("a", validate_only=True, retention_ms="2000") == 0
+    assert partition.config.retention_ms == 1000
+    assert await alter("a", retention_ms="2000") == 0
+    assert partition.config.retention_ms == 2000
+    assert partition.config.flush_messages > 7
+    assert partition.log is not None
+    assert partition.log.config is partition.config, "the log follows without a restart"
+    assert await alter("a", retention_ms="soon") == ErrorCode.INVALID_CONFIG
+    assert await alter("b", retention_ms="1") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    bench.controller.down = True
+    assert await alter("a", retention_ms="1") == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_other_brokers_are_refused() -> None:
-    async def scenario(bench: Bench) -> None:
-        def setting(name: str) -> AlterConfigsResource:
-            return AlterConfigsResource(
-                resource_type=4,
-                resource_name=name,
-                configs=[AlterableConfig(name="log.retention.ms", value="77")],
-            )
+@scenario(run)
+async def test_other_brokers_are_refused(bench: Bench, /) -> None:
+    def setting(name: str) -> AlterConfigsResource:
+        return AlterConfigsResource(
+            resource_type=4,
+            resource_name=name,
+            configs=[AlterableConfig(name="log.retention.ms", value="77")],
+        )
 
-        request = AlterConfigsRequest(resources=[setting("2"), setting(""), setting("1")])
-        response = await bench.ask(request, 2, AlterConfigsResponse)
-        assert [(r.resource_name, r.error_code) for r in response.responses] == [
-            ("2", ErrorCode.INVALID_REQUEST),
-            ("", 0),
-            ("1", 0),
-        ]
-        assert "broker 1" in str(response.responses[0].error_message)
-        only = AlterConfigsRequest(resources=[setting("x")])
-        (refused,) = (await bench.ask(only, 2, AlterConfigsResponse)).responses
-        assert refused.error_code == ErrorCode.INVALID_REQUEST
-
-    run(scenario)
+    request = AlterConfigsRequest(resources=[setting("2"), setting(""), setting("1")])
+    response = await bench.ask(request, 2, AlterConfigsResponse)
+    assert [(r.resource_name, r.error_code) for r in response.responses] == [
+        ("2", ErrorCode.INVALID_REQUEST),
+        ("", 0),
+        ("1", 0),
+    ]
+    assert "broker 1" in str(response.responses[0].error_message)
+    only = AlterConfigsRequest(resources=[setting("x")])
+    (refused,) = (await bench.ask(only, 2, AlterConfigsResponse)).responses
+    assert refused.error_code == ErrorCode.INVALID_REQUEST

@@ -7,24 +7,23 @@ from lograft.wire.messages.alter_partition import (
     AlterPartitionRequestTopicData,
     AlterPartitionResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
-def test_a_leader_is_heard_and_a_stranger_is_not() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        epoch = bench.broker.image.brokers[1].epoch
-        topic_id = bench.broker.image.topic_ids["t"]
+@scenario(run)
+async def test_a_leader_is_heard_and_a_stranger_is_not(bench: Bench, /) -> None:
+    await bench.create_topic("t")
+    epoch = bench.broker.image.brokers[1].epoch
+    topic_id = bench.broker.image.topic_ids["t"]
 
-        async def propose(broker_epoch: int) -> AlterPartitionResponse:
-            proposal = AlterPartitionRequestPartitionData(partition_index=0, new_isr=[1])
-            topic = AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])
-            request = AlterPartitionRequest(broker_id=1, broker_epoch=broker_epoch, topics=[topic])
-            return await bench.ask(request, 2, AlterPartitionResponse, role="controller")
+    async def propose(broker_epoch: int) -> AlterPartitionResponse:
+        proposal = AlterPartitionRequestPartitionData(partition_index=0, new_isr=[1])
+        topic = AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])
+        request = AlterPartitionRequest(broker_id=1, broker_epoch=broker_epoch, topics=[topic])
+        return await bench.ask(request, 2, AlterPartitionResponse, role="controller")
 
-        answer = await propose(epoch)
-        assert answer.error_code == 0
-        assert answer.topics[0].partitions[0].isr == [1]
-        assert (await propose(epoch + 9)).error_code == ErrorCode.STALE_BROKER_EPOCH
-
-    run(scenario)
+    answer = await propose(epoch)
+    assert answer.error_code == 0
+    assert answer.topics[0].partitions[0].isr == [1]
+    assert (await propose(epoch + 9)).error_code == ErrorCode.STALE_BROKER_EPOCH

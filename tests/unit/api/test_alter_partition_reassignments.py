@@ -9,25 +9,24 @@ from lograft.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_one_partition_by_itself(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        ones = [
-            ReassignablePartition(partition_index=0, replicas=[1]),
-            ReassignablePartition(partition_index=1, replicas=[1]),
-        ]
-        request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name="t", partitions=ones)]
-        )
-        answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
-        codes = [one.error_code for one in answer.responses[0].partitions]
-        assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        bench.controller.down = True
-        answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-
-    run(scenario)
+@scenario(run)
+async def test_one_partition_by_itself(bench: Bench, /, version: int) -> None:
+    await bench.create_topic("t")
+    ones = [
+        ReassignablePartition(partition_index=0, replicas=[1]),
+        ReassignablePartition(partition_index=1, replicas=[1]),
+    ]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=ones)]
+    )
+    answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
+    codes = [one.error_code for one in answer.responses[0].partitions]
+    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    bench.controller.down = True
+    answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT

@@ -10,6 +10,7 @@ from lograft.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from lograft.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run
 
 
@@ -44,37 +45,33 @@ async def places(bench: Bench) -> dict[str, list[tuple[bool, int, int]]]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_replica_is_seen_on_its_way_and_arrives(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        batch = batch_of(b"x" * 100)
-        for _ in range(3):
-            partition.append(memoryview(bytearray(batch)), now_ms=bench.broker.clock.wall_ms())
-        assert partition.directory is not None
-        source = partition.directory.path
-        (target,) = {"/one", "/two"} - {source}
-        assert await alter(bench, target, version=version) is ErrorCode.NONE
-        while (await places(bench))[target] == []:
-            await asyncio.sleep(0.0001)
-        ((is_future, size, lag),) = (await places(bench))[target]
-        assert is_future
-        assert size == (3 - lag) * len(batch)
-        assert (await places(bench))[source] == [(False, 3 * len(batch), 0)]
-        while bench.broker.moves.moves:
-            await asyncio.sleep(0.001)
-        assert await places(bench) == {source: [], target: [(False, 3 * len(batch), 0)]}
-
-    run(scenario, log_dirs="/one,/two")
+@scenario(run, log_dirs="/one,/two")
+async def test_a_replica_is_seen_on_its_way_and_arrives(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a")
+    batch = batch_of(b"x" * 100)
+    for _ in range(3):
+        partition.append(memoryview(bytearray(batch)), now_ms=bench.broker.clock.wall_ms())
+    assert partition.directory is not None
+    source = partition.directory.path
+    (target,) = {"/one", "/two"} - {source}
+    assert await alter(bench, target, version=version) is ErrorCode.NONE
+    while (await places(bench))[target] == []:
+        await asyncio.sleep(0.0001)
+    ((is_future, size, lag),) = (await places(bench))[target]
+    assert is_future
+    assert size == (3 - lag) * len(batch)
+    assert (await places(bench))[source] == [(False, 3 * len(batch), 0)]
+    while bench.broker.moves.moves:
+        await asyncio.sleep(0.001)
+    assert await places(bench) == {source: [], target: [(False, 3 * len(batch), 0)]}
 
 
-def test_what_cannot_be_moved() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        assert await alter(bench, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
-        assert await alter(bench, "/two", "b") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await alter(bench, "/two", partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        (other,) = [d for d in bench.broker.logs.directories if d is not partition.directory]
-        other.fail(DiskFailed(other.path, OSError(5, "broken")))
-        assert await alter(bench, other.path) is ErrorCode.KAFKA_STORAGE_ERROR
-
-    run(scenario, log_dirs="/one,/two")
+@scenario(run, log_dirs="/one,/two")
+async def test_what_cannot_be_moved(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    assert await alter(bench, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert await alter(bench, "/two", "b") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await alter(bench, "/two", partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (other,) = [d for d in bench.broker.logs.directories if d is not partition.directory]
+    other.fail(DiskFailed(other.path, OSError(5, "broken")))
+    assert await alter(bench, other.path) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -19,6 +19,7 @@ from lograft.model.types import Offset
 from lograft.wire.codec import read_all, write
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lograft.wire.records.config_record import ConfigRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 REQUEST = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.12.0")
@@ -66,27 +67,23 @@ def test_advertises_what_is_served(version: int, role: str) -> None:
     assert read_all(ApiVersionsResponse, version, write(response, version)).api_keys
 
 
-def test_telemetry_is_advertised_while_it_is_wanted() -> None:
-    async def scenario(bench: Bench) -> None:
-        async def is_advertised() -> bool:
-            response = await bench.ask(REQUEST, 4, ApiVersionsResponse)
-            return {each.api_key for each in response.api_keys} >= api_versions.TELEMETRY_KEYS
+@scenario(run)
+async def test_telemetry_is_advertised_while_it_is_wanted(bench: Bench, /) -> None:
+    async def is_advertised() -> bool:
+        response = await bench.ask(REQUEST, 4, ApiVersionsResponse)
+        return {each.api_key for each in response.api_keys} >= api_versions.TELEMETRY_KEYS
 
-        def set_config(kind: int, resource: str, name: str, value: str | None) -> None:
-            record = ConfigRecord(
-                resource_type=kind, resource_name=resource, name=name, value=value
-            )
-            bench.controller.append((record,))
+    def set_config(kind: int, resource: str, name: str, value: str | None) -> None:
+        record = ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+        bench.controller.append((record,))
 
-        assert not await is_advertised()
-        set_config(ResourceType.CLIENT_METRICS, "all", "metrics", "*")
-        assert await is_advertised()
-        set_config(ResourceType.CLIENT_METRICS, "all", "metrics", None)
-        assert not await is_advertised()
-        set_config(ResourceType.BROKER, "", "lograft.client.telemetry", "true")
-        assert await is_advertised()
-
-    run(scenario)
+    assert not await is_advertised()
+    set_config(ResourceType.CLIENT_METRICS, "all", "metrics", "*")
+    assert await is_advertised()
+    set_config(ResourceType.CLIENT_METRICS, "all", "metrics", None)
+    assert not await is_advertised()
+    set_config(ResourceType.BROKER, "", "lograft.client.telemetry", "true")
+    assert await is_advertised()
 
 
 def test_features() -> None:

@@ -71,6 +71,7 @@ from lograft.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDelet
 from lograft.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from lograft.wire.messages.produce import ProduceRequest, ProduceResponse
 from lograft.wire.messages.vote import VoteRequest, VoteResponse
+from tests.support.scenarios import scenario
 from tests.unit.api import offsets_bench, transactions_bench
 from tests.unit.api.stand_in_authorizer import StandInAuthorizer
 from tests.unit.broker.bench import Bench, batch_of, run
@@ -289,31 +290,29 @@ async def ask(bench: Bench, asked: Case) -> Any:
 
 
 @pytest.mark.parametrize("asked", CASES, ids=Case.describe)
-def test_denied_and_allowed(asked: Case) -> None:
+@scenario(run)
+async def test_denied_and_allowed(bench: Bench, /, asked: Case) -> None:
     code = asked.code or DENIED_CODE[asked.denied[-1].resource_type]
 
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        before = bench.broker.image.offset
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied.update(asked.denied)
-        codes = codes_in(await ask(bench, asked))
-        assert code in codes
-        assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
-        assert bench.broker.image.offset == before
-        assert bench.broker.partitions.get("t", 0) is not None
-        assert bench.partition("t").high_watermark == 0
-        authorizer.denied.clear()
-        for allowed in asked.denied[:-1] or ((),):
-            # Another permission is as good.
-            authorizer.denied.update({asked.denied[-1]} if allowed else ())
-            assert code not in codes_in(await ask(bench, asked))
-        declared = import_module(f"lograft.api.{SPECS[asked.api].module}").API.needs.permissions
-        if asked.api != "DescribeTopicPartitions":  # It always tells all authorized operations.
-            assert authorizer.permissions_asked <= declared
-
-    run(scenario)
+    await bench.create_topic("t")
+    before = bench.broker.image.offset
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied.update(asked.denied)
+    codes = codes_in(await ask(bench, asked))
+    assert code in codes
+    assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
+    assert bench.broker.image.offset == before
+    assert bench.broker.partitions.get("t", 0) is not None
+    assert bench.partition("t").high_watermark == 0
+    authorizer.denied.clear()
+    for allowed in asked.denied[:-1] or ((),):
+        # Another permission is as good.
+        authorizer.denied.update({asked.denied[-1]} if allowed else ())
+        assert code not in codes_in(await ask(bench, asked))
+    declared = import_module(f"lograft.api.{SPECS[asked.api].module}").API.needs.permissions
+    if asked.api != "DescribeTopicPartitions":  # It always tells all authorized operations.
+        assert authorizer.permissions_asked <= declared
 
 
 def test_every_declared_permission_has_a_case() -> None:
@@ -326,264 +325,238 @@ def test_every_declared_permission_has_a_case() -> None:
     assert declared - played == FILTERS
 
 
-def test_a_request_that_needs_nothing_asks_nothing() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        for spec in SPECS.values():
-            needs = import_module(f"lograft.api.{spec.module}").API.needs
-            if not needs.permissions:
-                fields = {"client_software_name": "a", "client_software_version": "1"}
-                await ask(bench, Case(spec.name, (), fields))
-        assert authorizer.asked == []
-
-    run(scenario)
+@scenario(run)
+async def test_a_request_that_needs_nothing_asks_nothing(bench: Bench, /) -> None:
+    await bench.create_topic("t")
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    for spec in SPECS.values():
+        needs = import_module(f"lograft.api.{spec.module}").API.needs
+        if not needs.permissions:
+            fields = {"client_software_name": "a", "client_software_version": "1"}
+            await ask(bench, Case(spec.name, (), fields))
+    assert authorizer.asked == []
 
 
-def test_hidden_groups_are_not_listed() -> None:
-    async def scenario(bench: Bench) -> None:
-        await offsets_bench.commit(bench, 9, "t", {0: 1})
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
+@scenario(offsets_bench.play)
+async def test_hidden_groups_are_not_listed(bench: Bench, /) -> None:
+    await offsets_bench.commit(bench, 9, "t", {0: 1})
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
 
-        async def listed() -> list[str]:
-            response = await bench.ask(ListGroupsRequest(), 5, ListGroupsResponse)
-            assert response.error_code == 0
-            return [group.group_id for group in response.groups]
+    async def listed() -> list[str]:
+        response = await bench.ask(ListGroupsRequest(), 5, ListGroupsResponse)
+        assert response.error_code == 0
+        return [group.group_id for group in response.groups]
 
-        authorizer.denied.add(CLUSTER_DESCRIBE)
-        assert await listed() == ["g"]
-        authorizer.denied.add(GROUP_DESCRIBE)
-        assert await listed() == []
-        # Who may describe the cluster may describe all groups.
-        authorizer.denied.remove(CLUSTER_DESCRIBE)
-        assert await listed() == ["g"]
-
-    offsets_bench.play(scenario)
+    authorizer.denied.add(CLUSTER_DESCRIBE)
+    assert await listed() == ["g"]
+    authorizer.denied.add(GROUP_DESCRIBE)
+    assert await listed() == []
+    # Who may describe the cluster may describe all groups.
+    authorizer.denied.remove(CLUSTER_DESCRIBE)
+    assert await listed() == ["g"]
 
 
 @pytest.mark.parametrize("version", [7, 9, 10])
-def test_offsets_of_hidden_topics(version: int) -> None:
+@scenario(offsets_bench.play)
+async def test_offsets_of_hidden_topics(bench: Bench, /, version: int) -> None:
     """Named: an error for each partition. Among all: missing."""
-
-    async def scenario(bench: Bench) -> None:
-        await offsets_bench.commit(bench, 9, "t", {0: 1})
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
-        assert codes_in(await bench.ask(named, version, OffsetFetchResponse)) == {0}
-        assert await offsets_bench.fetch_all(bench, version) != {}
-        authorizer.hidden.add("t")
-        named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
-        codes = codes_in(await bench.ask(named, version, OffsetFetchResponse))
-        assert codes == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        assert await offsets_bench.fetch_all(bench, version) == {}
-
-    offsets_bench.play(scenario)
+    await offsets_bench.commit(bench, 9, "t", {0: 1})
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
+    assert codes_in(await bench.ask(named, version, OffsetFetchResponse)) == {0}
+    assert await offsets_bench.fetch_all(bench, version) != {}
+    authorizer.hidden.add("t")
+    named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
+    codes = codes_in(await bench.ask(named, version, OffsetFetchResponse))
+    assert codes == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert await offsets_bench.fetch_all(bench, version) == {}
 
 
-def test_offsets_of_denied_topics_are_not_deleted() -> None:
-    async def scenario(bench: Bench) -> None:
-        await offsets_bench.commit(bench, 9, "t", {0: 1})
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied.add(TOPIC_READ)
-        request = filled(OffsetDeleteRequest, 0, {})
-        codes = codes_in(await bench.ask(request, 0, OffsetDeleteResponse))
-        assert codes == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        authorizer.denied.clear()
-        assert await offsets_bench.fetch_all(bench, 9) != {}
-
-    offsets_bench.play(scenario)
+@scenario(offsets_bench.play)
+async def test_offsets_of_denied_topics_are_not_deleted(bench: Bench, /) -> None:
+    await offsets_bench.commit(bench, 9, "t", {0: 1})
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied.add(TOPIC_READ)
+    request = filled(OffsetDeleteRequest, 0, {})
+    codes = codes_in(await bench.ask(request, 0, OffsetDeleteResponse))
+    assert codes == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    authorizer.denied.clear()
+    assert await offsets_bench.fetch_all(bench, 9) != {}
 
 
-def test_hidden_transactions_are_not_listed() -> None:
-    async def scenario(bench: Bench) -> None:
-        producer = await transactions_bench.begin(bench)
-        assert await transactions_bench.produce(bench, producer, b"v") == 0
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
+@scenario(transactions_bench.play)
+async def test_hidden_transactions_are_not_listed(bench: Bench, /) -> None:
+    producer = await transactions_bench.begin(bench)
+    assert await transactions_bench.produce(bench, producer, b"v") == 0
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
 
-        async def listed() -> list[str]:
-            response = await bench.ask(ListTransactionsRequest(), 2, ListTransactionsResponse)
-            return [state.transactional_id for state in response.transaction_states]
+    async def listed() -> list[str]:
+        response = await bench.ask(ListTransactionsRequest(), 2, ListTransactionsResponse)
+        return [state.transactional_id for state in response.transaction_states]
 
-        async def topics() -> list[str]:
-            request = DescribeTransactionsRequest(transactional_ids=["x"])
-            response = await bench.ask(request, 0, DescribeTransactionsResponse)
-            (state,) = response.transaction_states
-            return [topic.topic for topic in state.topics]
+    async def topics() -> list[str]:
+        request = DescribeTransactionsRequest(transactional_ids=["x"])
+        response = await bench.ask(request, 0, DescribeTransactionsResponse)
+        (state,) = response.transaction_states
+        return [topic.topic for topic in state.topics]
 
-        assert (await listed(), await topics()) == (["x"], ["t"])
-        authorizer.hidden.add("t")
-        assert (await listed(), await topics()) == (["x"], [])
-        authorizer.hidden.add("x")
-        assert await listed() == []
-
-    transactions_bench.play(scenario)
+    assert (await listed(), await topics()) == (["x"], ["t"])
+    authorizer.hidden.add("t")
+    assert (await listed(), await topics()) == (["x"], [])
+    authorizer.hidden.add("x")
+    assert await listed() == []
 
 
-def test_authorized_operations() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        await bench.create_topic("u")
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
+@scenario(run)
+async def test_authorized_operations(bench: Bench, /) -> None:
+    await bench.create_topic("t")
+    await bench.create_topic("u")
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
 
-        async def described() -> tuple[int, int, dict[str | None, int]]:
-            cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
-            metadata = MetadataRequest(
-                topics=None,
-                include_cluster_authorized_operations=True,
-                include_topic_authorized_operations=True,
-            )
-            response = await bench.ask(metadata, 10, MetadataResponse)
-            answer = await bench.ask(cluster, 2, DescribeClusterResponse)
-            return (
-                answer.cluster_authorized_operations,
-                response.cluster_authorized_operations,
-                {topic.name: topic.topic_authorized_operations for topic in response.topics},
-            )
+    async def described() -> tuple[int, int, dict[str | None, int]]:
+        cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        metadata = MetadataRequest(
+            topics=None,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        response = await bench.ask(metadata, 10, MetadataResponse)
+        answer = await bench.ask(cluster, 2, DescribeClusterResponse)
+        return (
+            answer.cluster_authorized_operations,
+            response.cluster_authorized_operations,
+            {topic.name: topic.topic_authorized_operations for topic in response.topics},
+        )
 
-        whole, topic = ALL_OPERATIONS[ResourceType.CLUSTER], ALL_OPERATIONS[ResourceType.TOPIC]
-        assert await described() == (whole, whole, {"t": topic, "u": topic})
-        authorizer.denied |= {CLUSTER_ALTER, TOPIC_WRITE}
-        authorizer.hidden.add("u")
-        whole, topic = whole - (1 << 7), topic - (1 << 4)
-        assert await described() == (whole, whole, {"t": topic})
-        authorizer.denied.add(CLUSTER_DESCRIBE)
-        assert await described() == (0, 0, {"t": topic})
-
-    run(scenario)
+    whole, topic = ALL_OPERATIONS[ResourceType.CLUSTER], ALL_OPERATIONS[ResourceType.TOPIC]
+    assert await described() == (whole, whole, {"t": topic, "u": topic})
+    authorizer.denied |= {CLUSTER_ALTER, TOPIC_WRITE}
+    authorizer.hidden.add("u")
+    whole, topic = whole - (1 << 7), topic - (1 << 4)
+    assert await described() == (whole, whole, {"t": topic})
+    authorizer.denied.add(CLUSTER_DESCRIBE)
+    assert await described() == (0, 0, {"t": topic})
 
 
-def test_a_created_topic_hides_its_settings() -> None:
-    async def scenario(bench: Bench) -> None:
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied |= {TOPIC_DESCRIBE_CONFIGS, CLUSTER_CREATE}
-        authorizer.hidden.add("not-mine")
-        topics = [
-            CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-            for name in ("mine", "not-mine")
-        ]
-        request = CreateTopicsRequest(topics=topics, timeout_ms=5_000)
-        response = await bench.ask(request, 7, CreateTopicsResponse)
-        created, rejected = response.topics
-        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert (created.name, created.error_code) == ("mine", 0)
-        assert (created.topic_config_error_code, created.configs) == (denied, [])
-        assert (created.num_partitions, created.replication_factor) == (-1, -1)
-        assert (rejected.name, rejected.error_code) == ("not-mine", denied)
-        assert list(bench.broker.image.topic_ids) == ["mine"]
-
-    run(scenario)
+@scenario(run)
+async def test_a_created_topic_hides_its_settings(bench: Bench, /) -> None:
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied |= {TOPIC_DESCRIBE_CONFIGS, CLUSTER_CREATE}
+    authorizer.hidden.add("not-mine")
+    topics = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in ("mine", "not-mine")
+    ]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=5_000)
+    response = await bench.ask(request, 7, CreateTopicsResponse)
+    created, rejected = response.topics
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (created.name, created.error_code) == ("mine", 0)
+    assert (created.topic_config_error_code, created.configs) == (denied, [])
+    assert (created.num_partitions, created.replication_factor) == (-1, -1)
+    assert (rejected.name, rejected.error_code) == ("not-mine", denied)
+    assert list(bench.broker.image.topic_ids) == ["mine"]
 
 
 @pytest.mark.parametrize("may_describe", [False, True])
-def test_an_id_does_not_tell_the_name_of_a_topic(may_describe: bool) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied |= {TOPIC_DELETE} | (set() if may_describe else {TOPIC_DESCRIBE})
-        state = DeleteTopicState(name=None, topic_id=bench.topic_id("t"))
-        request = DeleteTopicsRequest(topics=[state], timeout_ms=5_000)
-        response = await bench.ask(request, 6, DeleteTopicsResponse)
-        (answer,) = response.responses
-        assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert answer.name == ("t" if may_describe else None)
-        assert may_describe or "'t'" not in (answer.error_message or "")
-
-    run(scenario)
+@scenario(run)
+async def test_an_id_does_not_tell_the_name_of_a_topic(bench: Bench, /, may_describe: bool) -> None:
+    await bench.create_topic("t")
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied |= {TOPIC_DELETE} | (set() if may_describe else {TOPIC_DESCRIBE})
+    state = DeleteTopicState(name=None, topic_id=bench.topic_id("t"))
+    request = DeleteTopicsRequest(topics=[state], timeout_ms=5_000)
+    response = await bench.ask(request, 6, DeleteTopicsResponse)
+    (answer,) = response.responses
+    assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert answer.name == ("t" if may_describe else None)
+    assert may_describe or "'t'" not in (answer.error_message or "")
 
 
-def test_two_phase_commit_is_a_permission_of_its_own() -> None:
-    async def scenario(bench: Bench) -> None:
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied.add(TRANSACTIONAL_ID_TWO_PHASE_COMMIT)
-        denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        for is_two_phase in (False, True):
-            request = InitProducerIdRequest(transactional_id="x", enable2_pc=is_two_phase)
-            response = await bench.ask(request, 6, InitProducerIdResponse)
-            assert (response.error_code == denied) == is_two_phase
-
-    run(scenario, unstable_api_versions_enable="true")
+@scenario(run, unstable_api_versions_enable="true")
+async def test_two_phase_commit_is_a_permission_of_its_own(bench: Bench, /) -> None:
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied.add(TRANSACTIONAL_ID_TWO_PHASE_COMMIT)
+    denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for is_two_phase in (False, True):
+        request = InitProducerIdRequest(transactional_id="x", enable2_pc=is_two_phase)
+        response = await bench.ask(request, 6, InitProducerIdResponse)
+        assert (response.error_code == denied) == is_two_phase
 
 
-def test_votes_between_brokers_need_cluster_action() -> None:
-    async def scenario(bench: Bench) -> None:
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code != denied
-        authorizer.denied.add(CLUSTER_ACTION)
-        assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code == denied
-
-    run(scenario)
+@scenario(run)
+async def test_votes_between_brokers_need_cluster_action(bench: Bench, /) -> None:
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code != denied
+    authorizer.denied.add(CLUSTER_ACTION)
+    assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code == denied
 
 
 @pytest.mark.parametrize("has_authorizer", [False, True])
-def test_patterns_serve_only_without_an_authorizer(has_authorizer: bool) -> None:
+@scenario(run)
+async def test_patterns_serve_only_without_an_authorizer(
+    bench: Bench, /, has_authorizer: bool
+) -> None:
     """A principal that loses a permission must not keep it through a pattern."""
+    await bench.create_topic("t")
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer if has_authorizer else None)
+    fields = {"topic_id": bench.topic_id("t"), "acks": 1, "timeout_ms": 1_000}
+    denied = {ErrorCode.TOPIC_AUTHORIZATION_FAILED} if has_authorizer else {0}
 
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer if has_authorizer else None)
-        fields = {"topic_id": bench.topic_id("t"), "acks": 1, "timeout_ms": 1_000}
-        denied = {ErrorCode.TOPIC_AUTHORIZATION_FAILED} if has_authorizer else {0}
+    async def codes() -> list[set[int]]:
+        produce = filled(ProduceRequest, 13, fields | {"records": batch_of(b"v" * 100)})
+        fetch = filled(FetchRequest, 18, fields)
+        fetch.max_bytes = fetch.topics[0].partitions[0].partition_max_bytes = 1 << 20
+        fetch.session_epoch, fetch.forgotten_topics_data, fetch.rack_id = -1, [], ""
+        fetch.min_bytes, fetch.max_wait_ms = 1, 500
+        return [
+            codes_in(await bench.ask(produce, 13, ProduceResponse)),
+            codes_in(await bench.ask(fetch, 18, FetchResponse)),
+        ]
 
-        async def codes() -> list[set[int]]:
-            produce = filled(ProduceRequest, 13, fields | {"records": batch_of(b"v" * 100)})
-            fetch = filled(FetchRequest, 18, fields)
-            fetch.max_bytes = fetch.topics[0].partitions[0].partition_max_bytes = 1 << 20
-            fetch.session_epoch, fetch.forgotten_topics_data, fetch.rack_id = -1, [], ""
-            fetch.min_bytes, fetch.max_wait_ms = 1, 500
-            return [
-                codes_in(await bench.ask(produce, 13, ProduceResponse)),
-                codes_in(await bench.ask(fetch, 18, FetchResponse)),
-            ]
-
-        for _ in range(3):
-            assert await codes() == [{0}, {0}]
-        router = bench.session("broker")._router
-        served = (router.produce_patterns.served, router.fetch_patterns.served)
-        assert served == ((0, 0) if has_authorizer else (2, 2))
-        authorizer.hidden.add("t")
-        assert await codes() == [denied, {0} | denied]
-
-    run(scenario)
+    for _ in range(3):
+        assert await codes() == [{0}, {0}]
+    router = bench.session("broker")._router
+    served = (router.produce_patterns.served, router.fetch_patterns.served)
+    assert served == ((0, 0) if has_authorizer else (2, 2))
+    authorizer.hidden.add("t")
+    assert await codes() == [denied, {0} | denied]
 
 
-def test_the_first_unmet_need_fails_the_request() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied |= {TRANSACTIONAL_ID_WRITE, GROUP_READ, TOPIC_READ}
-        codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
-        assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        ((principal, host, need),) = authorizer.asked
-        assert (principal, need) == ("User:ANONYMOUS", Need(*TRANSACTIONAL_ID_WRITE, "x"))
-        assert host
-        authorizer.denied.remove(TRANSACTIONAL_ID_WRITE)
-        codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
-        assert codes == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
-        assert authorizer.asked[-1][-1] == Need(*GROUP_READ, "g")
-
-    run(scenario)
+@scenario(run)
+async def test_the_first_unmet_need_fails_the_request(bench: Bench, /) -> None:
+    await bench.create_topic("t")
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied |= {TRANSACTIONAL_ID_WRITE, GROUP_READ, TOPIC_READ}
+    codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
+    assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    ((principal, host, need),) = authorizer.asked
+    assert (principal, need) == ("User:ANONYMOUS", Need(*TRANSACTIONAL_ID_WRITE, "x"))
+    assert host
+    authorizer.denied.remove(TRANSACTIONAL_ID_WRITE)
+    codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
+    assert codes == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    assert authorizer.asked[-1][-1] == Need(*GROUP_READ, "g")
 
 
-def test_the_cluster_has_kafkas_name() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        await ask(bench, case("DescribeAcls"))
-        ((_, _, need),) = authorizer.asked
-        assert need == Need(*CLUSTER_DESCRIBE, CLUSTER_NAME)
-
-    run(scenario)
+@scenario(run)
+async def test_the_cluster_has_kafkas_name(bench: Bench, /) -> None:
+    await bench.create_topic("t")
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    await ask(bench, case("DescribeAcls"))
+    ((_, _, need),) = authorizer.asked
+    assert need == Need(*CLUSTER_DESCRIBE, CLUSTER_NAME)

@@ -9,6 +9,7 @@ from lograft.wire.messages.begin_quorum_epoch import (
     BeginQuorumEpochResponse,
     LeaderEndpoint,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
@@ -27,27 +28,21 @@ def request(epoch: int, cluster_id: str = CLUSTER_ID) -> BeginQuorumEpochRequest
     )
 
 
-def test_the_leader_says_where_it_is() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.answer = core.BeginQuorumEpochResponse(sender=NodeId(1), epoch=Epoch(4))
-        response = await bench.ask(request(4), 1, BeginQuorumEpochResponse, role="controller")
-        assert response.topics[0].partitions[0].leader_epoch == 4
-        assert bench.quorum.learned == (2, Address("leader", 9093))
-
-    run(scenario)
+@scenario(run)
+async def test_the_leader_says_where_it_is(bench: Bench, /) -> None:
+    bench.quorum.answer = core.BeginQuorumEpochResponse(sender=NodeId(1), epoch=Epoch(4))
+    response = await bench.ask(request(4), 1, BeginQuorumEpochResponse, role="controller")
+    assert response.topics[0].partitions[0].leader_epoch == 4
+    assert bench.quorum.learned == (2, Address("leader", 9093))
 
 
-def test_a_leader_of_the_past_is_answered_but_not_believed() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.answer = core.BeginQuorumEpochResponse(
-            sender=NodeId(1), epoch=Epoch(3), error=core.Error.FENCED_EPOCH
-        )
-        response = await bench.ask(request(2), 1, BeginQuorumEpochResponse, role="controller")
-        assert response.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert bench.quorum.learned is None
-        response = await bench.ask(
-            request(4, "other"), 1, BeginQuorumEpochResponse, role="controller"
-        )
-        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-
-    run(scenario)
+@scenario(run)
+async def test_a_leader_of_the_past_is_answered_but_not_believed(bench: Bench, /) -> None:
+    bench.quorum.answer = core.BeginQuorumEpochResponse(
+        sender=NodeId(1), epoch=Epoch(3), error=core.Error.FENCED_EPOCH
+    )
+    response = await bench.ask(request(2), 1, BeginQuorumEpochResponse, role="controller")
+    assert response.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert bench.quorum.learned is None
+    response = await bench.ask(request(4, "other"), 1, BeginQuorumEpochResponse, role="controller")
+    assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID

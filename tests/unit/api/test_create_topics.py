@@ -8,82 +8,75 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name="a",
-                    num_partitions=2,
-                    replication_factor=1,
-                    configs=[CreatableTopicConfig(name="retention.ms", value="1000")],
-                ),
-                CreatableTopic(
-                    name="b",
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1])],
-                ),
-                CreatableTopic(name="bad/name", num_partitions=1, replication_factor=1),
-            ]
-        )
-        response = await bench.ask(request, version, CreateTopicsResponse)
-        codes = {topic.name: topic.error_code for topic in response.topics}
-        assert codes == {"a": 0, "b": 0, "bad/name": ErrorCode.INVALID_TOPIC_EXCEPTION}
-        first = response.topics[0]
-        assert bench.partition("a", 1).config.retention_ms == 1000
-        if version >= 5:
-            assert (first.num_partitions, first.replication_factor) == (2, 1)
-            values = {config.name: config.value for config in first.configs or ()}
-            assert values["retention.ms"] == "1000"
-        if version >= 7:
-            assert first.topic_id == bench.topic_id("a")
-
-    run(scenario)
+@scenario(run)
+async def test_every_version_creates(bench: Bench, /, version: int) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name="a",
+                num_partitions=2,
+                replication_factor=1,
+                configs=[CreatableTopicConfig(name="retention.ms", value="1000")],
+            ),
+            CreatableTopic(
+                name="b",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1])],
+            ),
+            CreatableTopic(name="bad/name", num_partitions=1, replication_factor=1),
+        ]
+    )
+    response = await bench.ask(request, version, CreateTopicsResponse)
+    codes = {topic.name: topic.error_code for topic in response.topics}
+    assert codes == {"a": 0, "b": 0, "bad/name": ErrorCode.INVALID_TOPIC_EXCEPTION}
+    first = response.topics[0]
+    assert bench.partition("a", 1).config.retention_ms == 1000
+    if version >= 5:
+        assert (first.num_partitions, first.replication_factor) == (2, 1)
+        values = {config.name: config.value for config in first.configs or ()}
+        assert values["retention.ms"] == "1000"
+    if version >= 7:
+        assert first.topic_id == bench.topic_id("a")
 
 
-def test_a_dry_run_creates_nothing() -> None:
-    async def scenario(bench: Bench) -> None:
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)],
-            validate_only=True,
-        )
-        response = await bench.ask(request, 7, CreateTopicsResponse)
-        assert response.topics[0].error_code == 0
-        assert bench.broker.image.topic_ids == {}
-
-    run(scenario)
+@scenario(run)
+async def test_a_dry_run_creates_nothing(bench: Bench, /) -> None:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)],
+        validate_only=True,
+    )
+    response = await bench.ask(request, 7, CreateTopicsResponse)
+    assert response.topics[0].error_code == 0
+    assert bench.broker.image.topic_ids == {}
 
 
-def test_each_topic_hears_of_an_error_of_the_whole_request() -> None:
-    async def scenario(bench: Bench) -> None:
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(name=name, num_partitions=6000, replication_factor=1)
-                for name in ("a", "b")
-            ]
-        )
-        response = await bench.ask(request, 7, CreateTopicsResponse)
-        codes = [topic.error_code for topic in response.topics]
-        assert codes == [ErrorCode.POLICY_VIOLATION] * 2
-        bench.controller.down = True
-        response = await bench.ask(request, 7, CreateTopicsResponse)
-        codes = [topic.error_code for topic in response.topics]
-        assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 2
-
-    run(scenario)
+@scenario(run)
+async def test_each_topic_hears_of_an_error_of_the_whole_request(bench: Bench, /) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=6000, replication_factor=1)
+            for name in ("a", "b")
+        ]
+    )
+    response = await bench.ask(request, 7, CreateTopicsResponse)
+    codes = [topic.error_code for topic in response.topics]
+    assert codes == [ErrorCode.POLICY_VIOLATION] * 2
+    bench.controller.down = True
+    response = await bench.ask(request, 7, CreateTopicsResponse)
+    codes = [topic.error_code for topic in response.topics]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 2
 
 
-def test_a_commit_that_takes_too_long_times_out() -> None:
-    async def scenario(bench: Bench) -> None:
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)], timeout_ms=0
-        )
-        response = await bench.ask(request, 7, CreateTopicsResponse)
-        assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-
-    run(scenario)
+@scenario(run)
+async def test_a_commit_that_takes_too_long_times_out(bench: Bench, /) -> None:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)], timeout_ms=0
+    )
+    response = await bench.ask(request, 7, CreateTopicsResponse)
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT

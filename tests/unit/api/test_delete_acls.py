@@ -6,17 +6,16 @@ from lograft.wire.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_filter_is_rejected(version: int, role: str) -> None:
-    async def scenario(bench: Bench) -> None:
-        request = DeleteAclsRequest(filters=[DeleteAclsFilter(), DeleteAclsFilter()])
-        response = await bench.ask(request, version, DeleteAclsResponse, role=role)
-        codes = [one.error_code for one in response.filter_results]
-        assert codes == [ErrorCode.SECURITY_DISABLED] * 2
-        assert all(one.error_message for one in response.filter_results)
-
-    run(scenario)
+@scenario(run)
+async def test_every_filter_is_rejected(bench: Bench, /, version: int, role: str) -> None:
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(), DeleteAclsFilter()])
+    response = await bench.ask(request, version, DeleteAclsResponse, role=role)
+    codes = [one.error_code for one in response.filter_results]
+    assert codes == [ErrorCode.SECURITY_DISABLED] * 2
+    assert all(one.error_message for one in response.filter_results)

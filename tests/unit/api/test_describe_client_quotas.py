@@ -7,6 +7,7 @@ from lograft.wire.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 Entity = dict[str, str | None]
@@ -67,22 +68,25 @@ FILTERS: list[tuple[tuple[Component, ...], list[int], list[int]]] = [
 
 @pytest.mark.parametrize(("components", "selected", "strictly"), FILTERS)
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_filter_selects_quotas(
-    components: tuple[Component, ...], selected: list[int], strictly: list[int], version: int
+@scenario(run)
+async def test_a_filter_selects_quotas(
+    bench: Bench,
+    /,
+    components: tuple[Component, ...],
+    selected: list[int],
+    strictly: list[int],
+    version: int,
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.controller.append(records())
-        for strict, expected in ((False, selected), (True, strictly)):
-            response = await describe(bench, *components, strict=strict, version=version)
-            assert response.error_code == 0
-            assert response.entries is not None
-            assert [
-                {part.entity_type: part.entity_name for part in entry.entity}
-                for entry in response.entries
-            ] == [ENTITIES[number] for number in expected]
-            assert [entry.values[0].value for entry in response.entries] == expected
-
-    run(scenario)
+    bench.controller.append(records())
+    for strict, expected in ((False, selected), (True, strictly)):
+        response = await describe(bench, *components, strict=strict, version=version)
+        assert response.error_code == 0
+        assert response.entries is not None
+        assert [
+            {part.entity_type: part.entity_name for part in entry.entity}
+            for entry in response.entries
+        ] == [ENTITIES[number] for number in expected]
+        assert [entry.values[0].value for entry in response.entries] == expected
 
 
 @pytest.mark.parametrize(
@@ -98,11 +102,11 @@ def test_a_filter_selects_quotas(
         ((("user", ANY, None), ("ip", ANY, None)), ErrorCode.INVALID_REQUEST, "be combined"),
     ],
 )
-def test_bad_filters(components: tuple[Component, ...], code: ErrorCode, reason: str) -> None:
-    async def scenario(bench: Bench) -> None:
-        response = await describe(bench, *components, strict=False)
-        assert response.error_code == code
-        assert reason in (response.error_message or "")
-        assert response.entries is None
-
-    run(scenario)
+@scenario(run)
+async def test_bad_filters(
+    bench: Bench, /, components: tuple[Component, ...], code: ErrorCode, reason: str
+) -> None:
+    response = await describe(bench, *components, strict=False)
+    assert response.error_code == code
+    assert reason in (response.error_message or "")
+    assert response.entries is None

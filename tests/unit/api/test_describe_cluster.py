@@ -10,46 +10,39 @@ from lograft.wire.records.register_controller_record import (
     ControllerEndpoint,
     RegisterControllerRecord,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_lists_brokers(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-        response = await bench.ask(request, version, DescribeClusterResponse)
-        assert response.error_code == 0
-        assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, 1)
-        assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, "localhost", 9092)]
-        assert response.cluster_authorized_operations == 8096
-
-    run(scenario)
+@scenario(run)
+async def test_lists_brokers(bench: Bench, /, version: int) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    response = await bench.ask(request, version, DescribeClusterResponse)
+    assert response.error_code == 0
+    assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, 1)
+    assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, "localhost", 9092)]
+    assert response.cluster_authorized_operations == 8096
 
 
-def test_fenced_brokers_on_request() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
-        plain = await bench.ask(DescribeClusterRequest(), 2, DescribeClusterResponse)
-        assert plain.brokers == []
-        request = DescribeClusterRequest(include_fenced_brokers=True)
-        full = await bench.ask(request, 2, DescribeClusterResponse)
-        assert [(b.broker_id, b.is_fenced) for b in full.brokers] == [(1, True)]
-
-    run(scenario)
+@scenario(run)
+async def test_fenced_brokers_on_request(bench: Bench, /) -> None:
+    await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
+    plain = await bench.ask(DescribeClusterRequest(), 2, DescribeClusterResponse)
+    assert plain.brokers == []
+    request = DescribeClusterRequest(include_fenced_brokers=True)
+    full = await bench.ask(request, 2, DescribeClusterResponse)
+    assert [(b.broker_id, b.is_fenced) for b in full.brokers] == [(1, True)]
 
 
-def test_controllers_on_their_own_listener_only() -> None:
-    async def scenario(bench: Bench) -> None:
-        end = ControllerEndpoint(name="CONTROLLER", host="localhost", port=9093)
-        bench.controller.append((RegisterControllerRecord(controller_id=1, end_points=[end]),))
-        ask_controllers = DescribeClusterRequest(endpoint_type=2)
-        wrong = await bench.ask(ask_controllers, 1, DescribeClusterResponse)
-        assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        right = await bench.ask(ask_controllers, 1, DescribeClusterResponse, role="controller")
-        assert [(b.broker_id, b.port) for b in right.brokers] == [(1, 9093)]
-        strange = await bench.ask(
-            DescribeClusterRequest(endpoint_type=9), 1, DescribeClusterResponse
-        )
-        assert strange.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-
-    run(scenario)
+@scenario(run)
+async def test_controllers_on_their_own_listener_only(bench: Bench, /) -> None:
+    end = ControllerEndpoint(name="CONTROLLER", host="localhost", port=9093)
+    bench.controller.append((RegisterControllerRecord(controller_id=1, end_points=[end]),))
+    ask_controllers = DescribeClusterRequest(endpoint_type=2)
+    wrong = await bench.ask(ask_controllers, 1, DescribeClusterResponse)
+    assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    right = await bench.ask(ask_controllers, 1, DescribeClusterResponse, role="controller")
+    assert [(b.broker_id, b.port) for b in right.brokers] == [(1, 9093)]
+    strange = await bench.ask(DescribeClusterRequest(endpoint_type=9), 1, DescribeClusterResponse)
+    assert strange.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE

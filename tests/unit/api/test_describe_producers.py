@@ -7,6 +7,7 @@ from lograft.wire.messages.describe_producers import (
     PartitionResponse,
     TopicRequest,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 NOW_MS = 1_767_225_600_000
@@ -18,45 +19,41 @@ async def describe(bench: Bench, topic: str, index: int = 0) -> PartitionRespons
     return response.topics[0].partitions[0]
 
 
-def test_shows_who_writes_and_what_is_open_on_leader_and_follower() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
+@scenario(run)
+async def test_shows_who_writes_and_what_is_open_on_leader_and_follower(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
 
-        def send(producer_id: int, *, transactional: bool) -> None:
-            batch = batch_of(
-                b"1",
-                b"2",
-                producer_id=producer_id,
-                producer_epoch=4,
-                base_sequence=0,
-                transactional=transactional,
-            )
-            data = memoryview(bytearray(batch))
-            partition.append(data, now_ms=NOW_MS, verification=UNVERIFIED)
+    def send(producer_id: int, *, transactional: bool) -> None:
+        batch = batch_of(
+            b"1",
+            b"2",
+            producer_id=producer_id,
+            producer_epoch=4,
+            base_sequence=0,
+            transactional=transactional,
+        )
+        data = memoryview(bytearray(batch))
+        partition.append(data, now_ms=NOW_MS, verification=UNVERIFIED)
 
-        send(7, transactional=False)
-        send(8, transactional=True)
-        send(9, transactional=True)
-        partition.append_marker(TransactionEnd(9, 5, True, 2, 2), now_ms=NOW_MS + 9)
-        for _ in range(2):
-            found = [
-                (p.producer_id, p.producer_epoch, p.last_sequence, p.last_timestamp - NOW_MS,
-                 p.coordinator_epoch, p.current_txn_start_offset)
-                for p in (await describe(bench, "a")).active_producers
-            ]  # fmt: skip
-            assert found == [(7, 4, 1, 1, -1, -1), (8, 4, 1, 1, -1, 2), (9, 5, -1, 9, 2, -1)]
-            set_leader(partition, 2, epoch=5)
-
-    run(scenario)
+    send(7, transactional=False)
+    send(8, transactional=True)
+    send(9, transactional=True)
+    partition.append_marker(TransactionEnd(9, 5, True, 2, 2), now_ms=NOW_MS + 9)
+    for _ in range(2):
+        found = [
+            (p.producer_id, p.producer_epoch, p.last_sequence, p.last_timestamp - NOW_MS,
+             p.coordinator_epoch, p.current_txn_start_offset)
+            for p in (await describe(bench, "a")).active_producers
+        ]  # fmt: skip
+        assert found == [(7, 4, 1, 1, -1, -1), (8, 4, 1, 1, -1, 2), (9, 5, -1, 9, 2, -1)]
+        set_leader(partition, 2, epoch=5)
 
 
-def test_partitions_that_are_not_here_or_nowhere() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        for topic, index in (("nope", 0), ("a", 1)):
-            answer = await describe(bench, topic, index)
-            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partition.on_offline("gone")
-        assert (await describe(bench, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    run(scenario)
+@scenario(run)
+async def test_partitions_that_are_not_here_or_nowhere(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    for topic, index in (("nope", 0), ("a", 1)):
+        answer = await describe(bench, topic, index)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition.on_offline("gone")
+    assert (await describe(bench, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -5,6 +5,7 @@ from lograft.wire.messages.describe_user_scram_credentials import (
     UserName,
 )
 from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 SHA_256, SHA_512 = 1, 2
@@ -21,42 +22,40 @@ def record(user: str, mechanism: int, iterations: int) -> UserScramCredentialRec
     )
 
 
-def test_answers_from_the_metadata() -> None:
-    async def scenario(bench: Bench) -> None:
-        async def ask(*users: str) -> dict[str, tuple[int, list[tuple[int, int]]]]:
-            request = DescribeUserScramCredentialsRequest(
-                users=[UserName(name=user) for user in users] or None
-            )
-            response = await bench.ask(request, 0, DescribeUserScramCredentialsResponse)
-            assert response.error_code == 0
-            assert all(bool(one.error_message) == bool(one.error_code) for one in response.results)
-            return {
-                result.user: (
-                    result.error_code,
-                    [(info.mechanism, info.iterations) for info in result.credential_infos],
-                )
-                for result in response.results
-            }
-
-        assert await ask() == {}
-        bench.controller.append(
-            (
-                record("alice", SHA_256, 4096),
-                record("alice", SHA_512, 8192),
-                record("bob", SHA_512, 4096),
-            )
+@scenario(run)
+async def test_answers_from_the_metadata(bench: Bench, /) -> None:
+    async def ask(*users: str) -> dict[str, tuple[int, list[tuple[int, int]]]]:
+        request = DescribeUserScramCredentialsRequest(
+            users=[UserName(name=user) for user in users] or None
         )
-        alice = (0, [(SHA_256, 4096), (SHA_512, 8192)])
-        bob = (0, [(SHA_512, 4096)])
-        assert await ask() == {"alice": alice, "bob": bob}
-        assert await ask("bob") == {"bob": bob}
-        assert await ask("carol", "alice") == {
-            "carol": (ErrorCode.RESOURCE_NOT_FOUND, []),
-            "alice": alice,
-        }
-        assert await ask("bob", "alice", "bob") == {
-            "bob": (ErrorCode.DUPLICATE_RESOURCE, []),
-            "alice": alice,
+        response = await bench.ask(request, 0, DescribeUserScramCredentialsResponse)
+        assert response.error_code == 0
+        assert all(bool(one.error_message) == bool(one.error_code) for one in response.results)
+        return {
+            result.user: (
+                result.error_code,
+                [(info.mechanism, info.iterations) for info in result.credential_infos],
+            )
+            for result in response.results
         }
 
-    run(scenario)
+    assert await ask() == {}
+    bench.controller.append(
+        (
+            record("alice", SHA_256, 4096),
+            record("alice", SHA_512, 8192),
+            record("bob", SHA_512, 4096),
+        )
+    )
+    alice = (0, [(SHA_256, 4096), (SHA_512, 8192)])
+    bob = (0, [(SHA_512, 4096)])
+    assert await ask() == {"alice": alice, "bob": bob}
+    assert await ask("bob") == {"bob": bob}
+    assert await ask("carol", "alice") == {
+        "carol": (ErrorCode.RESOURCE_NOT_FOUND, []),
+        "alice": alice,
+    }
+    assert await ask("bob", "alice", "bob") == {
+        "bob": (ErrorCode.DUPLICATE_RESOURCE, []),
+        "alice": alice,
+    }

@@ -23,6 +23,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from lograft.wire.messages.metadata import MetadataRequest
+from tests.support.scenarios import scenario
 from tests.unit.api.stand_in_authorizer import StandInAuthorizer
 from tests.unit.broker.bench import Bench, run
 
@@ -48,136 +49,121 @@ async def open_envelope(bench: Bench, request: EnvelopeRequest) -> EnvelopeRespo
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_the_answer_is_that_of_the_inner_request(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        for code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            reply = await open_envelope(bench, envelope(creation("t"), version))
-            assert reply.error_code == 0
-            assert reply.response_data is not None
-            correlation_id, _ = read_response_header(reply.response_data, version >= 5)
-            assert correlation_id == 4711
-            answer = read_answer(reply.response_data, CREATE_TOPICS, version)
-            assert isinstance(answer, CreateTopicsResponse)
-            assert [topic.error_code for topic in answer.topics] == [code]
-
-    run(scenario)
-
-
-def test_the_controller_relies_on_the_check_of_the_broker_that_forwards() -> None:
-    """The broker's file may have overrides, which the controller does not know."""
-
-    async def scenario(bench: Bench) -> None:
-        setting = AlterableConfig(name="max.connections.per.ip", config_operation=0, value="0")
-        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
-        request = IncrementalAlterConfigsRequest(resources=[resource])
-        reply = await open_envelope(bench, envelope(request, 1))
+@scenario(run)
+async def test_the_answer_is_that_of_the_inner_request(bench: Bench, /, version: int) -> None:
+    for code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        reply = await open_envelope(bench, envelope(creation("t"), version))
+        assert reply.error_code == 0
         assert reply.response_data is not None
-        answer = read_answer(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
-        assert isinstance(answer, IncrementalAlterConfigsResponse)
-        assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
-
-    run(scenario)
-
-
-def test_an_inactive_controller_says_so_of_the_whole_envelope() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.controller.down = True
-        reply = await open_envelope(bench, envelope(creation("t"), 7))
-        assert reply.error_code == ErrorCode.NOT_CONTROLLER
-        assert reply.response_data is None
-
-    run(scenario)
+        correlation_id, _ = read_response_header(reply.response_data, version >= 5)
+        assert correlation_id == 4711
+        answer = read_answer(reply.response_data, CREATE_TOPICS, version)
+        assert isinstance(answer, CreateTopicsResponse)
+        assert [topic.error_code for topic in answer.topics] == [code]
 
 
-def test_what_may_not_be_inside_is_refused() -> None:
-    async def scenario(bench: Bench) -> None:
-        good = envelope(creation("t"), 7)
-        nested = envelope(good, 0)
-        assert (await open_envelope(bench, nested)).error_code == ErrorCode.INVALID_REQUEST
-        other = envelope(MetadataRequest(), 9)
-        assert (await open_envelope(bench, other)).error_code == ErrorCode.INVALID_REQUEST
-        for data in (b"", good.request_data[:20]):
-            cut = envelope(creation("t"), 7)
-            cut.request_data = data
-            assert (await open_envelope(bench, cut)).error_code == ErrorCode.INVALID_REQUEST
-        newer = envelope(creation("t"), 7)
-        newer.request_data = b"\0\x13\0\x63" + newer.request_data[4:]
-        assert (await open_envelope(bench, newer)).error_code == ErrorCode.UNSUPPORTED_VERSION
-        nobody = envelope(creation("t"), 7)
-        nobody.request_principal = None
-        code = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
-        assert (await open_envelope(bench, nobody)).error_code == code
-        nowhere = envelope(creation("t"), 7)
-        nowhere.client_host_address = b"123"
-        assert (await open_envelope(bench, nowhere)).error_code == ErrorCode.INVALID_REQUEST
-        assert bench.broker.image.topics == {}
-
-    run(scenario)
+@scenario(run)
+async def test_the_controller_relies_on_the_check_of_the_broker_that_forwards(
+    bench: Bench, /
+) -> None:
+    """The broker's file may have overrides, which the controller does not know."""
+    setting = AlterableConfig(name="max.connections.per.ip", config_operation=0, value="0")
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    reply = await open_envelope(bench, envelope(request, 1))
+    assert reply.response_data is not None
+    answer = read_answer(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
+    assert isinstance(answer, IncrementalAlterConfigsResponse)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
 
 
-def test_what_the_controller_decides_can_always_be_refused() -> None:
+@scenario(run)
+async def test_an_inactive_controller_says_so_of_the_whole_envelope(bench: Bench, /) -> None:
+    bench.controller.down = True
+    reply = await open_envelope(bench, envelope(creation("t"), 7))
+    assert reply.error_code == ErrorCode.NOT_CONTROLLER
+    assert reply.response_data is None
+
+
+@scenario(run)
+async def test_what_may_not_be_inside_is_refused(bench: Bench, /) -> None:
+    good = envelope(creation("t"), 7)
+    nested = envelope(good, 0)
+    assert (await open_envelope(bench, nested)).error_code == ErrorCode.INVALID_REQUEST
+    other = envelope(MetadataRequest(), 9)
+    assert (await open_envelope(bench, other)).error_code == ErrorCode.INVALID_REQUEST
+    for data in (b"", good.request_data[:20]):
+        cut = envelope(creation("t"), 7)
+        cut.request_data = data
+        assert (await open_envelope(bench, cut)).error_code == ErrorCode.INVALID_REQUEST
+    newer = envelope(creation("t"), 7)
+    newer.request_data = b"\0\x13\0\x63" + newer.request_data[4:]
+    assert (await open_envelope(bench, newer)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    nobody = envelope(creation("t"), 7)
+    nobody.request_principal = None
+    code = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+    assert (await open_envelope(bench, nobody)).error_code == code
+    nowhere = envelope(creation("t"), 7)
+    nowhere.client_host_address = b"123"
+    assert (await open_envelope(bench, nowhere)).error_code == ErrorCode.INVALID_REQUEST
+    assert bench.broker.image.topics == {}
+
+
+@scenario(run)
+async def test_what_the_controller_decides_can_always_be_refused(bench: Bench, /) -> None:
     """A forwarded request that no controller answered must not cost its connection."""
-
-    async def scenario(bench: Bench) -> None:
-        router = Router(bench.broker, listener="PLAINTEXT", link=bench.broker.link)
-        for spec in router.served:
-            if spec.key in FORWARDED:
-                route = router.route(spec.key)
-                assert route.is_forwarded
-                assert route.error_response is not None, spec.name
-        on_controller = Router(bench.broker, listener="CONTROLLER", role="controller")
-        assert not on_controller.route(DescribeQuorumRequest.KEY).is_forwarded
-
-    run(scenario)
+    router = Router(bench.broker, listener="PLAINTEXT", link=bench.broker.link)
+    for spec in router.served:
+        if spec.key in FORWARDED:
+            route = router.route(spec.key)
+            assert route.is_forwarded
+            assert route.error_response is not None, spec.name
+    on_controller = Router(bench.broker, listener="CONTROLLER", role="controller")
+    assert not on_controller.route(DescribeQuorumRequest.KEY).is_forwarded
 
 
-def test_the_broker_needs_the_envelope_and_the_client_what_is_inside() -> None:
-    async def scenario(bench: Bench) -> None:
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        broker, client = "User:ANONYMOUS", "User:alice"
+@scenario(run)
+async def test_the_broker_needs_the_envelope_and_the_client_what_is_inside(bench: Bench, /) -> None:
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    broker, client = "User:ANONYMOUS", "User:alice"
 
-        async def create(name: str) -> tuple[int, int | None]:
-            """The error codes of the envelope and of the topic inside."""
-            reply = await open_envelope(bench, envelope(creation(name), 7, client))
-            if reply.response_data is None:
-                return reply.error_code, None
-            answer = read_answer(reply.response_data, CREATE_TOPICS, 7)
-            assert isinstance(answer, CreateTopicsResponse)
-            return reply.error_code, answer.topics[0].error_code
+    async def create(name: str) -> tuple[int, int | None]:
+        """The error codes of the envelope and of the topic inside."""
+        reply = await open_envelope(bench, envelope(creation(name), 7, client))
+        if reply.response_data is None:
+            return reply.error_code, None
+        answer = read_answer(reply.response_data, CREATE_TOPICS, 7)
+        assert isinstance(answer, CreateTopicsResponse)
+        return reply.error_code, answer.topics[0].error_code
 
-        authorizer.granted = {broker: set(), client: {CLUSTER_CREATE, CLUSTER_ACTION}}
-        assert await create("t") == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        authorizer.granted = {broker: {CLUSTER_ACTION, CLUSTER_CREATE}, client: set()}
-        assert await create("t") == (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        assert bench.broker.image.topics == {}
-        # The client's own address.
-        assert {host for who, host, _ in authorizer.asked if who == client} == {"10.0.0.7"}
-        authorizer.granted = {broker: {CLUSTER_ACTION}, client: {TOPIC_CREATE}}
-        assert await create("t") == (0, 0)
-
-    run(scenario)
+    authorizer.granted = {broker: set(), client: {CLUSTER_CREATE, CLUSTER_ACTION}}
+    assert await create("t") == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    authorizer.granted = {broker: {CLUSTER_ACTION, CLUSTER_CREATE}, client: set()}
+    assert await create("t") == (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert bench.broker.image.topics == {}
+    # The client's own address.
+    assert {host for who, host, _ in authorizer.asked if who == client} == {"10.0.0.7"}
+    authorizer.granted = {broker: {CLUSTER_ACTION}, client: {TOPIC_CREATE}}
+    assert await create("t") == (0, 0)
 
 
-def test_a_forwarded_request_is_checked_once_and_by_the_controller() -> None:
+@scenario(run)
+async def test_a_forwarded_request_is_checked_once_and_by_the_controller(bench: Bench, /) -> None:
     """This node is broker and controller: its own Envelope needs no permission, the client's
     request does."""
+    authorizer = StandInAuthorizer()
+    bench.authorize_with(authorizer)
+    authorizer.denied.add(CLUSTER_ACTION)
 
-    async def scenario(bench: Bench) -> None:
-        authorizer = StandInAuthorizer()
-        bench.authorize_with(authorizer)
-        authorizer.denied.add(CLUSTER_ACTION)
+    async def create() -> int:
+        response = await bench.ask(creation("t"), 7, CreateTopicsResponse)
+        return response.topics[0].error_code
 
-        async def create() -> int:
-            response = await bench.ask(creation("t"), 7, CreateTopicsResponse)
-            return response.topics[0].error_code
-
-        authorizer.hidden.add("t")
-        authorizer.denied.add(CLUSTER_CREATE)
-        assert await create() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        asked = [(need.operation, need.resource_type) for _, _, need in authorizer.asked]
-        assert asked == [CLUSTER_CREATE, TOPIC_CREATE]
-        authorizer.hidden.clear()
-        assert await create() == 0
-
-    run(scenario)
+    authorizer.hidden.add("t")
+    authorizer.denied.add(CLUSTER_CREATE)
+    assert await create() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    asked = [(need.operation, need.resource_type) for _, _, need in authorizer.asked]
+    assert asked == [CLUSTER_CREATE, TOPIC_CREATE]
+    authorizer.hidden.clear()
+    assert await create() == 0

@@ -20,6 +20,7 @@ from lograft.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 VERSIONS = range(4, 19)
@@ -84,201 +85,175 @@ def values_of(answer: PartitionData) -> list[int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_reads(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, b"1", b"2", b"3")
-        (answer,) = await fetch(bench, request_of(bench, offsets={0: 1}), version)
-        assert answer.error_code == 0
-        assert values_of(answer) == [1, 2]
-        assert answer.high_watermark == 3
-        assert answer.last_stable_offset == 3
-        assert answer.aborted_transactions is None
-
-    run(scenario)
+@scenario(run)
+async def test_every_version_reads(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, b"1", b"2", b"3")
+    (answer,) = await fetch(bench, request_of(bench, offsets={0: 1}), version)
+    assert answer.error_code == 0
+    assert values_of(answer) == [1, 2]
+    assert answer.high_watermark == 3
+    assert answer.last_stable_offset == 3
+    assert answer.aborted_transactions is None
 
 
-def test_records_leave_as_slices_of_files() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, b"1")
-        reply = bench.send(request_of(bench), 18)
-        assert isinstance(reply, Answer)
-        assert [type(part) for part in reply.parts].count(FileSlice) == 1
-
-    run(scenario)
+@scenario(run)
+async def test_records_leave_as_slices_of_files(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, b"1")
+    reply = bench.send(request_of(bench), 18)
+    assert isinstance(reply, Answer)
+    assert [type(part) for part in reply.parts].count(FileSlice) == 1
 
 
-def test_a_long_poll_is_woken_by_the_append() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
-        assert isinstance(reply, Waiting)
-        assert not reply.lets_next
-        poll = asyncio.ensure_future(reply.answer)
-        await asyncio.sleep(1)
-        before_ms = bench.broker.clock.mono_ms()
-        fill(bench, partition, b"1")
-        answer = await poll
-        assert answer is not None
-        assert bench.broker.clock.mono_ms() - before_ms <= 1
-        response = bench.read(answer, 1, 18, FetchResponse)
-        assert values_of(response.responses[0].partitions[0]) == [0]
-        assert not partition.fetch_waits
-
-    run(scenario)
+@scenario(run)
+async def test_a_long_poll_is_woken_by_the_append(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
+    assert isinstance(reply, Waiting)
+    assert not reply.lets_next
+    poll = asyncio.ensure_future(reply.answer)
+    await asyncio.sleep(1)
+    before_ms = bench.broker.clock.mono_ms()
+    fill(bench, partition, b"1")
+    answer = await poll
+    assert answer is not None
+    assert bench.broker.clock.mono_ms() - before_ms <= 1
+    response = bench.read(answer, 1, 18, FetchResponse)
+    assert values_of(response.responses[0].partitions[0]) == [0]
+    assert not partition.fetch_waits
 
 
-def test_an_append_before_the_poll_begins_to_wait_is_not_missed() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        reply = bench.send(request_of(bench, max_wait_ms=10_000), 18)
-        assert isinstance(reply, Waiting)
-        fill(bench, partition, b"1")
-        start_ms = bench.broker.clock.mono_ms()
-        await reply.answer
-        assert bench.broker.clock.mono_ms() == start_ms
-
-    run(scenario)
+@scenario(run)
+async def test_an_append_before_the_poll_begins_to_wait_is_not_missed(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    reply = bench.send(request_of(bench, max_wait_ms=10_000), 18)
+    assert isinstance(reply, Waiting)
+    fill(bench, partition, b"1")
+    start_ms = bench.broker.clock.mono_ms()
+    await reply.answer
+    assert bench.broker.clock.mono_ms() == start_ms
 
 
-def test_a_long_poll_waits_for_min_bytes_and_ends_in_time() -> None:
-    async def scenario(bench: Bench) -> None:
-        first, second = await bench.create_topic("a", partitions=2)
-        request = request_of(bench, offsets={0: 0, 1: 0}, max_wait_ms=500, min_bytes=150)
-        start_ms = bench.broker.clock.mono_ms()
-        poll = asyncio.ensure_future(fetch(bench, request))
-        await asyncio.sleep(0.1)
-        fill(bench, first, b"1")
-        await asyncio.sleep(0.1)
-        assert not poll.done()
-        fill(bench, second, b"1" * 80)
-        answers = await poll
-        assert bench.broker.clock.mono_ms() - start_ms < 300
-        assert [values_of(answer) for answer in answers] == [[0], [0]]
-        # Too few bytes: what there is, when the time is over.
-        request = request_of(bench, offsets={0: 0, 1: 1}, max_wait_ms=500, min_bytes=1000)
-        start_ms = bench.broker.clock.mono_ms()
-        answers = await fetch(bench, request)
-        assert 500 <= bench.broker.clock.mono_ms() - start_ms <= 510
-        assert [values_of(answer) for answer in answers] == [[0], []]
-
-    run(scenario)
+@scenario(run)
+async def test_a_long_poll_waits_for_min_bytes_and_ends_in_time(bench: Bench, /) -> None:
+    first, second = await bench.create_topic("a", partitions=2)
+    request = request_of(bench, offsets={0: 0, 1: 0}, max_wait_ms=500, min_bytes=150)
+    start_ms = bench.broker.clock.mono_ms()
+    poll = asyncio.ensure_future(fetch(bench, request))
+    await asyncio.sleep(0.1)
+    fill(bench, first, b"1")
+    await asyncio.sleep(0.1)
+    assert not poll.done()
+    fill(bench, second, b"1" * 80)
+    answers = await poll
+    assert bench.broker.clock.mono_ms() - start_ms < 300
+    assert [values_of(answer) for answer in answers] == [[0], [0]]
+    # Too few bytes: what there is, when the time is over.
+    request = request_of(bench, offsets={0: 0, 1: 1}, max_wait_ms=500, min_bytes=1000)
+    start_ms = bench.broker.clock.mono_ms()
+    answers = await fetch(bench, request)
+    assert 500 <= bench.broker.clock.mono_ms() - start_ms <= 510
+    assert [values_of(answer) for answer in answers] == [[0], []]
 
 
-def test_a_poll_is_woken_when_its_topic_goes() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        request = request_of(bench, max_wait_ms=30_000, current_leader_epoch=0)
-        poll = asyncio.ensure_future(fetch(bench, request))
-        await asyncio.sleep(0.1)
-        set_leader(partition, 2, epoch=4)
-        (answer,) = await poll
-        assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert bench.broker.clock.mono_ms() < 1000
-
-    run(scenario)
+@scenario(run)
+async def test_a_poll_is_woken_when_its_topic_goes(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    request = request_of(bench, max_wait_ms=30_000, current_leader_epoch=0)
+    poll = asyncio.ensure_future(fetch(bench, request))
+    await asyncio.sleep(0.1)
+    set_leader(partition, 2, epoch=4)
+    (answer,) = await poll
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert bench.broker.clock.mono_ms() < 1000
 
 
-def test_the_first_batch_comes_whole_the_rest_within_the_limits() -> None:
-    async def scenario(bench: Bench) -> None:
-        first, second = await bench.create_topic("a", partitions=2)
-        fill(bench, first, b"x" * 1000, b"y" * 1000)
-        fill(bench, second, b"z" * 1000)
-        both = {0: 0, 1: 0}
-        tiny, other = await fetch(bench, request_of(bench, offsets=both, max_bytes=10))
-        assert values_of(tiny) == [0]
-        assert other.records == b""
-        assert other.error_code == 0
-        assert other.high_watermark == 1
-        answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=10))
-        assert [values_of(answer) for answer in answers] == [[0], []]
-        answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=1500))
-        assert [values_of(answer) for answer in answers] == [[0], [0]]
-        assert len(answers[0].records or b"") == 1500, "a cut last batch is legal"
-
-    run(scenario)
+@scenario(run)
+async def test_the_first_batch_comes_whole_the_rest_within_the_limits(bench: Bench, /) -> None:
+    first, second = await bench.create_topic("a", partitions=2)
+    fill(bench, first, b"x" * 1000, b"y" * 1000)
+    fill(bench, second, b"z" * 1000)
+    both = {0: 0, 1: 0}
+    tiny, other = await fetch(bench, request_of(bench, offsets=both, max_bytes=10))
+    assert values_of(tiny) == [0]
+    assert other.records == b""
+    assert other.error_code == 0
+    assert other.high_watermark == 1
+    answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=10))
+    assert [values_of(answer) for answer in answers] == [[0], []]
+    answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=1500))
+    assert [values_of(answer) for answer in answers] == [[0], [0]]
+    assert len(answers[0].records or b"") == 1500, "a cut last batch is legal"
 
 
-def test_a_position_before_the_last_segment_never_waits() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", internal_segment_bytes="200")
-        fill(bench, partition, b"1" * 100, b"2" * 100, b"3" * 100)
-        reply = bench.send(request_of(bench, max_wait_ms=500, min_bytes=100_000), 18)
-        assert isinstance(reply, Answer), "one segment at a time is all that one answer can hold"
-
-    run(scenario)
+@scenario(run)
+async def test_a_position_before_the_last_segment_never_waits(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", internal_segment_bytes="200")
+    fill(bench, partition, b"1" * 100, b"2" * 100, b"3" * 100)
+    reply = bench.send(request_of(bench, max_wait_ms=500, min_bytes=100_000), 18)
+    assert isinstance(reply, Answer), "one segment at a time is all that one answer can hold"
 
 
-def test_offsets_out_of_range() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, b"1", b"2", b"3")
-        partition.advance_log_start(Offset(1))
-        for offset in (0, 4, -1):
-            (answer,) = await fetch(
-                bench, request_of(bench, offsets={0: offset}, max_wait_ms=30_000)
-            )
-            assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-            assert answer.high_watermark == -1
-        (answer,) = await fetch(bench, request_of(bench, offsets={0: 3}))
-        assert (answer.error_code, answer.records) == (0, b"")
-        assert answer.log_start_offset == 1
-
-    run(scenario)
+@scenario(run)
+async def test_offsets_out_of_range(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, b"1", b"2", b"3")
+    partition.advance_log_start(Offset(1))
+    for offset in (0, 4, -1):
+        (answer,) = await fetch(bench, request_of(bench, offsets={0: offset}, max_wait_ms=30_000))
+        assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert answer.high_watermark == -1
+    (answer,) = await fetch(bench, request_of(bench, offsets={0: 3}))
+    assert (answer.error_code, answer.records) == (0, b"")
+    assert answer.log_start_offset == 1
 
 
-def test_unknown_topics_partitions_and_epochs() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
+@scenario(run)
+async def test_unknown_topics_partitions_and_epochs(bench: Bench, /) -> None:
+    await bench.create_topic("a")
 
-        async def code(request: FetchRequest, version: int = 18) -> int:
-            (answer,) = await fetch(bench, request, version)
-            return answer.error_code
+    async def code(request: FetchRequest, version: int = 18) -> int:
+        (answer,) = await fetch(bench, request, version)
+        return answer.error_code
 
-        unknown = request_of(bench, "b")
-        assert await code(unknown, 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await code(unknown, 13) == ErrorCode.UNKNOWN_TOPIC_ID
-        missing = request_of(bench, offsets={7: 0})
-        assert await code(missing) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        newer = request_of(bench, current_leader_epoch=9)
-        assert await code(newer) == ErrorCode.UNKNOWN_LEADER_EPOCH
-        set_leader(bench.partition("a"), 1, epoch=5)
-        older = request_of(bench, current_leader_epoch=4)
-        assert await code(older) == ErrorCode.FENCED_LEADER_EPOCH
-        response = await bench.ask(older, 16, FetchResponse)
-        assert response.responses[0].partitions[0].current_leader is not None
-        assert [node.port for node in response.node_endpoints] == [9092]
-
-    run(scenario)
+    unknown = request_of(bench, "b")
+    assert await code(unknown, 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await code(unknown, 13) == ErrorCode.UNKNOWN_TOPIC_ID
+    missing = request_of(bench, offsets={7: 0})
+    assert await code(missing) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    newer = request_of(bench, current_leader_epoch=9)
+    assert await code(newer) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    set_leader(bench.partition("a"), 1, epoch=5)
+    older = request_of(bench, current_leader_epoch=4)
+    assert await code(older) == ErrorCode.FENCED_LEADER_EPOCH
+    response = await bench.ask(older, 16, FetchResponse)
+    assert response.responses[0].partitions[0].current_leader is not None
+    assert [node.port for node in response.node_endpoints] == [9092]
 
 
-def test_a_reader_that_took_another_turn_is_sent_back() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, b"1", b"2")
-        set_leader(partition, 1, epoch=5)
-        fill(bench, partition, b"3")
-        request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, max_wait_ms=1000)
-        (answer,) = await fetch(bench, request)
-        assert answer.diverging_epoch is not None
-        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 2)
-        (answer,) = await fetch(bench, request_of(bench, offsets={0: 2}, last_fetched_epoch=0))
-        assert answer.diverging_epoch is None
-        assert values_of(answer) == [2]
-
-    run(scenario)
+@scenario(run)
+async def test_a_reader_that_took_another_turn_is_sent_back(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, b"1", b"2")
+    set_leader(partition, 1, epoch=5)
+    fill(bench, partition, b"3")
+    request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, max_wait_ms=1000)
+    (answer,) = await fetch(bench, request)
+    assert answer.diverging_epoch is not None
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 2)
+    (answer,) = await fetch(bench, request_of(bench, offsets={0: 2}, last_fetched_epoch=0))
+    assert answer.diverging_epoch is None
+    assert values_of(answer) == [2]
 
 
-def test_nobody_may_pose_as_a_replica() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        request = request_of(bench)
-        request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
-        (answer,) = await fetch(bench, request)
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    run(scenario)
+@scenario(run)
+async def test_nobody_may_pose_as_a_replica(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    request = request_of(bench)
+    request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
+    (answer,) = await fetch(bench, request)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def transaction_marker(producer_id: int, commit: bool) -> bytes:
@@ -290,221 +265,197 @@ def transaction_marker(producer_id: int, commit: bool) -> bytes:
     )
 
 
-def test_read_committed_stops_at_open_transactions_and_names_aborted_ones() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        now_ms = bench.broker.clock.wall_ms()
+@scenario(run)
+async def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(
+    bench: Bench, /
+) -> None:
+    (partition,) = await bench.create_topic("a")
+    now_ms = bench.broker.clock.wall_ms()
 
-        def append(data: bytes, origin: Origin = Origin.CLIENT) -> None:
-            partition.append(
-                memoryview(bytearray(data)), now_ms=now_ms, origin=origin, verification=UNVERIFIED
-            )
-
-        def transactional(producer_id: int) -> bytes:
-            return batch_of(
-                b"t", transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0
-            )
-
-        append(batch_of(b"plain"))
-        append(transactional(7))
-        append(transactional(8))
-        (answer,) = await fetch(bench, request_of(bench, isolation_level=1))
-        assert (answer.high_watermark, answer.last_stable_offset) == (3, 1)
-        assert values_of(answer) == [0]
-        assert answer.aborted_transactions == []
-        (all_of_it,) = await fetch(bench, request_of(bench, isolation_level=0))
-        assert values_of(all_of_it) == [0, 1, 2]
-        # An open transaction keeps a committed reader waiting, its end wakes it.
-        poll = asyncio.ensure_future(
-            fetch(bench, request_of(bench, offsets={0: 1}, isolation_level=1, max_wait_ms=9000))
-        )
-        await asyncio.sleep(0.1)
-        append(transaction_marker(7, commit=False), Origin.COORDINATOR)
-        append(transaction_marker(8, commit=True), Origin.COORDINATOR)
-        (answer,) = await poll
-        assert values_of(answer)[:1] == [1]
-        assert answer.aborted_transactions is not None
-        assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(7, 1)]
-
-    run(scenario)
-
-
-def test_the_end_of_a_transaction_completes_a_poll_for_many_bytes() -> None:
-    """The marker is small; what it makes readable is not."""
-
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        big = batch_of(
-            bytes(5000), transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
-        )
+    def append(data: bytes, origin: Origin = Origin.CLIENT) -> None:
         partition.append(
-            memoryview(bytearray(big)), now_ms=1_767_225_600_000, verification=UNVERIFIED
+            memoryview(bytearray(data)), now_ms=now_ms, origin=origin, verification=UNVERIFIED
         )
-        request = request_of(bench, isolation_level=1, max_wait_ms=9000, min_bytes=4000)
-        poll = asyncio.ensure_future(fetch(bench, request))
-        await asyncio.sleep(0.1)
-        assert not poll.done()
-        partition.append_marker(TransactionEnd(7, 0, True, 1), now_ms=1_767_225_600_000)
-        await asyncio.sleep(0.1)
-        assert poll.done()
-        assert values_of(poll.result()[0])[:1] == [0]
 
-    run(scenario)
+    def transactional(producer_id: int) -> bytes:
+        return batch_of(
+            b"t", transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0
+        )
+
+    append(batch_of(b"plain"))
+    append(transactional(7))
+    append(transactional(8))
+    (answer,) = await fetch(bench, request_of(bench, isolation_level=1))
+    assert (answer.high_watermark, answer.last_stable_offset) == (3, 1)
+    assert values_of(answer) == [0]
+    assert answer.aborted_transactions == []
+    (all_of_it,) = await fetch(bench, request_of(bench, isolation_level=0))
+    assert values_of(all_of_it) == [0, 1, 2]
+    # An open transaction keeps a committed reader waiting, its end wakes it.
+    poll = asyncio.ensure_future(
+        fetch(bench, request_of(bench, offsets={0: 1}, isolation_level=1, max_wait_ms=9000))
+    )
+    await asyncio.sleep(0.1)
+    append(transaction_marker(7, commit=False), Origin.COORDINATOR)
+    append(transaction_marker(8, commit=True), Origin.COORDINATOR)
+    (answer,) = await poll
+    assert values_of(answer)[:1] == [1]
+    assert answer.aborted_transactions is not None
+    assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(7, 1)]
+
+
+@scenario(run)
+async def test_the_end_of_a_transaction_completes_a_poll_for_many_bytes(bench: Bench, /) -> None:
+    """The marker is small; what it makes readable is not."""
+    (partition,) = await bench.create_topic("a")
+    big = batch_of(
+        bytes(5000), transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    partition.append(memoryview(bytearray(big)), now_ms=1_767_225_600_000, verification=UNVERIFIED)
+    request = request_of(bench, isolation_level=1, max_wait_ms=9000, min_bytes=4000)
+    poll = asyncio.ensure_future(fetch(bench, request))
+    await asyncio.sleep(0.1)
+    assert not poll.done()
+    partition.append_marker(TransactionEnd(7, 0, True, 1), now_ms=1_767_225_600_000)
+    await asyncio.sleep(0.1)
+    assert poll.done()
+    assert values_of(poll.result()[0])[:1] == [0]
 
 
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
-def test_sessions_tell_only_what_is_new(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        first, second = await bench.create_topic("a", partitions=2)
-        fill(bench, first, b"1")
-        opening = request_of(bench, offsets={0: 0, 1: 0}, session=(0, 0))
-        opened = await bench.ask(opening, version, FetchResponse)
-        session_id = opened.session_id
-        assert session_id != 0
-        assert len(opened.responses[0].partitions) == 2
-        # The position of partition 0 moved on; nothing else is new.
-        going_on = request_of(bench, offsets={0: 1}, session=(session_id, 1))
-        quiet = await bench.ask(going_on, version, FetchResponse)
-        assert (quiet.error_code, quiet.session_id, quiet.responses) == (0, session_id, [])
-        fill(bench, second, b"2")
-        news = await bench.ask(
-            request_of(bench, offsets={}, session=(session_id, 2)), version, FetchResponse
-        )
-        assert [p.partition_index for p in news.responses[0].partitions] == [1]
-        # A log start that moved is news without records.
-        first.advance_log_start(Offset(1))
-        forget = request_of(bench, offsets={}, session=(session_id, 3))
-        forget.forgotten_topics_data = [
-            ForgottenTopic(topic="a", topic_id=bench.topic_id("a"), partitions=[1])
-        ]
-        moved = await bench.ask(forget, version, FetchResponse)
-        assert [p.partition_index for p in moved.responses[0].partitions] == [0]
-        assert moved.responses[0].partitions[0].log_start_offset == 1
-        fill(bench, second, b"3")
-        silent = await bench.ask(
-            request_of(bench, offsets={}, session=(session_id, 4)), version, FetchResponse
-        )
-        assert silent.responses == []
-
-    run(scenario)
+@scenario(run)
+async def test_sessions_tell_only_what_is_new(bench: Bench, /, version: int) -> None:
+    first, second = await bench.create_topic("a", partitions=2)
+    fill(bench, first, b"1")
+    opening = request_of(bench, offsets={0: 0, 1: 0}, session=(0, 0))
+    opened = await bench.ask(opening, version, FetchResponse)
+    session_id = opened.session_id
+    assert session_id != 0
+    assert len(opened.responses[0].partitions) == 2
+    # The position of partition 0 moved on; nothing else is new.
+    going_on = request_of(bench, offsets={0: 1}, session=(session_id, 1))
+    quiet = await bench.ask(going_on, version, FetchResponse)
+    assert (quiet.error_code, quiet.session_id, quiet.responses) == (0, session_id, [])
+    fill(bench, second, b"2")
+    news = await bench.ask(
+        request_of(bench, offsets={}, session=(session_id, 2)), version, FetchResponse
+    )
+    assert [p.partition_index for p in news.responses[0].partitions] == [1]
+    # A log start that moved is news without records.
+    first.advance_log_start(Offset(1))
+    forget = request_of(bench, offsets={}, session=(session_id, 3))
+    forget.forgotten_topics_data = [
+        ForgottenTopic(topic="a", topic_id=bench.topic_id("a"), partitions=[1])
+    ]
+    moved = await bench.ask(forget, version, FetchResponse)
+    assert [p.partition_index for p in moved.responses[0].partitions] == [0]
+    assert moved.responses[0].partitions[0].log_start_offset == 1
+    fill(bench, second, b"3")
+    silent = await bench.ask(
+        request_of(bench, offsets={}, session=(session_id, 4)), version, FetchResponse
+    )
+    assert silent.responses == []
 
 
-def test_session_errors() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        opened = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
+@scenario(run)
+async def test_session_errors(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    opened = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
 
-        async def code(session: tuple[int, int], version: int = 18) -> int:
-            request = request_of(bench, offsets={}, session=session)
-            return (await bench.ask(request, version, FetchResponse)).error_code
+    async def code(session: tuple[int, int], version: int = 18) -> int:
+        request = request_of(bench, offsets={}, session=session)
+        return (await bench.ask(request, version, FetchResponse)).error_code
 
-        assert await code((12345, 1)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert await code((opened.session_id, 5)) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        assert await code((opened.session_id, 1), 12) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        assert await code((opened.session_id, 1)) == 0
-        # A full fetch without a session closes the old one.
-        closing = request_of(bench, session=(opened.session_id, -1))
-        assert (await bench.ask(closing, 18, FetchResponse)).session_id == 0
-        assert await code((opened.session_id, 2)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-    run(scenario)
+    assert await code((12345, 1)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert await code((opened.session_id, 5)) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert await code((opened.session_id, 1), 12) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert await code((opened.session_id, 1)) == 0
+    # A full fetch without a session closes the old one.
+    closing = request_of(bench, session=(opened.session_id, -1))
+    assert (await bench.ask(closing, 18, FetchResponse)).session_id == 0
+    assert await code((opened.session_id, 2)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_no_session_without_room() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        response = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
-        assert response.session_id == 0
-        assert len(response.responses) == 1
-
-    run(scenario, max_incremental_fetch_session_cache_slots="0")
+@scenario(run, max_incremental_fetch_session_cache_slots="0")
+async def test_no_session_without_room(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    response = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
+    assert response.session_id == 0
+    assert len(response.responses) == 1
 
 
-def test_a_fetch_waits_for_a_partition_that_is_being_made() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = bench.begin_topic("a")
-        assert partition.log is None
-        (answer,) = await fetch(bench, request_of(bench, max_wait_ms=100))
-        assert answer.error_code == 0
-        (other,) = bench.begin_topic("b")
-        (answer,) = await fetch(bench, request_of(bench, "b", max_wait_ms=0))
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert other.log is None
-
-    run(scenario)
+@scenario(run)
+async def test_a_fetch_waits_for_a_partition_that_is_being_made(bench: Bench, /) -> None:
+    (partition,) = bench.begin_topic("a")
+    assert partition.log is None
+    (answer,) = await fetch(bench, request_of(bench, max_wait_ms=100))
+    assert answer.error_code == 0
+    (other,) = bench.begin_topic("b")
+    (answer,) = await fetch(bench, request_of(bench, "b", max_wait_ms=0))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert other.log is None
 
 
-def test_the_brokers_own_limit_holds_for_everyone() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, *[b"x" * 500] * 10)
-        (answer,) = await fetch(bench, request_of(bench))
-        assert len(answer.records or b"") == 1024
-
-    run(scenario, fetch_max_bytes="1024")
+@scenario(run, fetch_max_bytes="1024")
+async def test_the_brokers_own_limit_holds_for_everyone(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, *[b"x" * 500] * 10)
+    (answer,) = await fetch(bench, request_of(bench))
+    assert len(answer.records or b"") == 1024
 
 
-def test_an_append_between_the_reading_and_the_wait_is_not_missed() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
-        assert isinstance(reply, Waiting)
-        fill(bench, partition, b"1")  # before anybody has begun to wait
-        answer = await reply.answer
-        assert answer is not None
-        response = bench.read(answer, 1, 18, FetchResponse)
-        assert values_of(response.responses[0].partitions[0]) == [0]
-        assert bench.broker.clock.mono_ms() < 1000
-
-    run(scenario)
+@scenario(run)
+async def test_an_append_between_the_reading_and_the_wait_is_not_missed(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
+    assert isinstance(reply, Waiting)
+    fill(bench, partition, b"1")  # before anybody has begun to wait
+    answer = await reply.answer
+    assert answer is not None
+    response = bench.read(answer, 1, 18, FetchResponse)
+    assert values_of(response.responses[0].partitions[0]) == [0]
+    assert bench.broker.clock.mono_ms() < 1000
 
 
-def test_only_who_surely_leads_judges_what_lies_beyond_the_end() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, b"1", b"2")
-        partition.advance_log_start(Offset(1))
-        bench.broker.coordinators.has_lease = lambda: False
-        beyond, below = request_of(bench, offsets={0: 9}), request_of(bench, offsets={0: 0})
-        (alone,) = await fetch(bench, beyond)
-        assert alone.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else can lead it"
-        partition.assignment = partition.assignment._replace(replicas=(NodeId(1), NodeId(2)))
-        (doubtful,) = await fetch(bench, beyond)
-        assert doubtful.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        (deleted,) = await fetch(bench, below)
-        assert deleted.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        bench.broker.coordinators.has_lease = lambda: True
-        (surely,) = await fetch(bench, beyond)
-        assert surely.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-    run(scenario)
+@scenario(run)
+async def test_only_who_surely_leads_judges_what_lies_beyond_the_end(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, b"1", b"2")
+    partition.advance_log_start(Offset(1))
+    bench.broker.coordinators.has_lease = lambda: False
+    beyond, below = request_of(bench, offsets={0: 9}), request_of(bench, offsets={0: 0})
+    (alone,) = await fetch(bench, beyond)
+    assert alone.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else can lead it"
+    partition.assignment = partition.assignment._replace(replicas=(NodeId(1), NodeId(2)))
+    (doubtful,) = await fetch(bench, beyond)
+    assert doubtful.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (deleted,) = await fetch(bench, below)
+    assert deleted.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    bench.broker.coordinators.has_lease = lambda: True
+    (surely,) = await fetch(bench, beyond)
+    assert surely.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_full_answer_still_tells_positions_that_do_not_exist() -> None:
-    async def scenario(bench: Bench) -> None:
-        first, second = await bench.create_topic("a", partitions=2)
-        fill(bench, first, b"x" * 1000)
-        fill(bench, second, b"y" * 1000)
-        request = request_of(bench, offsets={0: 0, 1: 9}, max_bytes=10)
-        full, missing = await fetch(bench, request)
-        assert values_of(full) == [0]
-        assert missing.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-    run(scenario)
+@scenario(run)
+async def test_a_full_answer_still_tells_positions_that_do_not_exist(bench: Bench, /) -> None:
+    first, second = await bench.create_topic("a", partitions=2)
+    fill(bench, first, b"x" * 1000)
+    fill(bench, second, b"y" * 1000)
+    request = request_of(bench, offsets={0: 0, 1: 9}, max_bytes=10)
+    full, missing = await fetch(bench, request)
+    assert values_of(full) == [0]
+    assert missing.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_session_that_goes_on_in_an_older_version_is_not_sent_back() -> None:
+@scenario(run)
+async def test_a_session_that_goes_on_in_an_older_version_is_not_sent_back(bench: Bench, /) -> None:
     """Before version 12 there is no way to say where logs part."""
-
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, b"1", b"2")
-        set_leader(partition, 1, epoch=5)
-        fill(bench, partition, b"3")
-        request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, session=(0, 0))
-        opened = await bench.ask(request, 12, FetchResponse)
-        assert opened.responses[0].partitions[0].diverging_epoch is not None
-        again = request_of(bench, offsets={}, session=(opened.session_id, 1))
-        assert (await bench.ask(again, 7, FetchResponse)).error_code == 0
-
-    run(scenario)
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, b"1", b"2")
+    set_leader(partition, 1, epoch=5)
+    fill(bench, partition, b"3")
+    request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, session=(0, 0))
+    opened = await bench.ask(request, 12, FetchResponse)
+    assert opened.responses[0].partitions[0].diverging_epoch is not None
+    again = request_of(bench, offsets={}, session=(opened.session_id, 1))
+    assert (await bench.ask(again, 7, FetchResponse)).error_code == 0

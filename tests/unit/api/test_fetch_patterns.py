@@ -23,6 +23,7 @@ from lograft.wire.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
+from tests.support.scenarios import scenario
 from tests.unit.api.test_fetch import transaction_marker
 from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, run, set_leader
 
@@ -212,47 +213,42 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
     assert short == generic
 
 
-def test_a_parked_fetch_ends_with_its_connection() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        frame = frame_request(
-            at_the_end(bench.topic_id("a"), partition), 17, correlation_id=1, client_id="c"
-        )[4:]
-        session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
-        await outcome(session, frame, lambda: None)
-        reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
-        assert isinstance(reply, Waiting)
-        waiting = asyncio.ensure_future(reply.answer)
-        await asyncio.sleep(0.001)
-        assert len(partition.fetch_waits) == 1
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert not partition.fetch_waits
-
-    run(scenario)
+@scenario(run)
+async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    frame = frame_request(
+        at_the_end(bench.topic_id("a"), partition), 17, correlation_id=1, client_id="c"
+    )[4:]
+    session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
+    await outcome(session, frame, lambda: None)
+    reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
+    assert isinstance(reply, Waiting)
+    waiting = asyncio.ensure_future(reply.answer)
+    await asyncio.sleep(0.001)
+    assert len(partition.fetch_waits) == 1
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert not partition.fetch_waits
 
 
-def test_a_chain_of_wakes_is_no_chain_of_calls() -> None:
+@scenario(run)
+async def test_a_chain_of_wakes_is_no_chain_of_calls(bench: Bench, /) -> None:
     """Each look brings the next; none runs inside another."""
+    woken = Router(bench.broker, listener="PLAINTEXT").fetch_patterns.woken
+    running: list[int] = []
+    seen: list[tuple[int, int]] = []
 
-    async def scenario(bench: Bench) -> None:
-        woken = Router(bench.broker, listener="PLAINTEXT").fetch_patterns.woken
-        running: list[int] = []
-        seen: list[tuple[int, int]] = []
+    def look(number: int) -> None:
+        running.append(number)
+        seen.append((number, len(running)))
+        if number < 100:
+            woken.add(lambda: look(number + 1))
+            woken.run(4)
+        running.pop()
 
-        def look(number: int) -> None:
-            running.append(number)
-            seen.append((number, len(running)))
-            if number < 100:
-                woken.add(lambda: look(number + 1))
-                woken.run(4)
-            running.pop()
-
-        woken.add(lambda: look(0))
-        woken.run(4)
-        assert [number for number, _ in seen] == [0, 1, 2, 3], "the others come in later turns"
-        while woken:
-            await asyncio.sleep(0)
-        assert seen == [(number, 1) for number in range(101)]
-
-    run(scenario)
+    woken.add(lambda: look(0))
+    woken.run(4)
+    assert [number for number, _ in seen] == [0, 1, 2, 3], "the others come in later turns"
+    while woken:
+        await asyncio.sleep(0)
+    assert seen == [(number, 1) for number in range(101)]

@@ -7,6 +7,7 @@ from lograft.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 GROUP, TRANSACTION, SHARE = range(3)
@@ -35,61 +36,51 @@ async def find(bench: Bench, version: int, key_type: int) -> list[Coordinator]:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_first_who_asks_makes_the_topic(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        assert OFFSETS_TOPIC not in bench.broker.image.topic_ids
-        found = await find(bench, version, GROUP)
-        assert [one.key for one in found] == ["a", "b"][: len(found)]
-        for one in found:
-            assert (one.error_code, one.node_id, one.port) == (0, 1, 9092)
-        topic = bench.broker.image.topic(OFFSETS_TOPIC)
-        assert topic is not None
-        assert len(topic.partitions) == 3
-        assert bench.broker.topic_config(OFFSETS_TOPIC).cleanup_compact
-
-    run(scenario, offsets_topic_num_partitions="3", offsets_topic_replication_factor="1")
+@scenario(run, offsets_topic_num_partitions="3", offsets_topic_replication_factor="1")
+async def test_the_first_who_asks_makes_the_topic(bench: Bench, /, version: int) -> None:
+    assert OFFSETS_TOPIC not in bench.broker.image.topic_ids
+    found = await find(bench, version, GROUP)
+    assert [one.key for one in found] == ["a", "b"][: len(found)]
+    for one in found:
+        assert (one.error_code, one.node_id, one.port) == (0, 1, 9092)
+    topic = bench.broker.image.topic(OFFSETS_TOPIC)
+    assert topic is not None
+    assert len(topic.partitions) == 3
+    assert bench.broker.topic_config(OFFSETS_TOPIC).cleanup_compact
 
 
-def test_too_few_brokers_for_the_topic() -> None:
-    async def scenario(bench: Bench) -> None:
-        (found, _) = await find(bench, 6, GROUP)
-        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert found.node_id == -1
-        assert OFFSETS_TOPIC in (found.error_message or "")
-
-    run(scenario)
+@scenario(run)
+async def test_too_few_brokers_for_the_topic(bench: Bench, /) -> None:
+    (found, _) = await find(bench, 6, GROUP)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.node_id == -1
+    assert OFFSETS_TOPIC in (found.error_message or "")
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_have_a_topic_of_their_own(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        for one in await find(bench, version, TRANSACTION):
-            assert (one.error_code, one.node_id) == (0, 1)
-        topic = bench.broker.image.topic(TRANSACTIONS_TOPIC)
-        assert topic is not None
-        assert len(topic.partitions) == 4
-        config = bench.broker.topic_config(TRANSACTIONS_TOPIC)
-        assert config.cleanup_compact
-        assert not config.unclean_leader_election_enable
-
-    run(
-        scenario,
-        transaction_state_log_num_partitions="4",
-        transaction_state_log_replication_factor="1",
-        transaction_state_log_min_isr="1",
-    )
+@scenario(
+    run,
+    transaction_state_log_num_partitions="4",
+    transaction_state_log_replication_factor="1",
+    transaction_state_log_min_isr="1",
+)
+async def test_transactions_have_a_topic_of_their_own(bench: Bench, /, version: int) -> None:
+    for one in await find(bench, version, TRANSACTION):
+        assert (one.error_code, one.node_id) == (0, 1)
+    topic = bench.broker.image.topic(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    assert len(topic.partitions) == 4
+    config = bench.broker.topic_config(TRANSACTIONS_TOPIC)
+    assert config.cleanup_compact
+    assert not config.unclean_leader_election_enable
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_what_this_broker_does_not_coordinate(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        async def codes(key_type: int) -> set[int]:
-            return {one.error_code for one in await find(bench, version, key_type)}
+@scenario(run)
+async def test_what_this_broker_does_not_coordinate(bench: Bench, /, version: int) -> None:
+    async def codes(key_type: int) -> set[int]:
+        return {one.error_code for one in await find(bench, version, key_type)}
 
-        expected = (
-            ErrorCode.COORDINATOR_NOT_AVAILABLE if version >= 6 else ErrorCode.INVALID_REQUEST
-        )
-        assert await codes(SHARE) == {expected}
-        assert await codes(9) == {ErrorCode.INVALID_REQUEST}
-
-    run(scenario)
+    expected = ErrorCode.COORDINATOR_NOT_AVAILABLE if version >= 6 else ErrorCode.INVALID_REQUEST
+    assert await codes(SHARE) == {expected}
+    assert await codes(9) == {ErrorCode.INVALID_REQUEST}

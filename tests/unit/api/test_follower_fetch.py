@@ -15,6 +15,7 @@ from lograft.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 VERSION = 17
@@ -101,184 +102,164 @@ def append(bench: Bench, *values: bytes, topic: str = "a") -> None:
     partition.append(memoryview(bytearray(batch_of(*values))), now_ms=1_767_225_600_000)
 
 
-def test_records_come_once_until_the_follower_asks_anew() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        followed_by(bench)
-        append(bench, b"x", b"y")
-        follower = Follower(bench)
-        first = await follower.ask(0)
-        assert first is not None
-        assert first.records
-        assert await follower.ask() is None, "the same bytes a second time"
-        second = await follower.ask(2, last_epoch=0)
-        assert second is None
-        append(bench, b"z")
-        third = await follower.ask()
-        assert third is not None
-        assert third.records
-
-    run(scenario)
+@scenario(run)
+async def test_records_come_once_until_the_follower_asks_anew(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    followed_by(bench)
+    append(bench, b"x", b"y")
+    follower = Follower(bench)
+    first = await follower.ask(0)
+    assert first is not None
+    assert first.records
+    assert await follower.ask() is None, "the same bytes a second time"
+    second = await follower.ask(2, last_epoch=0)
+    assert second is None
+    append(bench, b"z")
+    third = await follower.ask()
+    assert third is not None
+    assert third.records
 
 
-def test_a_poll_waits_for_an_append_or_its_time() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        followed_by(bench)
-        follower, clock = Follower(bench), bench.broker.clock
-        assert await follower.ask(0) is None
-        begin_ms = clock.mono_ms()
-        assert await follower.ask(max_wait_ms=500) is None
-        assert 500 <= clock.mono_ms() - begin_ms <= 510
-        poll = asyncio.ensure_future(follower.ask(max_wait_ms=5_000))
-        await asyncio.sleep(0.1)
-        append(bench, b"x")
-        answer = await poll
+@scenario(run)
+async def test_a_poll_waits_for_an_append_or_its_time(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    followed_by(bench)
+    follower, clock = Follower(bench), bench.broker.clock
+    assert await follower.ask(0) is None
+    begin_ms = clock.mono_ms()
+    assert await follower.ask(max_wait_ms=500) is None
+    assert 500 <= clock.mono_ms() - begin_ms <= 510
+    poll = asyncio.ensure_future(follower.ask(max_wait_ms=5_000))
+    await asyncio.sleep(0.1)
+    append(bench, b"x")
+    answer = await poll
+    assert answer is not None
+    assert answer.records
+    assert clock.mono_ms() - begin_ms < 1_000
+
+
+@scenario(run)
+async def test_the_next_request_ends_the_wait_of_the_one_before(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    await bench.create_topic("b")
+    followed_by(bench)
+    followed_by(bench, "b")
+    append(bench, b"x", topic="b")
+    follower, clock = Follower(bench), bench.broker.clock
+    assert await follower.ask(0) is None
+    begin_ms = clock.mono_ms()
+    parked = asyncio.ensure_future(follower.poll(max_wait_ms=30_000))
+    await asyncio.sleep(0.1)
+    following = await follower.poll(0, topic="b", max_wait_ms=30_000)
+    assert following.responses[0].partitions[0].records
+    assert not (await parked).responses
+    assert clock.mono_ms() - begin_ms < 1_000
+
+
+@scenario(run)
+async def test_logs_that_part_and_wrong_epochs_are_told_at_once(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    append(bench, b"x", b"y")
+    set_leader(partition, 1, epoch=3)
+    followed_by(bench)
+    append(bench, b"z")
+    wait_ms = 30_000
+    parts = await Follower(bench).ask(3, epoch=3, last_epoch=2, max_wait_ms=wait_ms)
+    assert parts is not None
+    assert parts.diverging_epoch is not None
+    assert (parts.diverging_epoch.epoch, parts.diverging_epoch.end_offset) == (0, 2)
+    assert not parts.records
+    for epoch, code in (
+        (2, ErrorCode.FENCED_LEADER_EPOCH),
+        (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        answer = await Follower(bench).ask(0, epoch=epoch, max_wait_ms=wait_ms)
         assert answer is not None
-        assert answer.records
-        assert clock.mono_ms() - begin_ms < 1_000
-
-    run(scenario)
-
-
-def test_the_next_request_ends_the_wait_of_the_one_before() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        await bench.create_topic("b")
-        followed_by(bench)
-        followed_by(bench, "b")
-        append(bench, b"x", topic="b")
-        follower, clock = Follower(bench), bench.broker.clock
-        assert await follower.ask(0) is None
-        begin_ms = clock.mono_ms()
-        parked = asyncio.ensure_future(follower.poll(max_wait_ms=30_000))
-        await asyncio.sleep(0.1)
-        following = await follower.poll(0, topic="b", max_wait_ms=30_000)
-        assert following.responses[0].partitions[0].records
-        assert not (await parked).responses
-        assert clock.mono_ms() - begin_ms < 1_000
-
-    run(scenario)
+        assert answer.error_code == code
+    stranger = await Follower(bench, node=9).ask(0, epoch=3, max_wait_ms=wait_ms)
+    assert stranger is not None
+    assert stranger.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    beyond = await Follower(bench).ask(9, epoch=3, max_wait_ms=wait_ms)
+    assert beyond is not None
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_logs_that_part_and_wrong_epochs_are_told_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        append(bench, b"x", b"y")
-        set_leader(partition, 1, epoch=3)
-        followed_by(bench)
-        append(bench, b"z")
-        wait_ms = 30_000
-        parts = await Follower(bench).ask(3, epoch=3, last_epoch=2, max_wait_ms=wait_ms)
-        assert parts is not None
-        assert parts.diverging_epoch is not None
-        assert (parts.diverging_epoch.epoch, parts.diverging_epoch.end_offset) == (0, 2)
-        assert not parts.records
-        for epoch, code in (
-            (2, ErrorCode.FENCED_LEADER_EPOCH),
-            (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        ):
-            answer = await Follower(bench).ask(0, epoch=epoch, max_wait_ms=wait_ms)
-            assert answer is not None
-            assert answer.error_code == code
-        stranger = await Follower(bench, node=9).ask(0, epoch=3, max_wait_ms=wait_ms)
-        assert stranger is not None
-        assert stranger.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        beyond = await Follower(bench).ask(9, epoch=3, max_wait_ms=wait_ms)
-        assert beyond is not None
-        assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-    run(scenario)
+@scenario(run)
+async def test_a_new_leader_is_told_to_a_parked_poll(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    followed_by(bench)
+    follower = Follower(bench)
+    assert await follower.ask(0) is None
+    poll = asyncio.ensure_future(follower.ask(max_wait_ms=30_000))
+    await asyncio.sleep(0.1)
+    set_leader(partition, 2, epoch=1)
+    answer = await poll
+    assert answer is not None
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    # An error too is told once.
+    assert await follower.ask() is None
 
 
-def test_a_new_leader_is_told_to_a_parked_poll() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        followed_by(bench)
-        follower = Follower(bench)
-        assert await follower.ask(0) is None
-        poll = asyncio.ensure_future(follower.ask(max_wait_ms=30_000))
-        await asyncio.sleep(0.1)
-        set_leader(partition, 2, epoch=1)
-        answer = await poll
-        assert answer is not None
-        assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        # An error too is told once.
-        assert await follower.ask() is None
-
-    run(scenario)
+@scenario(run)
+async def test_what_is_forgotten_is_not_told_of(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    followed_by(bench)
+    follower = Follower(bench)
+    assert await follower.ask(0) is None
+    assert await follower.ask(forget=True) is None
+    append(bench, b"x")
+    assert await follower.ask() is None
+    assert not bench.partition("a").watchers
 
 
-def test_what_is_forgotten_is_not_told_of() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        followed_by(bench)
-        follower = Follower(bench)
-        assert await follower.ask(0) is None
-        assert await follower.ask(forget=True) is None
-        append(bench, b"x")
-        assert await follower.ask() is None
-        assert not bench.partition("a").watchers
-
-    run(scenario)
-
-
-def test_a_session_that_is_not_known_begins_anew() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        followed_by(bench)
-        follower = Follower(bench)
-        await follower.ask(0)
-        session = follower.session
-        follower.session = (session[0] + 1, 1)
-        response = await follower.poll()
-        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        follower.session = (session[0], 7)
-        response = await follower.poll()
-        assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        # Another broker cannot go on with it.
-        other = Follower(bench, node=3)
-        other.session = session
-        response = await other.poll()
-        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-    run(scenario)
+@scenario(run)
+async def test_a_session_that_is_not_known_begins_anew(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    followed_by(bench)
+    follower = Follower(bench)
+    await follower.ask(0)
+    session = follower.session
+    follower.session = (session[0] + 1, 1)
+    response = await follower.poll()
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    follower.session = (session[0], 7)
+    response = await follower.poll()
+    assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    # Another broker cannot go on with it.
+    other = Follower(bench, node=3)
+    other.session = session
+    response = await other.poll()
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_the_sessions_of_a_follower_are_bounded() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        followed_by(bench)
-        oldest = Follower(bench)
-        await oldest.ask(0)
-        for _ in range(SESSIONS_PER_NODE_MAX):
-            await Follower(bench).ask(0)
-        assert value_of(bench.broker.follower_sessions, SESSIONS) == SESSIONS_PER_NODE_MAX
-        assert len(bench.partition("a").watchers) == SESSIONS_PER_NODE_MAX
-        response = await oldest.poll()
-        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-    run(scenario)
+@scenario(run)
+async def test_the_sessions_of_a_follower_are_bounded(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    followed_by(bench)
+    oldest = Follower(bench)
+    await oldest.ask(0)
+    for _ in range(SESSIONS_PER_NODE_MAX):
+        await Follower(bench).ask(0)
+    assert value_of(bench.broker.follower_sessions, SESSIONS) == SESSIONS_PER_NODE_MAX
+    assert len(bench.partition("a").watchers) == SESSIONS_PER_NODE_MAX
+    response = await oldest.poll()
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_what_finds_no_room_comes_with_the_next_answer() -> None:
-    async def scenario(bench: Bench) -> None:
-        follower, clock = Follower(bench), bench.broker.clock
-        for name in ("a", "b"):
-            await bench.create_topic(name)
-            followed_by(bench, name)
-            assert not (await follower.poll(0, topic=name)).responses
-        for name in ("a", "b"):
-            append(bench, b"x" * 1000, topic=name)
-        begin_ms = clock.mono_ms()
-        served = []
-        for _ in range(2):
-            # More bytes are asked for than one answer may hold: it goes as soon as it is full.
-            response = await follower.poll(max_bytes=500, min_bytes=1 << 20, max_wait_ms=30_000)
-            served += [
-                topic.topic_id for topic in response.responses if topic.partitions[0].records
-            ]
-        assert served == [bench.topic_id("a"), bench.topic_id("b")]
-        assert clock.mono_ms() - begin_ms < 31_000
-
-    run(scenario)
+@scenario(run)
+async def test_what_finds_no_room_comes_with_the_next_answer(bench: Bench, /) -> None:
+    follower, clock = Follower(bench), bench.broker.clock
+    for name in ("a", "b"):
+        await bench.create_topic(name)
+        followed_by(bench, name)
+        assert not (await follower.poll(0, topic=name)).responses
+    for name in ("a", "b"):
+        append(bench, b"x" * 1000, topic=name)
+    begin_ms = clock.mono_ms()
+    served = []
+    for _ in range(2):
+        # More bytes are asked for than one answer may hold: it goes as soon as it is full.
+        response = await follower.poll(max_bytes=500, min_bytes=1 << 20, max_wait_ms=30_000)
+        served += [topic.topic_id for topic in response.responses if topic.partitions[0].records]
+    assert served == [bench.topic_id("a"), bench.topic_id("b")]
+    assert clock.mono_ms() - begin_ms < 31_000

@@ -45,6 +45,7 @@ from lograft.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, StandInController, make_config
 
 PORT = 9093
@@ -102,100 +103,88 @@ def creation(*names: str, timeout_ms: int = 30_000) -> CreateTopicsRequest:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_topics_are_created_and_deleted_there(version: int) -> None:
-    async def scenario(world: World) -> None:
-        far = world.far.broker.image
-        for expected in ([0, 0], [ErrorCode.TOPIC_ALREADY_EXISTS] * 2):
-            reply = await world.near.ask(creation("a", "b"), version, CreateTopicsResponse)
-            assert [topic.error_code for topic in reply.topics] == expected
-        assert list(far.topic_ids) == ["a", "b"]
-        assert world.near.broker.image.topics == {}
-        request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=30_000)
-        deleted = await world.near.ask(request, min(version, 5), DeleteTopicsResponse)
-        assert [topic.error_code for topic in deleted.responses] == [0]
-        assert list(far.topic_ids) == ["b"]
-
-    run(scenario)
+@scenario(run)
+async def test_topics_are_created_and_deleted_there(world: World, /, version: int) -> None:
+    far = world.far.broker.image
+    for expected in ([0, 0], [ErrorCode.TOPIC_ALREADY_EXISTS] * 2):
+        reply = await world.near.ask(creation("a", "b"), version, CreateTopicsResponse)
+        assert [topic.error_code for topic in reply.topics] == expected
+    assert list(far.topic_ids) == ["a", "b"]
+    assert world.near.broker.image.topics == {}
+    request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=30_000)
+    deleted = await world.near.ask(request, min(version, 5), DeleteTopicsResponse)
+    assert [topic.error_code for topic in deleted.responses] == [0]
+    assert list(far.topic_ids) == ["b"]
 
 
-def test_a_broker_decides_its_own_part_of_settings() -> None:
-    async def scenario(world: World) -> None:
-        await world.far.create_topic("a")
+@scenario(run)
+async def test_a_broker_decides_its_own_part_of_settings(world: World, /) -> None:
+    await world.far.create_topic("a")
 
-        def resource(kind: int, name: str, key: str, value: str) -> AlterConfigsResource:
-            config = AlterableConfig(name=key, config_operation=AlterOperation.SET, value=value)
-            return AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    def resource(kind: int, name: str, key: str, value: str) -> AlterConfigsResource:
+        config = AlterableConfig(name=key, config_operation=AlterOperation.SET, value=value)
+        return AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
 
-        logger = logging.getLogger("lograft.api.test_forwarding")
-        request = IncrementalAlterConfigsRequest(
-            resources=[
-                resource(ResourceType.TOPIC, "a", "retention.ms", "1234"),
-                resource(ResourceType.BROKER_LOGGER, "1", logger.name, "ERROR"),
-                resource(ResourceType.BROKER, "2", "log.cleaner.threads", "2"),
-                resource(ResourceType.TOPIC, "nope", "retention.ms", "1"),
-            ]
-        )
-        reply = await world.near.ask(request, 1, IncrementalAlterConfigsResponse)
-        assert [one.error_code for one in reply.responses] == [
-            0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]  # fmt: skip
-        assert logger.level == logging.ERROR
-        assert world.far.broker.topic_config("a").retention_ms == 1234
-        plain = AlterConfigsRequest(
-            resources=[
-                PlainResource(
-                    resource_type=ResourceType.TOPIC,
-                    resource_name="a",
-                    configs=[PlainConfig(name="retention.ms", value="99")],
-                )
-            ]
-        )
-        answer = await world.near.ask(plain, 2, AlterConfigsResponse)
-        assert [one.error_code for one in answer.responses] == [0]
-        assert world.far.broker.topic_config("a").retention_ms == 99
-
-    run(scenario)
+    logger = logging.getLogger("lograft.api.test_forwarding")
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(ResourceType.TOPIC, "a", "retention.ms", "1234"),
+            resource(ResourceType.BROKER_LOGGER, "1", logger.name, "ERROR"),
+            resource(ResourceType.BROKER, "2", "log.cleaner.threads", "2"),
+            resource(ResourceType.TOPIC, "nope", "retention.ms", "1"),
+        ]
+    )
+    reply = await world.near.ask(request, 1, IncrementalAlterConfigsResponse)
+    assert [one.error_code for one in reply.responses] == [
+        0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]  # fmt: skip
+    assert logger.level == logging.ERROR
+    assert world.far.broker.topic_config("a").retention_ms == 1234
+    plain = AlterConfigsRequest(
+        resources=[
+            PlainResource(
+                resource_type=ResourceType.TOPIC,
+                resource_name="a",
+                configs=[PlainConfig(name="retention.ms", value="99")],
+            )
+        ]
+    )
+    answer = await world.near.ask(plain, 2, AlterConfigsResponse)
+    assert [one.error_code for one in answer.responses] == [0]
+    assert world.far.broker.topic_config("a").retention_ms == 99
 
 
-def test_answers_with_one_code_come_back_too() -> None:
-    async def scenario(world: World) -> None:
-        request = UnregisterBrokerRequest(broker_id=99)
-        reply = await world.near.ask(request, 0, UnregisterBrokerResponse)
-        assert reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-        assert reply.error_message is not None
-        quorum = await world.near.ask(DescribeQuorumRequest(), 2, DescribeQuorumResponse)
-        assert quorum.error_code == 0
-
-    run(scenario)
+@scenario(run)
+async def test_answers_with_one_code_come_back_too(world: World, /) -> None:
+    request = UnregisterBrokerRequest(broker_id=99)
+    reply = await world.near.ask(request, 0, UnregisterBrokerResponse)
+    assert reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert reply.error_message is not None
+    quorum = await world.near.ask(DescribeQuorumRequest(), 2, DescribeQuorumResponse)
+    assert quorum.error_code == 0
 
 
-def test_without_a_controller_the_client_is_told_in_time() -> None:
-    async def scenario(world: World) -> None:
-        world.far.controller.down = True
-        clock = world.near.life.runtime.clock
-        start_ms = clock.mono_ms()
-        reply = await world.near.ask(creation("a", "b", timeout_ms=5_000), 7, CreateTopicsResponse)
-        assert [topic.error_code for topic in reply.topics] == [ErrorCode.REQUEST_TIMED_OUT] * 2
-        assert "no active controller responded within 5000 ms" in (
-            reply.topics[0].error_message or ""
-        )
-        assert clock.mono_ms() - start_ms <= 5_000
-
-    run(scenario)
+@scenario(run)
+async def test_without_a_controller_the_client_is_told_in_time(world: World, /) -> None:
+    world.far.controller.down = True
+    clock = world.near.life.runtime.clock
+    start_ms = clock.mono_ms()
+    reply = await world.near.ask(creation("a", "b", timeout_ms=5_000), 7, CreateTopicsResponse)
+    assert [topic.error_code for topic in reply.topics] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert "no active controller responded within 5000 ms" in (reply.topics[0].error_message or "")
+    assert clock.mono_ms() - start_ms <= 5_000
 
 
-def test_a_controller_that_comes_in_time_answers() -> None:
-    async def scenario(world: World) -> None:
-        world.far.controller.down = True
+@scenario(run)
+async def test_a_controller_that_comes_in_time_answers(world: World, /) -> None:
+    world.far.controller.down = True
 
-        def come() -> None:
-            world.far.controller.down = False
+    def come() -> None:
+        world.far.controller.down = False
 
-        world.loop.call_later(3, come)
-        reply = await world.near.ask(creation("a"), 7, CreateTopicsResponse)
-        assert [topic.error_code for topic in reply.topics] == [0]
-
-    run(scenario)
+    world.loop.call_later(3, come)
+    reply = await world.near.ask(creation("a"), 7, CreateTopicsResponse)
+    assert [topic.error_code for topic in reply.topics] == [0]
 
 
 def test_a_handler_there_sees_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

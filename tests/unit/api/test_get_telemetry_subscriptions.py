@@ -9,6 +9,7 @@ from lograft.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from lograft.wire.records.config_record import ConfigRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
@@ -33,39 +34,35 @@ async def ask(
     return await bench.ask(request, 0, GetTelemetrySubscriptionsResponse, client_id=client_id)
 
 
-def test_without_subscriptions_nothing_is_asked_of_clients() -> None:
-    async def scenario(bench: Bench) -> None:
-        first = await ask(bench, ZERO_UUID)
-        assert first.error_code == 0
-        assert first.client_instance_id != ZERO_UUID
-        assert first.requested_metrics == []
-        assert first.push_interval_ms == 300_000
-        again = await ask(bench, first.client_instance_id)
-        assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-
-    run(scenario)
+@scenario(run)
+async def test_without_subscriptions_nothing_is_asked_of_clients(bench: Bench, /) -> None:
+    first = await ask(bench, ZERO_UUID)
+    assert first.error_code == 0
+    assert first.client_instance_id != ZERO_UUID
+    assert first.requested_metrics == []
+    assert first.push_interval_ms == 300_000
+    again = await ask(bench, first.client_instance_id)
+    assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_clients_get_the_subscriptions_that_match_them() -> None:
-    async def scenario(bench: Bench) -> None:
-        subscribe(bench, "mine", metrics="a.,b.", interval_ms="1000", match="client_id=billing.*")
-        subscribe(bench, "java", metrics="*", match="client_software_name=apache-kafka-java")
-        subscribe(bench, "here", metrics="c.", match="client_source_address=10\\.0\\.0\\.1")
-        mine = await ask(bench, UUID(int=5), "billing-1")
-        assert mine.requested_metrics == ["a.", "b.", "c."]
-        assert mine.push_interval_ms == 1000
-        assert mine.client_instance_id == UUID(int=5)
-        assert mine.accepted_compression_types == [4, 3, 1, 2]
-        assert mine.telemetry_max_bytes == bench.config.telemetry_max_bytes
-        assert not mine.delta_temporality
-        other = await ask(bench, UUID(int=6), "other")
-        assert other.requested_metrics == ["c."]
-        assert other.push_interval_ms == 300_000
-        versions = ApiVersionsRequest(
-            client_software_name="apache-kafka-java", client_software_version="4.3.1"
-        )
-        await bench.ask(versions, 4, ApiVersionsResponse)
-        java = await ask(bench, UUID(int=7), "other")
-        assert java.requested_metrics == ["*"]
-
-    run(scenario)
+@scenario(run)
+async def test_clients_get_the_subscriptions_that_match_them(bench: Bench, /) -> None:
+    subscribe(bench, "mine", metrics="a.,b.", interval_ms="1000", match="client_id=billing.*")
+    subscribe(bench, "java", metrics="*", match="client_software_name=apache-kafka-java")
+    subscribe(bench, "here", metrics="c.", match="client_source_address=10\\.0\\.0\\.1")
+    mine = await ask(bench, UUID(int=5), "billing-1")
+    assert mine.requested_metrics == ["a.", "b.", "c."]
+    assert mine.push_interval_ms == 1000
+    assert mine.client_instance_id == UUID(int=5)
+    assert mine.accepted_compression_types == [4, 3, 1, 2]
+    assert mine.telemetry_max_bytes == bench.config.telemetry_max_bytes
+    assert not mine.delta_temporality
+    other = await ask(bench, UUID(int=6), "other")
+    assert other.requested_metrics == ["c."]
+    assert other.push_interval_ms == 300_000
+    versions = ApiVersionsRequest(
+        client_software_name="apache-kafka-java", client_software_version="4.3.1"
+    )
+    await bench.ask(versions, 4, ApiVersionsResponse)
+    java = await ask(bench, UUID(int=7), "other")
+    assert java.requested_metrics == ["*"]

@@ -12,6 +12,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -44,73 +45,64 @@ async def alter(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_topics_change_while_in_use(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", retention_ms="1000")
-        topic = (TOPIC, "a")
-        assert await alter(bench, topic, ("max.message.bytes", SET, "100"), version=version) == 0
-        assert partition.config.max_message_bytes == 100
-        assert partition.config.retention_ms == 1000
-        assert (
-            await alter(bench, topic, ("cleanup.policy", APPEND, "compact"), version=version) == 0
-        )
-        policies = (partition.config.cleanup_compact, partition.config.cleanup_delete)
-        assert policies == (True, True)
-        assert await alter(bench, topic, ("cleanup.policy", SUBTRACT, "delete")) == 0
-        policies = (partition.config.cleanup_compact, partition.config.cleanup_delete)
-        assert policies == (True, False)
-        assert await alter(bench, topic, ("retention.ms", DELETE, None)) == 0
-        assert partition.config.retention_ms > 1000
-        assert await alter(bench, topic, ("retention.ms", SET, "x")) == ErrorCode.INVALID_CONFIG
-
-    run(scenario)
+@scenario(run)
+async def test_topics_change_while_in_use(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a", retention_ms="1000")
+    topic = (TOPIC, "a")
+    assert await alter(bench, topic, ("max.message.bytes", SET, "100"), version=version) == 0
+    assert partition.config.max_message_bytes == 100
+    assert partition.config.retention_ms == 1000
+    assert await alter(bench, topic, ("cleanup.policy", APPEND, "compact"), version=version) == 0
+    policies = (partition.config.cleanup_compact, partition.config.cleanup_delete)
+    assert policies == (True, True)
+    assert await alter(bench, topic, ("cleanup.policy", SUBTRACT, "delete")) == 0
+    policies = (partition.config.cleanup_compact, partition.config.cleanup_delete)
+    assert policies == (True, False)
+    assert await alter(bench, topic, ("retention.ms", DELETE, None)) == 0
+    assert partition.config.retention_ms > 1000
+    assert await alter(bench, topic, ("retention.ms", SET, "x")) == ErrorCode.INVALID_CONFIG
 
 
-def test_a_flush_setting_takes_effect_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        assert await alter(bench, (TOPIC, "a"), ("flush.messages", SET, "1")) == 0
-        batch = memoryview(bytearray(batch_of(b"x")))
-        result = partition.append(batch, now_ms=bench.broker.clock.wall_ms())
-        assert partition.high_watermark == 0
-        await partition.wait_committed(result.end_offset, timeout_ms=1000)
-
-    run(scenario)
+@scenario(run)
+async def test_a_flush_setting_takes_effect_at_once(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    assert await alter(bench, (TOPIC, "a"), ("flush.messages", SET, "1")) == 0
+    batch = memoryview(bytearray(batch_of(b"x")))
+    result = partition.append(batch, now_ms=bench.broker.clock.wall_ms())
+    assert partition.high_watermark == 0
+    await partition.wait_committed(result.end_offset, timeout_ms=1000)
 
 
-def test_brokers_settings_reach_their_topics() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        (own,) = await bench.create_topic("own", retention_ms="1")
-        assert await alter(bench, (BROKER, ""), ("log.retention.ms", SET, "77000")) == 0
-        assert (partition.config.retention_ms, own.config.retention_ms) == (77000, 1)
-        assert await alter(bench, (BROKER, "1"), ("log.retention.ms", SET, "88000")) == 0
-        assert partition.config.retention_ms == 88000
-        refused = await alter(bench, (BROKER, "1"), ("node.id", SET, "5"))
-        assert refused == ErrorCode.INVALID_REQUEST
-
-    run(scenario)
+@scenario(run)
+async def test_brokers_settings_reach_their_topics(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    (own,) = await bench.create_topic("own", retention_ms="1")
+    assert await alter(bench, (BROKER, ""), ("log.retention.ms", SET, "77000")) == 0
+    assert (partition.config.retention_ms, own.config.retention_ms) == (77000, 1)
+    assert await alter(bench, (BROKER, "1"), ("log.retention.ms", SET, "88000")) == 0
+    assert partition.config.retention_ms == 88000
+    refused = await alter(bench, (BROKER, "1"), ("node.id", SET, "5"))
+    assert refused == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_a_node_checks_the_files_that_its_own_settings_name(role: str) -> None:
+@scenario(run)
+async def test_a_node_checks_the_files_that_its_own_settings_name(
+    bench: Bench, /, role: str
+) -> None:
     """Also on the listener of the active controller."""
+    checked: list[tuple[str, ...]] = []
 
-    async def scenario(bench: Bench) -> None:
-        checked: list[tuple[str, ...]] = []
+    def reject(config: BrokerConfig, named: Collection[str]) -> None:
+        checked.append(tuple(named))
+        raise InvalidConfig("no such file")
 
-        def reject(config: BrokerConfig, named: Collection[str]) -> None:
-            checked.append(tuple(named))
-            raise InvalidConfig("no such file")
-
-        bench.broker.metadata.file_checks.append(reject)
-        name = "listener.name.x.ssl.keystore.location"
-        change = (name, SET, "/nowhere")
-        assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.INVALID_REQUEST
-        assert set(checked) == {(name,)}
-        assert bench.broker.image.config_of(ResourceType.BROKER, "1") == {}
-
-    run(scenario)
+    bench.broker.metadata.file_checks.append(reject)
+    name = "listener.name.x.ssl.keystore.location"
+    change = (name, SET, "/nowhere")
+    assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.INVALID_REQUEST
+    assert set(checked) == {(name,)}
+    assert bench.broker.image.config_of(ResourceType.BROKER, "1") == {}
 
 
 @pytest.mark.parametrize("resource", ["", "2"])
@@ -118,43 +110,39 @@ def test_a_node_checks_the_files_that_its_own_settings_name(role: str) -> None:
     ("name", "text"),
     [("log.cleaner.dedupe.buffer.size", "1000"), ("max.connections.per.ip", "0")],
 )
-def test_the_controller_rejects_what_no_broker_could_apply(
-    resource: str, name: str, text: str
+@scenario(run)
+async def test_the_controller_rejects_what_no_broker_could_apply(
+    bench: Bench, /, resource: str, name: str, text: str
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        change = (name, SET, text)
-        code = await alter(bench, (BROKER, resource), change, role="controller")
-        assert code == ErrorCode.INVALID_REQUEST
-        assert bench.broker.image.config_of(ResourceType.BROKER, resource) == {}
-
-    run(scenario)
+    change = (name, SET, text)
+    code = await alter(bench, (BROKER, resource), change, role="controller")
+    assert code == ErrorCode.INVALID_REQUEST
+    assert bench.broker.image.config_of(ResourceType.BROKER, resource) == {}
 
 
-def test_the_controller_judges_a_broker_with_the_values_of_all_brokers() -> None:
-    async def scenario(bench: Bench) -> None:
-        overrides = ("max.connections.per.ip.overrides", SET, "h:1")
-        limit = ("max.connections.per.ip", SET, "0")
-        assert await alter(bench, (BROKER, ""), overrides, role="controller") == 0
-        code = await alter(bench, (BROKER, "2"), limit, role="controller")
-        assert code == ErrorCode.BROKER_ID_NOT_REGISTERED, "the value itself is valid"
-
-    run(scenario)
+@scenario(run)
+async def test_the_controller_judges_a_broker_with_the_values_of_all_brokers(
+    bench: Bench, /
+) -> None:
+    overrides = ("max.connections.per.ip.overrides", SET, "h:1")
+    limit = ("max.connections.per.ip", SET, "0")
+    assert await alter(bench, (BROKER, ""), overrides, role="controller") == 0
+    code = await alter(bench, (BROKER, "2"), limit, role="controller")
+    assert code == ErrorCode.BROKER_ID_NOT_REGISTERED, "the value itself is valid"
 
 
 @pytest.mark.parametrize("resource", [(TOPIC, "a"), (BROKER, ""), (METRICS, "m"), (GROUP, "g")])
-def test_no_dynamic_value_has_variables(resource: tuple[int, str]) -> None:
+@scenario(run)
+async def test_no_dynamic_value_has_variables(bench: Bench, /, resource: tuple[int, str]) -> None:
     names = {TOPIC: "cleanup.policy", BROKER: "custom", METRICS: "metrics"}
 
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        name = names.get(resource[0], "consumer.session.timeout.ms")
-        for text in ("${env:X}", "a ${x}"):
-            assert await alter(bench, resource, (name, SET, text)) in (
-                ErrorCode.INVALID_CONFIG,
-                ErrorCode.INVALID_REQUEST,
-            )
-
-    run(scenario)
+    await bench.create_topic("a")
+    name = names.get(resource[0], "consumer.session.timeout.ms")
+    for text in ("${env:X}", "a ${x}"):
+        assert await alter(bench, resource, (name, SET, text)) in (
+            ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_REQUEST,
+        )
 
 
 def test_a_broker_reports_settings_without_effect_in_one_warning(
@@ -190,46 +178,40 @@ def test_a_broker_reports_settings_without_effect_in_one_warning(
         ((TOPIC, "a"), ("remote.storage.enable", "false"), ErrorCode.NONE),
     ],
 )
-def test_an_unsupported_setting_is_rejected(
-    resource: tuple[int, str], setting: tuple[str, str], code: ErrorCode
+@scenario(run)
+async def test_an_unsupported_setting_is_rejected(
+    bench: Bench, /, resource: tuple[int, str], setting: tuple[str, str], code: ErrorCode
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        name, value = setting
-        assert await alter(bench, resource, (name, SET, value)) == code
-
-    run(scenario)
+    await bench.create_topic("a")
+    name, value = setting
+    assert await alter(bench, resource, (name, SET, value)) == code
 
 
-def test_loggers_change_in_this_process_only() -> None:
+@scenario(run)
+async def test_loggers_change_in_this_process_only(bench: Bench, /) -> None:
     name = "lograft.broker.logs.log_manager"
     logger = logging.getLogger(name)
 
-    async def scenario(bench: Bench) -> None:
-        me = (LOGGER, "1")
-        before = bench.controller.image.offset
-        assert await alter(bench, me, (name, SET, "DEBUG"), validate_only=True) == 0
-        assert logger.level == logging.NOTSET
-        assert await alter(bench, me, (name, SET, "DEBUG")) == 0
-        assert logger.level == logging.DEBUG
-        assert await alter(bench, me, (name, DELETE, None)) == 0
-        assert logger.level == logging.NOTSET
-        assert bench.controller.image.offset == before
-        assert await alter(bench, me, (name, SET, "LOUD")) == ErrorCode.INVALID_CONFIG
-        assert await alter(bench, me, ("no.such", SET, "INFO")) == ErrorCode.INVALID_CONFIG
-        assert await alter(bench, me, ("root", DELETE, None)) == ErrorCode.INVALID_REQUEST
-        assert await alter(bench, me, (name, APPEND, "INFO")) == ErrorCode.INVALID_REQUEST
-        other = await alter(bench, (LOGGER, "2"), (name, SET, "INFO"))
-        assert other == ErrorCode.INVALID_REQUEST
-        assert "no.such" not in logging.root.manager.loggerDict
-
-    run(scenario)
+    me = (LOGGER, "1")
+    before = bench.controller.image.offset
+    assert await alter(bench, me, (name, SET, "DEBUG"), validate_only=True) == 0
+    assert logger.level == logging.NOTSET
+    assert await alter(bench, me, (name, SET, "DEBUG")) == 0
+    assert logger.level == logging.DEBUG
+    assert await alter(bench, me, (name, DELETE, None)) == 0
+    assert logger.level == logging.NOTSET
+    assert bench.controller.image.offset == before
+    assert await alter(bench, me, (name, SET, "LOUD")) == ErrorCode.INVALID_CONFIG
+    assert await alter(bench, me, ("no.such", SET, "INFO")) == ErrorCode.INVALID_CONFIG
+    assert await alter(bench, me, ("root", DELETE, None)) == ErrorCode.INVALID_REQUEST
+    assert await alter(bench, me, (name, APPEND, "INFO")) == ErrorCode.INVALID_REQUEST
+    other = await alter(bench, (LOGGER, "2"), (name, SET, "INFO"))
+    assert other == ErrorCode.INVALID_REQUEST
+    assert "no.such" not in logging.root.manager.loggerDict
 
 
-def test_no_controller() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.controller.down = True
-        refused = await alter(bench, (TOPIC, "a"), ("retention.ms", SET, "1"))
-        assert refused == ErrorCode.REQUEST_TIMED_OUT
-
-    run(scenario)
+@scenario(run)
+async def test_no_controller(bench: Bench, /) -> None:
+    bench.controller.down = True
+    refused = await alter(bench, (TOPIC, "a"), ("retention.ms", SET, "1"))
+    assert refused == ErrorCode.REQUEST_TIMED_OUT

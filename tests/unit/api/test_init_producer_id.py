@@ -3,6 +3,7 @@ import pytest
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import CloseConnection
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.support.scenarios import scenario
 from tests.unit.api.transactions_bench import play
 from tests.unit.broker.bench import Bench, run
 
@@ -24,70 +25,60 @@ async def ask(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_call_gives_a_new_id(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        first, second = await ask(bench, version), await ask(bench, version)
-        assert (first.error_code, first.producer_epoch) == (0, 0)
-        assert first.producer_id != second.producer_id
-        if version >= 3:
-            third = await ask(bench, version, producer_id=first.producer_id, producer_epoch=3)
-            assert third.producer_epoch == 0
-            assert third.producer_id not in (first.producer_id, second.producer_id)
-
-    run(scenario)
+@scenario(run)
+async def test_every_call_gives_a_new_id(bench: Bench, /, version: int) -> None:
+    first, second = await ask(bench, version), await ask(bench, version)
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert first.producer_id != second.producer_id
+    if version >= 3:
+        third = await ask(bench, version, producer_id=first.producer_id, producer_epoch=3)
+        assert third.producer_epoch == 0
+        assert third.producer_id not in (first.producer_id, second.producer_id)
 
 
-def test_refusals() -> None:
-    async def scenario(bench: Bench) -> None:
-        refused = await ask(bench, transactional_id="t")
-        assert refused.error_code == ErrorCode.NOT_COORDINATOR
-        assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
-        assert (await ask(bench, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
-        assert (await ask(bench, producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
-        assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
-
-    run(scenario)
+@scenario(run)
+async def test_refusals(bench: Bench, /) -> None:
+    refused = await ask(bench, transactional_id="t")
+    assert refused.error_code == ErrorCode.NOT_COORDINATOR
+    assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+    assert (await ask(bench, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
+    assert (await ask(bench, producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_transactional_id_keeps_its_producer_id(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        first, second = await ask(bench, version, "x"), await ask(bench, version, "x")
-        assert (first.error_code, first.producer_epoch) == (0, 0)
-        assert (second.error_code, second.producer_epoch) == (0, 1)
-        assert first.producer_id == second.producer_id
-        assert (await ask(bench, version, "y")).producer_id != first.producer_id
-
-    play(scenario)
+@scenario(play)
+async def test_a_transactional_id_keeps_its_producer_id(bench: Bench, /, version: int) -> None:
+    first, second = await ask(bench, version, "x"), await ask(bench, version, "x")
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert (second.error_code, second.producer_epoch) == (0, 1)
+    assert first.producer_id == second.producer_id
+    assert (await ask(bench, version, "y")).producer_id != first.producer_id
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_only_the_last_one_goes_on_after_an_error(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        first = await ask(bench, version, "x")
-        goes_on = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
-        assert (goes_on.producer_id, goes_on.producer_epoch) == (first.producer_id, 1)
-        # The answer was lost.
-        again = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
-        assert again == goes_on
-        await ask(bench, version, "x")
-        fenced = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
-        assert fenced.error_code == (
-            ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH
-        )
-        assert (fenced.producer_id, fenced.producer_epoch) == (-1, -1)
-
-    play(scenario)
+@scenario(play)
+async def test_only_the_last_one_goes_on_after_an_error(bench: Bench, /, version: int) -> None:
+    first = await ask(bench, version, "x")
+    goes_on = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+    assert (goes_on.producer_id, goes_on.producer_epoch) == (first.producer_id, 1)
+    # The answer was lost.
+    again = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+    assert again == goes_on
+    await ask(bench, version, "x")
+    fenced = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+    assert fenced.error_code == (
+        ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH
+    )
+    assert (fenced.producer_id, fenced.producer_epoch) == (-1, -1)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_timeouts_have_a_limit(timeout_ms: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
-        refused = await bench.ask(request, 5, InitProducerIdResponse)
-        assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-
-    play(scenario)
+@scenario(play)
+async def test_timeouts_have_a_limit(bench: Bench, /, timeout_ms: int) -> None:
+    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
+    refused = await bench.ask(request, 5, InitProducerIdResponse)
+    assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 UNSTABLE = 6
@@ -115,9 +106,7 @@ def test_two_phase_commit_is_behind_two_settings(is_allowed: bool) -> None:
     )
 
 
-def test_unstable_versions_are_not_served_by_themselves() -> None:
-    async def scenario(bench: Bench) -> None:
-        with pytest.raises(CloseConnection, match="not supported"):
-            await ask(bench, UNSTABLE, "x")
-
-    play(scenario)
+@scenario(play)
+async def test_unstable_versions_are_not_served_by_themselves(bench: Bench, /) -> None:
+    with pytest.raises(CloseConnection, match="not supported"):
+        await ask(bench, UNSTABLE, "x")

@@ -2,42 +2,39 @@ import pytest
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tests.support.scenarios import scenario
 from tests.unit.api.groups_bench import beat, leave, member_of, play
 from tests.unit.broker.bench import Bench
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_member_leaves_once(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        member = await member_of(bench)
-        for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
-            response = await leave(bench, member, version)
-            if version < 3:
-                assert response.error_code == expected
-            else:
-                assert response.error_code == 0
-                assert [one.error_code for one in response.members] == [expected]
-        assert await beat(bench, member) == ErrorCode.UNKNOWN_MEMBER_ID
-
-    play(scenario)
+@scenario(play)
+async def test_a_member_leaves_once(bench: Bench, /, version: int) -> None:
+    member = await member_of(bench)
+    for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+        response = await leave(bench, member, version)
+        if version < 3:
+            assert response.error_code == expected
+        else:
+            assert response.error_code == 0
+            assert [one.error_code for one in response.members] == [expected]
+    assert await beat(bench, member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_each_has_its_own_error() -> None:
-    async def scenario(bench: Bench) -> None:
-        member = await member_of(bench)
-        request = LeaveGroupRequest(
-            group_id="g",
-            members=[
-                MemberIdentity(member_id="stranger", reason="lost"),
-                MemberIdentity(member_id=member.member_id, reason="the work is done"),
-                MemberIdentity(member_id="", group_instance_id="nobody"),
-            ],
-        )
-        response = await bench.ask(request, 5, LeaveGroupResponse)
-        assert [(one.member_id, one.error_code) for one in response.members] == [
-            ("stranger", ErrorCode.UNKNOWN_MEMBER_ID),
-            (member.member_id, ErrorCode.NONE),
-            ("", ErrorCode.UNKNOWN_MEMBER_ID),
-        ]
-
-    play(scenario)
+@scenario(play)
+async def test_each_has_its_own_error(bench: Bench, /) -> None:
+    member = await member_of(bench)
+    request = LeaveGroupRequest(
+        group_id="g",
+        members=[
+            MemberIdentity(member_id="stranger", reason="lost"),
+            MemberIdentity(member_id=member.member_id, reason="the work is done"),
+            MemberIdentity(member_id="", group_instance_id="nobody"),
+        ],
+    )
+    response = await bench.ask(request, 5, LeaveGroupResponse)
+    assert [(one.member_id, one.error_code) for one in response.members] == [
+        ("stranger", ErrorCode.UNKNOWN_MEMBER_ID),
+        (member.member_id, ErrorCode.NONE),
+        ("", ErrorCode.UNKNOWN_MEMBER_ID),
+    ]

@@ -1,42 +1,39 @@
 import pytest
 
 from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.support.scenarios import scenario
 from tests.unit.api.groups_bench import leave, member_of, play
 from tests.unit.api.offsets_bench import commit
 from tests.unit.broker.bench import Bench
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_groups_of_all_partitions(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        await commit(bench, 9, "t", {0: 1})
-        for group in ("a", "b"):
-            await member_of(bench, group)
-        response = await bench.ask(ListGroupsRequest(), version, ListGroupsResponse)
-        assert {one.group_id: one.protocol_type for one in response.groups} == {
-            "a": "consumer",
-            "b": "consumer",
-            "g": "",
-        }
-        if version >= 4:
-            states = {one.group_id: one.group_state for one in response.groups}
-            assert states == {"a": "Stable", "b": "Stable", "g": "Empty"}
-
-    play(scenario)
+@scenario(play)
+async def test_groups_of_all_partitions(bench: Bench, /, version: int) -> None:
+    await commit(bench, 9, "t", {0: 1})
+    for group in ("a", "b"):
+        await member_of(bench, group)
+    response = await bench.ask(ListGroupsRequest(), version, ListGroupsResponse)
+    assert {one.group_id: one.protocol_type for one in response.groups} == {
+        "a": "consumer",
+        "b": "consumer",
+        "g": "",
+    }
+    if version >= 4:
+        states = {one.group_id: one.group_state for one in response.groups}
+        assert states == {"a": "Stable", "b": "Stable", "g": "Empty"}
 
 
-def test_some_states_and_types() -> None:
-    async def scenario(bench: Bench) -> None:
-        await leave(bench, await member_of(bench))
-        await member_of(bench, "a")
+@scenario(play)
+async def test_some_states_and_types(bench: Bench, /) -> None:
+    await leave(bench, await member_of(bench))
+    await member_of(bench, "a")
 
-        async def listed(states: list[str], types: list[str]) -> list[tuple[str, str]]:
-            request = ListGroupsRequest(states_filter=states, types_filter=types)
-            response = await bench.ask(request, 5, ListGroupsResponse)
-            return [(one.group_id, one.group_type) for one in response.groups]
+    async def listed(states: list[str], types: list[str]) -> list[tuple[str, str]]:
+        request = ListGroupsRequest(states_filter=states, types_filter=types)
+        response = await bench.ask(request, 5, ListGroupsResponse)
+        return [(one.group_id, one.group_type) for one in response.groups]
 
-        assert await listed(["stable"], []) == [("a", "classic")]
-        assert await listed(["Empty"], ["Classic"]) == [("g", "classic")]
-        assert await listed([], ["consumer"]) == []
-
-    play(scenario)
+    assert await listed(["stable"], []) == [("a", "classic")]
+    assert await listed(["Empty"], ["Classic"]) == [("g", "classic")]
+    assert await listed([], ["consumer"]) == []

@@ -12,6 +12,7 @@ from lograft.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 START = 1_767_225_600_000
@@ -55,129 +56,115 @@ async def ask(
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_knows_earliest_latest_and_times(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, START, START + 100, START + 200)
-        partition.advance_log_start(Offset(1))
-        answers = await ask(
-            bench, EARLIEST, LATEST, START + 150, START + 100, START + 999, version=version
-        )
-        assert [answer.offset for answer in answers] == [1, 3, 2, 1, -1]
-        assert [answer.timestamp for answer in answers] == [-1, -1, START + 200, START + 100, -1]
-        assert {answer.error_code for answer in answers} == {0}
-        epochs = [answer.leader_epoch for answer in answers]
-        assert epochs == ([0, 0, 0, 0, -1] if version >= 4 else [-1] * 5)
-
-    run(scenario)
+@scenario(run)
+async def test_every_version_knows_earliest_latest_and_times(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, START, START + 100, START + 200)
+    partition.advance_log_start(Offset(1))
+    answers = await ask(
+        bench, EARLIEST, LATEST, START + 150, START + 100, START + 999, version=version
+    )
+    assert [answer.offset for answer in answers] == [1, 3, 2, 1, -1]
+    assert [answer.timestamp for answer in answers] == [-1, -1, START + 200, START + 100, -1]
+    assert {answer.error_code for answer in answers} == {0}
+    epochs = [answer.leader_epoch for answer in answers]
+    assert epochs == ([0, 0, 0, 0, -1] if version >= 4 else [-1] * 5)
 
 
-def test_landmarks_of_later_versions() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        (empty,) = await ask(bench, MAX_TIMESTAMP)
-        assert (empty.offset, empty.timestamp, empty.error_code) == (-1, -1, 0)
-        fill(bench, partition, START + 5, START + 50, START + 10)
-        largest, local, tiered, pending = await ask(
-            bench, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING
-        )
-        assert (largest.offset, largest.timestamp) == (1, START + 50)
-        assert (local.offset, tiered.offset, pending.offset) == (0, -1, -1)
-
-    run(scenario)
+@scenario(run)
+async def test_landmarks_of_later_versions(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    (empty,) = await ask(bench, MAX_TIMESTAMP)
+    assert (empty.offset, empty.timestamp, empty.error_code) == (-1, -1, 0)
+    fill(bench, partition, START + 5, START + 50, START + 10)
+    largest, local, tiered, pending = await ask(
+        bench, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING
+    )
+    assert (largest.offset, largest.timestamp) == (1, START + 50)
+    assert (local.offset, tiered.offset, pending.offset) == (0, -1, -1)
 
 
 @pytest.mark.parametrize(
     ("timestamp", "since"),
     [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (PENDING, 11)],
 )
-def test_landmarks_are_refused_in_older_versions(timestamp: int, since: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        (before,) = await ask(bench, timestamp, version=since - 1)
-        (after,) = await ask(bench, timestamp, version=since)
-        assert before.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert after.error_code == 0
-
-    run(scenario)
-
-
-def test_latest_is_what_the_reader_may_see() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, START)
-        batch = batch_of(
-            b"t",
-            timestamp=START + 100,
-            transactional=True,
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=0,
-        )
-        partition.append(memoryview(bytearray(batch)), now_ms=START, verification=UNVERIFIED)
-        (uncommitted,) = await ask(bench, LATEST)
-        (committed,) = await ask(bench, LATEST, isolation_level=1)
-        assert (uncommitted.offset, committed.offset) == (2, 1)
-        (found,) = await ask(bench, START + 100)
-        (hidden,) = await ask(bench, START + 100, isolation_level=1)
-        assert (found.offset, hidden.offset) == (1, -1)
-        (debugging,) = await ask(bench, LATEST, isolation_level=1, replica_id=-2)
-        assert debugging.offset == 2
-
-    run(scenario)
+@scenario(run)
+async def test_landmarks_are_refused_in_older_versions(
+    bench: Bench, /, timestamp: int, since: int
+) -> None:
+    await bench.create_topic("a")
+    (before,) = await ask(bench, timestamp, version=since - 1)
+    (after,) = await ask(bench, timestamp, version=since)
+    assert before.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert after.error_code == 0
 
 
-def test_what_is_not_durable_is_not_visible_with_flush_before_ack() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        fill(bench, partition, START)
-        (before,) = await ask(bench, LATEST)
-        await partition.wait_committed(Offset(1), timeout_ms=1000)
-        (after,) = await ask(bench, LATEST)
-        assert (before.offset, after.offset) == (0, 1)
-
-    run(scenario)
-
-
-def test_errors() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        set_leader(partition, 1, epoch=3)
-        (unknown,) = await ask(bench, LATEST, topic="b")
-        (fenced,) = await ask(bench, LATEST, epoch=2)
-        (ahead,) = await ask(bench, LATEST, epoch=4)
-        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert (unknown.offset, unknown.timestamp) == (-1, -1)
-        assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert ahead.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        set_leader(partition, 2, epoch=4)
-        (moved,) = await ask(bench, LATEST)
-        assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    run(scenario)
+@scenario(run)
+async def test_latest_is_what_the_reader_may_see(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, START)
+    batch = batch_of(
+        b"t",
+        timestamp=START + 100,
+        transactional=True,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    partition.append(memoryview(bytearray(batch)), now_ms=START, verification=UNVERIFIED)
+    (uncommitted,) = await ask(bench, LATEST)
+    (committed,) = await ask(bench, LATEST, isolation_level=1)
+    assert (uncommitted.offset, committed.offset) == (2, 1)
+    (found,) = await ask(bench, START + 100)
+    (hidden,) = await ask(bench, START + 100, isolation_level=1)
+    assert (found.offset, hidden.offset) == (1, -1)
+    (debugging,) = await ask(bench, LATEST, isolation_level=1, replica_id=-2)
+    assert debugging.offset == 2
 
 
-def test_a_partition_asked_for_twice_is_an_invalid_request() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        twice = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=twice)]
-        )
-        response = await bench.ask(request, 5, ListOffsetsResponse)
-        codes = [answer.error_code for answer in response.topics[0].partitions]
-        assert codes == [ErrorCode.INVALID_REQUEST] * 2
-
-    run(scenario)
+@scenario(run)
+async def test_what_is_not_durable_is_not_visible_with_flush_before_ack(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    fill(bench, partition, START)
+    (before,) = await ask(bench, LATEST)
+    await partition.wait_committed(Offset(1), timeout_ms=1000)
+    (after,) = await ask(bench, LATEST)
+    assert (before.offset, after.offset) == (0, 1)
 
 
-def test_a_disk_that_cannot_be_read_goes_offline() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, START, START + 100)
-        bench.life.disk.faults.append(DiskFault(operation="read", path_part="a-0"))
-        (answer,) = await ask(bench, START + 50)
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert partition.offline
+@scenario(run)
+async def test_errors(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    set_leader(partition, 1, epoch=3)
+    (unknown,) = await ask(bench, LATEST, topic="b")
+    (fenced,) = await ask(bench, LATEST, epoch=2)
+    (ahead,) = await ask(bench, LATEST, epoch=4)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (unknown.offset, unknown.timestamp) == (-1, -1)
+    assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert ahead.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    set_leader(partition, 2, epoch=4)
+    (moved,) = await ask(bench, LATEST)
+    assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
+
+@scenario(run)
+async def test_a_partition_asked_for_twice_is_an_invalid_request(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    twice = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=twice)]
+    )
+    response = await bench.ask(request, 5, ListOffsetsResponse)
+    codes = [answer.error_code for answer in response.topics[0].partitions]
+    assert codes == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@scenario(run, log_dirs="/one,/two", metadata_log_dir="/two")
+async def test_a_disk_that_cannot_be_read_goes_offline(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, START, START + 100)
+    bench.life.disk.faults.append(DiskFault(operation="read", path_part="a-0"))
+    (answer,) = await ask(bench, START + 50)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.offline

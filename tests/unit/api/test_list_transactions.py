@@ -9,6 +9,7 @@ from lograft.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.api.transactions_bench import begin, play, produce
 from tests.unit.broker.bench import Bench
 
@@ -24,47 +25,43 @@ async def names(bench: Bench, version: int = 2, **filters: Any) -> list[str]:
     return sorted(one.transactional_id for one in found.transaction_states)
 
 
-def test_filters() -> None:
-    async def scenario(bench: Bench) -> None:
-        assert await names(bench) == []
-        for name in ("idle", "busy", "busier"):
-            producer = await begin(bench, name)
-            if name != "idle":
-                assert await produce(bench, producer, b"v") == 0
-        for version in range(3):
-            assert await names(bench, version) == ["busier", "busy", "idle"]
-            assert await names(bench, version, state_filters=["Empty"]) == ["idle"]
-            assert await names(bench, version, producer_id_filters=[producer.producer_id]) == [
-                "busier"
-            ]
-        odd = await ask(bench, state_filters=["Odd"])
-        assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
-        assert await names(bench, transactional_id_pattern="bus.*") == ["busier", "busy"]
-        assert await names(bench, transactional_id_pattern="bus") == []
-        refused = await ask(bench, transactional_id_pattern="(")
-        assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        await asyncio.sleep(1)
-        assert await names(bench, duration_filter=500, state_filters=["Ongoing"]) == [
-            "busier",
-            "busy",
-        ]
-        assert await names(bench, duration_filter=60_000, state_filters=["Ongoing"]) == []
-
-    play(scenario)
+@scenario(play)
+async def test_filters(bench: Bench, /) -> None:
+    assert await names(bench) == []
+    for name in ("idle", "busy", "busier"):
+        producer = await begin(bench, name)
+        if name != "idle":
+            assert await produce(bench, producer, b"v") == 0
+    for version in range(3):
+        assert await names(bench, version) == ["busier", "busy", "idle"]
+        assert await names(bench, version, state_filters=["Empty"]) == ["idle"]
+        assert await names(bench, version, producer_id_filters=[producer.producer_id]) == ["busier"]
+    odd = await ask(bench, state_filters=["Odd"])
+    assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
+    assert await names(bench, transactional_id_pattern="bus.*") == ["busier", "busy"]
+    assert await names(bench, transactional_id_pattern="bus") == []
+    refused = await ask(bench, transactional_id_pattern="(")
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    await asyncio.sleep(1)
+    assert await names(bench, duration_filter=500, state_filters=["Ongoing"]) == [
+        "busier",
+        "busy",
+    ]
+    assert await names(bench, duration_filter=60_000, state_filters=["Ongoing"]) == []
 
 
-def test_a_costly_pattern_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(bench: Bench) -> None:
-        for number in range(20):
-            await begin(bench, f"x-{number}")
-        monkeypatch.setattr(pattern_matching, "STEPS_AT_ONCE", 0)
-        monkeypatch.setattr(pattern_matching, "STEPS_PER_PIECE", 0)
-        listing = asyncio.ensure_future(names(bench, transactional_id_pattern="x-1."))
-        turns = 0
-        while not listing.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns >= 8, "others have had their turns"
-        assert listing.result() == [f"x-{number}" for number in range(10, 20)]
-
-    play(scenario)
+@scenario(play)
+async def test_a_costly_pattern_is_matched_in_pieces(
+    bench: Bench, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await begin(bench, f"x-{number}")
+    monkeypatch.setattr(pattern_matching, "STEPS_AT_ONCE", 0)
+    monkeypatch.setattr(pattern_matching, "STEPS_PER_PIECE", 0)
+    listing = asyncio.ensure_future(names(bench, transactional_id_pattern="x-1."))
+    turns = 0
+    while not listing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 8, "others have had their turns"
+    assert listing.result() == [f"x-{number}" for number in range(10, 20)]

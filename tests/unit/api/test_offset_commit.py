@@ -10,87 +10,73 @@ from lograft.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.api.offsets_bench import IDS_SINCE, commit, fetch_all, find, play, run_coordinator
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_what_was_committed_is_found_again(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        assert await commit(bench, version, "t", {0: 42, 2: 7}) == {0: 0, 2: 0}
-        epoch = 3 if version >= 6 else -1
-        expected = {"t": {0: (42, epoch, "at 42"), 2: (7, epoch, "at 7")}}
-        for fetch_version in range(5, 11):
-            assert await fetch_all(bench, fetch_version) == expected
-
-    play(scenario)
+@scenario(play)
+async def test_what_was_committed_is_found_again(bench: Bench, /, version: int) -> None:
+    assert await commit(bench, version, "t", {0: 42, 2: 7}) == {0: 0, 2: 0}
+    epoch = 3 if version >= 6 else -1
+    expected = {"t": {0: (42, epoch, "at 42"), 2: (7, epoch, "at 7")}}
+    for fetch_version in range(5, 11):
+        assert await fetch_all(bench, fetch_version) == expected
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_topics_that_do_not_exist(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if version >= IDS_SINCE:
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        assert await commit(bench, version, "nowhere", {0: 1}) == {0: unknown}
-        assert await fetch_all(bench, 10) == {}
-
-    play(scenario)
+@scenario(play)
+async def test_topics_that_do_not_exist(bench: Bench, /, version: int) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if version >= IDS_SINCE:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert await commit(bench, version, "nowhere", {0: 1}) == {0: unknown}
+    assert await fetch_all(bench, 10) == {}
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_partitions_that_do_not_exist(version: int) -> None:
+@scenario(play)
+async def test_partitions_that_do_not_exist(bench: Bench, /, version: int) -> None:
     """Each has an answer of its own, also where the group has an error."""
-
-    async def scenario(bench: Bench) -> None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await commit(bench, version, "t", {0: 1, 3: 1}) == {0: 0, 3: unknown}
-        stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
-        found = await commit(bench, version, "t", {0: 1, 3: 1}, **stranger)
-        assert found == {0: ErrorCode.UNKNOWN_MEMBER_ID, 3: unknown}
-
-    play(scenario)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await commit(bench, version, "t", {0: 1, 3: 1}) == {0: 0, 3: unknown}
+    stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    found = await commit(bench, version, "t", {0: 1, 3: 1}, **stranger)
+    assert found == {0: ErrorCode.UNKNOWN_MEMBER_ID, 3: unknown}
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, 22), (9, 69)])
-def test_a_member_of_no_group(version: int, code: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        codes = await commit(
-            bench, version, "t", {0: 1, 1: 1}, generation_id_or_member_epoch=3, member_id="m"
-        )
-        assert codes == {0: code, 1: code}
-
-    play(scenario)
+@scenario(play)
+async def test_a_member_of_no_group(bench: Bench, /, version: int, code: int) -> None:
+    codes = await commit(
+        bench, version, "t", {0: 1, 1: 1}, generation_id_or_member_epoch=3, member_id="m"
+    )
+    assert codes == {0: code, 1: code}
 
 
-def test_a_broker_that_is_not_the_coordinator() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t", partitions=2)
-        assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.NOT_COORDINATOR}
-
-    run(scenario)
+@scenario(run)
+async def test_a_broker_that_is_not_the_coordinator(bench: Bench, /) -> None:
+    await bench.create_topic("t", partitions=2)
+    assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.NOT_COORDINATOR}
 
 
-def test_metadata_may_not_be_long() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t", partitions=2)
-        await find(bench)
-        codes = await commit(bench, 9, "t", {0: 1, 1: 1_000_000})
-        assert codes == {0: 0, 1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
-
-    run_coordinator(scenario, offset_metadata_max_bytes="8")
+@scenario(run_coordinator, offset_metadata_max_bytes="8")
+async def test_metadata_may_not_be_long(bench: Bench, /) -> None:
+    await bench.create_topic("t", partitions=2)
+    await find(bench)
+    codes = await commit(bench, 9, "t", {0: 1, 1: 1_000_000})
+    assert codes == {0: 0, 1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
 
-def test_too_much_for_one_batch_is_not_taken_at_all() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t", partitions=50)
-        await find(bench)
-        assert await commit(bench, 9, "t", {0: 1}) == {0: 0}
-        codes = await commit(bench, 9, "t", dict.fromkeys(range(50), 7))
-        assert codes == dict.fromkeys(range(50), ErrorCode.UNKNOWN_SERVER_ERROR)
-        assert await fetch_all(bench, 9) == {"t": {0: (1, 3, "at 1")}}
-
-    run_coordinator(scenario, message_max_bytes="1000")
+@scenario(run_coordinator, message_max_bytes="1000")
+async def test_too_much_for_one_batch_is_not_taken_at_all(bench: Bench, /) -> None:
+    await bench.create_topic("t", partitions=50)
+    await find(bench)
+    assert await commit(bench, 9, "t", {0: 1}) == {0: 0}
+    codes = await commit(bench, 9, "t", dict.fromkeys(range(50), 7))
+    assert codes == dict.fromkeys(range(50), ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert await fetch_all(bench, 9) == {"t": {0: (1, 3, "at 1")}}
 
 
 def test_offsets_outlive_the_broker() -> None:
@@ -140,18 +126,16 @@ def codes_of(response: OffsetCommitResponse) -> list[int]:
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_a_reset_and_its_undo(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        await commit(bench, 9, "t", {0: 42, 1: 7})
-        done = await reset(bench, ResetAction.RESET, "t", {0: 5, 2: 6}, version)
-        assert codes_of(done) == [0, 0]
-        now = await fetch_all(bench, 9)
-        assert {index: found[0] for index, found in now["t"].items()} == {0: 5, 1: 7, 2: 6}
-        undone = await reset(bench, ResetAction.UNDO, "t", {0: 42, 2: -1}, version)
-        assert codes_of(undone) == [0, 0]
-        assert await fetch_all(bench, 9) == {"t": {0: (42, 3, "at 42"), 1: (7, 3, "at 7")}}
-
-    play(scenario)
+@scenario(play)
+async def test_a_reset_and_its_undo(bench: Bench, /, version: int) -> None:
+    await commit(bench, 9, "t", {0: 42, 1: 7})
+    done = await reset(bench, ResetAction.RESET, "t", {0: 5, 2: 6}, version)
+    assert codes_of(done) == [0, 0]
+    now = await fetch_all(bench, 9)
+    assert {index: found[0] for index, found in now["t"].items()} == {0: 5, 1: 7, 2: 6}
+    undone = await reset(bench, ResetAction.UNDO, "t", {0: 42, 2: -1}, version)
+    assert codes_of(undone) == [0, 0]
+    assert await fetch_all(bench, 9) == {"t": {0: (42, 3, "at 42"), 1: (7, 3, "at 7")}}
 
 
 @pytest.mark.parametrize(
@@ -162,13 +146,11 @@ def test_a_reset_and_its_undo(version: int) -> None:
         ("t", {0: -4}, ErrorCode.INVALID_REQUEST, "-4 is no offset to reset to."),
     ],
 )
-def test_a_reset_is_all_or_nothing(
-    topic: str, positions: dict[int, int], code: ErrorCode, sentence: str
+@scenario(play)
+async def test_a_reset_is_all_or_nothing(
+    bench: Bench, /, topic: str, positions: dict[int, int], code: ErrorCode, sentence: str
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        refused = await reset(bench, ResetAction.RESET, topic, positions)
-        assert codes_of(refused) == [code] * len(positions)
-        assert refused.error_message == sentence
-        assert await fetch_all(bench, 9) == {}
-
-    play(scenario)
+    refused = await reset(bench, ResetAction.RESET, topic, positions)
+    assert codes_of(refused) == [code] * len(positions)
+    assert refused.error_message == sentence
+    assert await fetch_all(bench, 9) == {}

@@ -8,6 +8,7 @@ from lograft.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 
@@ -33,41 +34,37 @@ async def ask(
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-def test_where_epochs_end(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        for epoch, count in ((0, 2), (3, 1), (5, 4)):
-            set_leader(partition, 1, epoch=epoch)
-            for _ in range(count):
-                partition.append(
-                    memoryview(bytearray(batch_of(b"x"))), now_ms=bench.broker.clock.wall_ms()
-                )
-        found = {}
-        for epoch in range(8):
-            answer = await ask(bench, epoch, version=version)
-            assert answer.error_code == 0
-            found[epoch] = (answer.leader_epoch, answer.end_offset)
-        assert found == {
-            0: (0, 2),
-            1: (0, 2),
-            2: (0, 2),
-            3: (3, 3),
-            4: (3, 3),
-            5: (5, 7),
-            6: (-1, -1),
-            7: (-1, -1),
-        }
-
-    run(scenario)
+@scenario(run)
+async def test_where_epochs_end(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a")
+    for epoch, count in ((0, 2), (3, 1), (5, 4)):
+        set_leader(partition, 1, epoch=epoch)
+        for _ in range(count):
+            partition.append(
+                memoryview(bytearray(batch_of(b"x"))), now_ms=bench.broker.clock.wall_ms()
+            )
+    found = {}
+    for epoch in range(8):
+        answer = await ask(bench, epoch, version=version)
+        assert answer.error_code == 0
+        found[epoch] = (answer.leader_epoch, answer.end_offset)
+    assert found == {
+        0: (0, 2),
+        1: (0, 2),
+        2: (0, 2),
+        3: (3, 3),
+        4: (3, 3),
+        5: (5, 7),
+        6: (-1, -1),
+        7: (-1, -1),
+    }
 
 
-def test_errors() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        set_leader(partition, 1, epoch=3)
-        assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert (await ask(bench, 0, current=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert (await ask(bench, 0, current=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert (await ask(bench, 0, current=3)).error_code == 0
-
-    run(scenario)
+@scenario(run)
+async def test_errors(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    set_leader(partition, 1, epoch=3)
+    assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await ask(bench, 0, current=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (await ask(bench, 0, current=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await ask(bench, 0, current=3)).error_code == 0

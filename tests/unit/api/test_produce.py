@@ -21,6 +21,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 VERSIONS = range(3, 14)
@@ -60,113 +61,97 @@ async def produce(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_appends(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", partitions=2)
-        answers = await produce(bench, "a", batch_of(b"1", b"2"), batch_of(b"3"), version=version)
-        assert [(a.index, a.error_code, a.base_offset) for a in answers] == [(0, 0, 0), (1, 0, 0)]
-        (again, _) = await produce(bench, "a", batch_of(b"4"), batch_of(b"5"), version=version)
-        assert again.base_offset == 2
-        assert again.log_append_time_ms == -1
-        assert again.log_start_offset == (0 if version >= 5 else -1)
-
-    run(scenario)
+@scenario(run)
+async def test_every_version_appends(bench: Bench, /, version: int) -> None:
+    await bench.create_topic("a", partitions=2)
+    answers = await produce(bench, "a", batch_of(b"1", b"2"), batch_of(b"3"), version=version)
+    assert [(a.index, a.error_code, a.base_offset) for a in answers] == [(0, 0, 0), (1, 0, 0)]
+    (again, _) = await produce(bench, "a", batch_of(b"4"), batch_of(b"5"), version=version)
+    assert again.base_offset == 2
+    assert again.log_append_time_ms == -1
+    assert again.log_start_offset == (0 if version >= 5 else -1)
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_answers_at_once_when_nothing_must_be_flushed(acks: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        reply = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
-        assert reply is not None
-        assert not isinstance(reply, Waiting)
-
-    run(scenario)
+@scenario(run)
+async def test_answers_at_once_when_nothing_must_be_flushed(bench: Bench, /, acks: int) -> None:
+    await bench.create_topic("a")
+    reply = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
+    assert reply is not None
+    assert not isinstance(reply, Waiting)
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_waits_for_the_flush_that_the_topic_asks_for(acks: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        first = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
-        second = bench.send(request_of(bench, "a", batch_of(b"2"), acks=acks), 13)
-        assert isinstance(first, Waiting)
-        assert isinstance(second, Waiting)
-        assert first.lets_next, "the append has happened: later requests need not wait"
-        await asyncio.gather(first.answer, second.answer)
-        assert partition.log is not None
-        assert partition.log.durable_offset == 2
-
-    run(scenario)
+@scenario(run)
+async def test_waits_for_the_flush_that_the_topic_asks_for(bench: Bench, /, acks: int) -> None:
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    first = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
+    second = bench.send(request_of(bench, "a", batch_of(b"2"), acks=acks), 13)
+    assert isinstance(first, Waiting)
+    assert isinstance(second, Waiting)
+    assert first.lets_next, "the append has happened: later requests need not wait"
+    await asyncio.gather(first.answer, second.answer)
+    assert partition.log is not None
+    assert partition.log.durable_offset == 2
 
 
-def test_times_out_when_the_flush_takes_too_long() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", flush_messages="1")
-        request = request_of(bench, "a", batch_of(b"1"), timeout_ms=0)
-        response = await bench.ask(request, 13, ProduceResponse)
-        (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+@scenario(run)
+async def test_times_out_when_the_flush_takes_too_long(bench: Bench, /) -> None:
+    await bench.create_topic("a", flush_messages="1")
+    request = request_of(bench, "a", batch_of(b"1"), timeout_ms=0)
+    response = await bench.ask(request, 13, ProduceResponse)
+    (answer,) = response.responses[0].partition_responses
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answer.base_offset == -1
+
+
+@scenario(run)
+async def test_acks_0_has_no_answer_and_closes_on_errors(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    assert bench.send(request_of(bench, "a", batch_of(b"1"), acks=0), 13) is None
+    assert partition.high_watermark == 1
+    with pytest.raises(CloseConnection):
+        bench.send(request_of(bench, "nope", batch_of(b"1"), acks=0), 9)
+
+
+@scenario(run)
+async def test_other_acks_are_refused_and_nothing_is_written(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    for acks in (2, -2):
+        (answer,) = await produce(bench, "a", batch_of(b"1"), acks=acks)
+        assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
         assert answer.base_offset == -1
-
-    run(scenario)
-
-
-def test_acks_0_has_no_answer_and_closes_on_errors() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        assert bench.send(request_of(bench, "a", batch_of(b"1"), acks=0), 13) is None
-        assert partition.high_watermark == 1
-        with pytest.raises(CloseConnection):
-            bench.send(request_of(bench, "nope", batch_of(b"1"), acks=0), 9)
-
-    run(scenario)
+    assert partition.high_watermark == 0
 
 
-def test_other_acks_are_refused_and_nothing_is_written() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        for acks in (2, -2):
-            (answer,) = await produce(bench, "a", batch_of(b"1"), acks=acks)
-            assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
-            assert answer.base_offset == -1
-        assert partition.high_watermark == 0
+@scenario(run)
+async def test_idempotent_producers_are_deduplicated_ordered_and_fenced(bench: Bench, /) -> None:
+    await bench.create_topic("a")
 
-    run(scenario)
+    async def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
+        batch = batch_of(
+            b"%d" % sequence, producer_id=9, producer_epoch=epoch, base_sequence=sequence
+        )
+        (answer,) = await produce(bench, "a", batch)
+        return answer.error_code, answer.base_offset
 
-
-def test_idempotent_producers_are_deduplicated_ordered_and_fenced() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-
-        async def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
-            batch = batch_of(
-                b"%d" % sequence, producer_id=9, producer_epoch=epoch, base_sequence=sequence
-            )
-            (answer,) = await produce(bench, "a", batch)
-            return answer.error_code, answer.base_offset
-
-        assert [await send(n) for n in range(6)] == [(0, n) for n in range(6)]
-        assert await send(3) == (0, 3), "a repeated batch gets the offset it has"
-        assert await send(0) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
-        assert await send(9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
-        assert await send(0, epoch=1) == (0, 6)
-        assert await send(6, epoch=0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
-
-    run(scenario)
+    assert [await send(n) for n in range(6)] == [(0, n) for n in range(6)]
+    assert await send(3) == (0, 3), "a repeated batch gets the offset it has"
+    assert await send(0) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert await send(9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert await send(0, epoch=1) == (0, 6)
+    assert await send(6, epoch=0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
-def test_one_bad_partition_does_not_spoil_the_others() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", partitions=3)
-        broken = bytearray(batch_of(b"2"))
-        broken[-1] ^= 1
-        answers = await produce(bench, "a", batch_of(b"1"), bytes(broken), batch_of(b"3"))
-        codes = [answer.error_code for answer in answers]
-        assert codes == [0, ErrorCode.CORRUPT_MESSAGE, 0]
-        assert answers[1].error_message
-
-    run(scenario)
+@scenario(run)
+async def test_one_bad_partition_does_not_spoil_the_others(bench: Bench, /) -> None:
+    await bench.create_topic("a", partitions=3)
+    broken = bytearray(batch_of(b"2"))
+    broken[-1] ^= 1
+    answers = await produce(bench, "a", batch_of(b"1"), bytes(broken), batch_of(b"3"))
+    codes = [answer.error_code for answer in answers]
+    assert codes == [0, ErrorCode.CORRUPT_MESSAGE, 0]
+    assert answers[1].error_message
 
 
 def old_format() -> bytes:
@@ -194,166 +179,140 @@ def old_format() -> bytes:
         ),
     ],
 )
-def test_bad_batches(batch: bytes | None, version: int, code: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        (answer,) = await produce(bench, "a", batch, version=version)
-        assert ErrorCode(answer.error_code) == code
-        assert partition.high_watermark == 0
-
-    run(scenario)
-
-
-def test_zstd_from_version_7_on() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        batch = batch_of(b"1", compression=Codec.ZSTD)
-        (answer,) = await produce(bench, "a", batch, version=7)
-        assert answer.error_code == 0
-
-    run(scenario)
+@scenario(run)
+async def test_bad_batches(
+    bench: Bench, /, batch: bytes | None, version: int, code: ErrorCode
+) -> None:
+    (partition,) = await bench.create_topic("a")
+    (answer,) = await produce(bench, "a", batch, version=version)
+    assert ErrorCode(answer.error_code) == code
+    assert partition.high_watermark == 0
 
 
-def test_unknown_topics_and_partitions() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        (answer,) = await produce(bench, "b", batch_of(b"1"), version=12)
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        (answer,) = await produce(bench, "b", batch_of(b"1"), version=13)
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-        request = request_of(bench, "a", batch_of(b"1"), index=1)
-        response = await bench.ask(request, 13, ProduceResponse)
+@scenario(run)
+async def test_zstd_from_version_7_on(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    batch = batch_of(b"1", compression=Codec.ZSTD)
+    (answer,) = await produce(bench, "a", batch, version=7)
+    assert answer.error_code == 0
+
+
+@scenario(run)
+async def test_unknown_topics_and_partitions(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    (answer,) = await produce(bench, "b", batch_of(b"1"), version=12)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (answer,) = await produce(bench, "b", batch_of(b"1"), version=13)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    request = request_of(bench, "a", batch_of(b"1"), index=1)
+    response = await bench.ask(request, 13, ProduceResponse)
+    (answer,) = response.responses[0].partition_responses
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@scenario(run)
+async def test_clients_cannot_write_internal_topics(bench: Bench, /) -> None:
+    await bench.create_topic("__consumer_offsets")
+    for version in (12, 13):
+        (answer,) = await produce(bench, "__consumer_offsets", batch_of(b"1"), version=version)
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@scenario(run)
+async def test_a_new_leader_is_named_in_the_answer(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    set_leader(partition, 2, epoch=7)
+    for version in (9, 12, 13):
+        request = request_of(bench, "a", batch_of(b"1"))
+        response = await bench.ask(request, version, ProduceResponse)
         (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    run(scenario)
-
-
-def test_clients_cannot_write_internal_topics() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("__consumer_offsets")
-        for version in (12, 13):
-            (answer,) = await produce(bench, "__consumer_offsets", batch_of(b"1"), version=version)
-            assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    run(scenario)
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (answer.current_leader is not None) == (version >= 10)
+        assert [node.port for node in response.node_endpoints] == ([9092] if version >= 10 else [])
 
 
-def test_a_new_leader_is_named_in_the_answer() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        set_leader(partition, 2, epoch=7)
-        for version in (9, 12, 13):
-            request = request_of(bench, "a", batch_of(b"1"))
-            response = await bench.ask(request, version, ProduceResponse)
-            (answer,) = response.responses[0].partition_responses
-            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert (answer.current_leader is not None) == (version >= 10)
-            assert [node.port for node in response.node_endpoints] == (
-                [9092] if version >= 10 else []
-            )
-
-    run(scenario)
-
-
-def test_a_failed_disk_is_a_storage_error() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        bench.life.disk.faults.append(DiskFault(operation="write", path_part="a-0"))
-        for _ in range(2):
-            (answer,) = await produce(bench, "a", batch_of(b"1"))
-            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
-
-
-def test_log_append_time() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", message_timestamp_type="LogAppendTime")
+@scenario(run, log_dirs="/one,/two", metadata_log_dir="/two")
+async def test_a_failed_disk_is_a_storage_error(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    bench.life.disk.faults.append(DiskFault(operation="write", path_part="a-0"))
+    for _ in range(2):
         (answer,) = await produce(bench, "a", batch_of(b"1"))
-        assert answer.log_append_time_ms == bench.broker.clock.wall_ms()
-
-    run(scenario)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_request_waits_for_a_partition_that_is_being_made() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = bench.begin_topic("a")
-        assert partition.log is None
-        reply = bench.send(request_of(bench, "a", batch_of(b"1"), timeout_ms=1000), 13)
-        assert isinstance(reply, Waiting)
-        assert not reply.lets_next, "a later request must not overtake the append"
-        answer = await reply.answer
-        assert answer is not None
-        response = bench.read(answer, 0, 13, ProduceResponse)
-        assert response.responses[0].partition_responses[0].error_code == 0
-        assert partition.high_watermark == 1
-
-    run(scenario)
+@scenario(run)
+async def test_log_append_time(bench: Bench, /) -> None:
+    await bench.create_topic("a", message_timestamp_type="LogAppendTime")
+    (answer,) = await produce(bench, "a", batch_of(b"1"))
+    assert answer.log_append_time_ms == bench.broker.clock.wall_ms()
 
 
-def test_partitions_grow_on_demand_up_to_the_limit() -> None:
-    async def scenario(bench: Bench) -> None:
-        assert await create_on_demand(bench.broker.metadata, bench.broker.link, ["auto"]) == {}
-        await bench.create_topic("made")
-
-        async def send(topic: str, index: int) -> PartitionProduceResponse:
-            request = request_of(bench, topic, batch_of(b"1"), index=index)
-            response = await bench.ask(request, 13, ProduceResponse)
-            return response.responses[0].partition_responses[0]
-
-        assert (await send("auto", 3)).error_code == 0
-        assert len(bench.broker.image.topics[bench.topic_id("auto")].partitions) == 4
-        beyond = await send("auto", 4)
-        assert beyond.error_code == ErrorCode.INVALID_PARTITIONS
-        assert "4" in (beyond.error_message or "")
-        assert (await send("auto", -1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        refused = await send("made", 1)
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    run(scenario, auto_create_partitions_enable="true", auto_create_partitions_max="4")
+@scenario(run)
+async def test_a_request_waits_for_a_partition_that_is_being_made(bench: Bench, /) -> None:
+    (partition,) = bench.begin_topic("a")
+    assert partition.log is None
+    reply = bench.send(request_of(bench, "a", batch_of(b"1"), timeout_ms=1000), 13)
+    assert isinstance(reply, Waiting)
+    assert not reply.lets_next, "a later request must not overtake the append"
+    answer = await reply.answer
+    assert answer is not None
+    response = bench.read(answer, 0, 13, ProduceResponse)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert partition.high_watermark == 1
 
 
-def test_a_topic_grows_once_it_has_the_setting() -> None:
+@scenario(run, auto_create_partitions_enable="true", auto_create_partitions_max="4")
+async def test_partitions_grow_on_demand_up_to_the_limit(bench: Bench, /) -> None:
+    assert await create_on_demand(bench.broker.metadata, bench.broker.link, ["auto"]) == {}
+    await bench.create_topic("made")
+
+    async def send(topic: str, index: int) -> PartitionProduceResponse:
+        request = request_of(bench, topic, batch_of(b"1"), index=index)
+        response = await bench.ask(request, 13, ProduceResponse)
+        return response.responses[0].partition_responses[0]
+
+    assert (await send("auto", 3)).error_code == 0
+    assert len(bench.broker.image.topics[bench.topic_id("auto")].partitions) == 4
+    beyond = await send("auto", 4)
+    assert beyond.error_code == ErrorCode.INVALID_PARTITIONS
+    assert "4" in (beyond.error_message or "")
+    assert (await send("auto", -1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = await send("made", 1)
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@scenario(run)
+async def test_a_topic_grows_once_it_has_the_setting(bench: Bench, /) -> None:
     """Also where automatically created topics do not."""
+    await bench.create_topic("a", auto_create_partitions_max="2")
 
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", auto_create_partitions_max="2")
+    async def send(index: int) -> PartitionProduceResponse:
+        request = request_of(bench, "a", batch_of(b"1"), index=index)
+        response = await bench.ask(request, 13, ProduceResponse)
+        return response.responses[0].partition_responses[0]
 
-        async def send(index: int) -> PartitionProduceResponse:
-            request = request_of(bench, "a", batch_of(b"1"), index=index)
-            response = await bench.ask(request, 13, ProduceResponse)
-            return response.responses[0].partition_responses[0]
-
-        assert (await send(1)).error_code == 0
-        beyond = await send(2)
-        assert beyond.error_code == ErrorCode.INVALID_PARTITIONS
-        assert "auto.create.partitions.max" in (beyond.error_message or "")
-
-    run(scenario)
+    assert (await send(1)).error_code == 0
+    beyond = await send(2)
+    assert beyond.error_code == ErrorCode.INVALID_PARTITIONS
+    assert "auto.create.partitions.max" in (beyond.error_message or "")
 
 
-def test_deleted_records_do_not_come_back() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        await produce(bench, "a", batch_of(b"1", b"2"))
-        partition.advance_log_start(Offset(1))
-        (answer,) = await produce(bench, "a", batch_of(b"3"))
-        assert (answer.base_offset, answer.log_start_offset) == (2, 1)
-
-    run(scenario)
+@scenario(run)
+async def test_deleted_records_do_not_come_back(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    await produce(bench, "a", batch_of(b"1", b"2"))
+    partition.advance_log_start(Offset(1))
+    (answer,) = await produce(bench, "a", batch_of(b"3"))
+    assert (answer.base_offset, answer.log_start_offset) == (2, 1)
 
 
-def test_null_records_for_a_partition_that_would_be_made() -> None:
+@scenario(run, auto_create_partitions_enable="true")
+async def test_null_records_for_a_partition_that_would_be_made(bench: Bench, /) -> None:
     """Nothing is made for them, and the other partition is served."""
-
-    async def scenario(bench: Bench) -> None:
-        await create_on_demand(bench.broker.metadata, bench.broker.link, ["a"])
-        answers = await produce(bench, "a", batch_of(b"1"), None)
-        assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_RECORD]
-        assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 1
-
-    run(scenario, auto_create_partitions_enable="true")
+    await create_on_demand(bench.broker.metadata, bench.broker.link, ["a"])
+    answers = await produce(bench, "a", batch_of(b"1"), None)
+    assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_RECORD]
+    assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 1
 
 
 def big_batch(count: int, key: bytes | None, **settings: Any) -> bytes:
@@ -361,40 +320,35 @@ def big_batch(count: int, key: bytes | None, **settings: Any) -> bytes:
     return build_batch(records, **settings)
 
 
-def test_a_worker_looks_at_many_records() -> None:
+@scenario(run)
+async def test_a_worker_looks_at_many_records(bench: Bench, /) -> None:
     """Half a million microseconds of looking would hold up everyone else."""
-
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", cleanup_policy="compact")
-        assert partition.log is not None
-        sent = {"producer_id": 7, "producer_epoch": 0}
-        for sequence in (0, LOOKED_AT_ON_LOOP_MAX + 1):
-            batch = big_batch(LOOKED_AT_ON_LOOP_MAX + 1, b"k", base_sequence=sequence, **sent)
-            reply = bench.send(request_of(bench, "a", batch), 13)
-            assert isinstance(reply, Waiting)
-            assert not reply.lets_next, "it is not appended yet: the next one must stay behind it"
-            assert partition.log.end_offset == sequence
-            await reply.answer
-            assert partition.log.end_offset == sequence + LOOKED_AT_ON_LOOP_MAX + 1
-        (refused,) = await produce(bench, "a", big_batch(LOOKED_AT_ON_LOOP_MAX + 1, None))
-        assert refused.error_code == ErrorCode.INVALID_RECORD
-        assert len(refused.record_errors) == LOOKED_AT_ON_LOOP_MAX + 1
-        (few,) = await produce(bench, "a", big_batch(2, b"k"))
-        assert few.error_code == 0
-
-    run(scenario)
-
-
-def test_a_worker_compresses_big_batches_anew() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", compression_type="zstd")
-        batch = batch_of(Random(1).randbytes(2 * REPACKED_ON_LOOP_BYTES_MAX), b"2")
+    (partition,) = await bench.create_topic("a", cleanup_policy="compact")
+    assert partition.log is not None
+    sent = {"producer_id": 7, "producer_epoch": 0}
+    for sequence in (0, LOOKED_AT_ON_LOOP_MAX + 1):
+        batch = big_batch(LOOKED_AT_ON_LOOP_MAX + 1, b"k", base_sequence=sequence, **sent)
         reply = bench.send(request_of(bench, "a", batch), 13)
         assert isinstance(reply, Waiting)
+        assert not reply.lets_next, "it is not appended yet: the next one must stay behind it"
+        assert partition.log.end_offset == sequence
         await reply.answer
-        assert read_header(stored_batch(partition)).compression == Codec.ZSTD
+        assert partition.log.end_offset == sequence + LOOKED_AT_ON_LOOP_MAX + 1
+    (refused,) = await produce(bench, "a", big_batch(LOOKED_AT_ON_LOOP_MAX + 1, None))
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert len(refused.record_errors) == LOOKED_AT_ON_LOOP_MAX + 1
+    (few,) = await produce(bench, "a", big_batch(2, b"k"))
+    assert few.error_code == 0
 
-    run(scenario)
+
+@scenario(run)
+async def test_a_worker_compresses_big_batches_anew(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", compression_type="zstd")
+    batch = batch_of(Random(1).randbytes(2 * REPACKED_ON_LOOP_BYTES_MAX), b"2")
+    reply = bench.send(request_of(bench, "a", batch), 13)
+    assert isinstance(reply, Waiting)
+    await reply.answer
+    assert read_header(stored_batch(partition)).compression == Codec.ZSTD
 
 
 def stored_batch(partition: Partition) -> bytes:
@@ -405,59 +359,53 @@ def stored_batch(partition: Partition) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_response_names_the_rejected_records(version: int) -> None:
+@scenario(run)
+async def test_a_response_names_the_rejected_records(bench: Bench, /, version: int) -> None:
     """The first request takes the general path, the later ones the fast path (KIP-467)."""
-
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", cleanup_policy="compact")
-        mixed = [Record(number, NOW_MS, key, b"v") for number, key in enumerate((None, b"k", None))]
-        for _ in range(2):
-            (accepted,) = await produce(bench, "a", big_batch(2, b"k"), version=version)
-            assert (accepted.error_code, accepted.record_errors) == (0, [])
-            (refused,) = await produce(bench, "a", build_batch(mixed), version=version)
-            assert refused.error_code == ErrorCode.INVALID_RECORD
-            named = [error.batch_index for error in refused.record_errors]
-            assert named == ([0, 2] if version >= 8 else [])
-            assert bool(refused.error_message) == (version >= 8)
-
-    run(scenario)
+    await bench.create_topic("a", cleanup_policy="compact")
+    mixed = [Record(number, NOW_MS, key, b"v") for number, key in enumerate((None, b"k", None))]
+    for _ in range(2):
+        (accepted,) = await produce(bench, "a", big_batch(2, b"k"), version=version)
+        assert (accepted.error_code, accepted.record_errors) == (0, [])
+        (refused,) = await produce(bench, "a", build_batch(mixed), version=version)
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        named = [error.batch_index for error in refused.record_errors]
+        assert named == ([0, 2] if version >= 8 else [])
+        assert bool(refused.error_message) == (version >= 8)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("count", [1, LOOKED_AT_ON_LOOP_MAX + 1])
-def test_rejected_batches_get_the_log_start(version: int, count: int) -> None:
+@scenario(run)
+async def test_rejected_batches_get_the_log_start(
+    bench: Bench, /, version: int, count: int
+) -> None:
     """From the general path, the fast path and the worker, as Kafka does."""
-
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", cleanup_policy="compact,delete")
-        for _ in range(2):
-            await produce(bench, "a", big_batch(2, b"k"), version=version)
-            partition.advance_log_start(Offset(1))
-            (refused,) = await produce(bench, "a", big_batch(count, None), version=version)
-            assert refused.error_code == ErrorCode.INVALID_RECORD
-            assert refused.base_offset == -1
-            assert refused.log_start_offset == (1 if version >= 5 else -1)
-            stale = big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=4)
-            await produce(
-                bench, "a", big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=0)
-            )
-            (stale_answer,) = await produce(bench, "a", stale, version=version)
-            assert stale_answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            assert stale_answer.log_start_offset == (1 if version >= 5 else -1)
-
-    run(scenario)
+    (partition,) = await bench.create_topic("a", cleanup_policy="compact,delete")
+    for _ in range(2):
+        await produce(bench, "a", big_batch(2, b"k"), version=version)
+        partition.advance_log_start(Offset(1))
+        (refused,) = await produce(bench, "a", big_batch(count, None), version=version)
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert refused.base_offset == -1
+        assert refused.log_start_offset == (1 if version >= 5 else -1)
+        stale = big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=4)
+        await produce(
+            bench, "a", big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=0)
+        )
+        (stale_answer,) = await produce(bench, "a", stale, version=version)
+        assert stale_answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert stale_answer.log_start_offset == (1 if version >= 5 else -1)
 
 
-def test_rejections_that_concern_no_log_have_no_log_start() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", max_message_bytes="1000")
-        too_large = batch_of(b"x" * 2_000)
-        for batch, code in (
-            (None, ErrorCode.INVALID_RECORD),
-            (too_large, ErrorCode.MESSAGE_TOO_LARGE),
-        ):
-            (refused,) = await produce(bench, "a", batch)
-            assert refused.error_code == code
-            assert refused.log_start_offset == -1
-
-    run(scenario)
+@scenario(run)
+async def test_rejections_that_concern_no_log_have_no_log_start(bench: Bench, /) -> None:
+    await bench.create_topic("a", max_message_bytes="1000")
+    too_large = batch_of(b"x" * 2_000)
+    for batch, code in (
+        (None, ErrorCode.INVALID_RECORD),
+        (too_large, ErrorCode.MESSAGE_TOO_LARGE),
+    ):
+        (refused,) = await produce(bench, "a", batch)
+        assert refused.error_code == code
+        assert refused.log_start_offset == -1

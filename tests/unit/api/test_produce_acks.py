@@ -23,8 +23,9 @@ from lograft.wire.messages.produce import (
     TopicProduceData,
 )
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import LISTENER, Bench, Peer, as_told, batch_of, run
-from tests.unit.broker.replicas.replica_bench import Cluster
+from tests.unit.broker.replicas.replica_bench import Cluster, run_cluster
 
 VERSION: Final = 10
 
@@ -82,33 +83,29 @@ def parked(session: Session, frame: memoryview) -> ParkedAck:
     return reply
 
 
-def test_is_answered_when_the_followers_have_it() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        cluster.create_topic("a", 1, 2, 3)
-        leader = await cluster.until_led("a")
-        session = await learned(cluster)
-        acks = [parked(session, frame_of()) for _ in range(3)]
-        answers = await asyncio.gather(*(response_of(ack) for ack in acks))
-        assert [only(answer).base_offset for answer in answers] == [1, 2, 3]
-        assert leader.high_watermark == 4
-        assert not waits_of(leader)
-
-    Cluster().run(scenario)
+@scenario(run_cluster)
+async def test_is_answered_when_the_followers_have_it(cluster: Cluster, /) -> None:
+    cluster.create_topic("a", 1, 2, 3)
+    leader = await cluster.until_led("a")
+    session = await learned(cluster)
+    acks = [parked(session, frame_of()) for _ in range(3)]
+    answers = await asyncio.gather(*(response_of(ack) for ack in acks))
+    assert [only(answer).base_offset for answer in answers] == [1, 2, 3]
+    assert leader.high_watermark == 4
+    assert not waits_of(leader)
 
 
-def test_says_when_it_took_too_long() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        cluster.create_topic("a", 1, 2, 3)
-        leader = await cluster.until_led("a")
-        session = await learned(cluster, timeout_ms=100)
-        cluster.kill(2)
-        answer = only(await response_of(parked(session, frame_of(timeout_ms=100))))
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert answer.error_message == "not committed within 100 ms"
-        assert answer.base_offset == -1
-        assert not waits_of(leader)
-
-    Cluster(replica_lag_time_max_ms="30000").run(scenario)
+@scenario(run_cluster, replica_lag_time_max_ms="30000")
+async def test_says_when_it_took_too_long(cluster: Cluster, /) -> None:
+    cluster.create_topic("a", 1, 2, 3)
+    leader = await cluster.until_led("a")
+    session = await learned(cluster, timeout_ms=100)
+    cluster.kill(2)
+    answer = only(await response_of(parked(session, frame_of(timeout_ms=100))))
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answer.error_message == "not committed within 100 ms"
+    assert answer.base_offset == -1
+    assert not waits_of(leader)
 
 
 def lose_leadership(cluster: Cluster) -> None:
@@ -134,60 +131,56 @@ def lose_followers(cluster: Cluster) -> None:
         (lose_followers, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_both_roads_tell_the_same_of_what_went_wrong(
-    happens: Callable[[Cluster], None], code: ErrorCode
+@scenario(run_cluster, replica_lag_time_max_ms="30000")
+async def test_both_roads_tell_the_same_of_what_went_wrong(
+    cluster: Cluster, /, happens: Callable[[Cluster], None], code: ErrorCode
 ) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        cluster.create_topic("a", 1, 2, 3, min_insync_replicas="2")
-        leader = await cluster.until_led("a")
-        short = await learned(cluster)
-        generic = await learned(cluster)
-        generic._router.produce_patterns.forget()
-        cluster.kill(2)
-        replies = [parked(short, frame_of()), generic.handle_frame(frame_of())]
-        answers = [asyncio.ensure_future(response_of(reply)) for reply in replies]
-        await asyncio.sleep(0)
-        happens(cluster)
-        first, second = await asyncio.gather(*answers)
-        assert first == second
-        assert only(first).error_code == code
-        assert bool(first.node_endpoints) == (code == ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        assert not waits_of(leader)
-
-    Cluster(replica_lag_time_max_ms="30000").run(scenario)
+    cluster.create_topic("a", 1, 2, 3, min_insync_replicas="2")
+    leader = await cluster.until_led("a")
+    short = await learned(cluster)
+    generic = await learned(cluster)
+    generic._router.produce_patterns.forget()
+    cluster.kill(2)
+    replies = [parked(short, frame_of()), generic.handle_frame(frame_of())]
+    answers = [asyncio.ensure_future(response_of(reply)) for reply in replies]
+    await asyncio.sleep(0)
+    happens(cluster)
+    first, second = await asyncio.gather(*answers)
+    assert first == second
+    assert only(first).error_code == code
+    assert bool(first.node_endpoints) == (code == ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not waits_of(leader)
 
 
-def test_a_connection_that_ends_leaves_nothing_behind() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        cluster.create_topic("a", 1, 2, 3)
-        leader = await cluster.until_led("a")
-        session = await learned(cluster)
-        cluster.kill(2)
-        ack = parked(session, frame_of())
-        looks: list[None] = []
-        ack.begin(lambda: looks.append(None))
-        assert waits_of(leader) == 1
-        ack.cancel()
-        assert not waits_of(leader)
-        await asyncio.sleep(10)
-        assert not looks
-
-    Cluster().run(scenario)
+@scenario(run_cluster)
+async def test_a_connection_that_ends_leaves_nothing_behind(cluster: Cluster, /) -> None:
+    cluster.create_topic("a", 1, 2, 3)
+    leader = await cluster.until_led("a")
+    session = await learned(cluster)
+    cluster.kill(2)
+    ack = parked(session, frame_of())
+    looks: list[None] = []
+    ack.begin(lambda: looks.append(None))
+    assert waits_of(leader) == 1
+    ack.cancel()
+    assert not waits_of(leader)
+    await asyncio.sleep(10)
+    assert not looks
 
 
-def test_acks_of_the_leader_alone_wait_for_the_disk_where_that_is_promised() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", flush_messages="1")
-        session = Router(bench.broker, listener=LISTENER)(cast(Channel, Peer()))
-        for _ in range(2):
-            reply = session.handle_frame(frame_of(acks=1))
-            partition = bench.broker.partitions.get("a", 0)
-            assert partition is not None
-            assert partition.log is not None
-            end = partition.log.end_offset
-            assert partition.log.durable_offset < end
-            assert only(await response_of(reply)).error_code == 0
-            assert partition.log.durable_offset == end
-        assert isinstance(reply, ParkedAck)
-
-    run(scenario)
+@scenario(run)
+async def test_acks_of_the_leader_alone_wait_for_the_disk_where_that_is_promised(
+    bench: Bench, /
+) -> None:
+    await bench.create_topic("a", flush_messages="1")
+    session = Router(bench.broker, listener=LISTENER)(cast(Channel, Peer()))
+    for _ in range(2):
+        reply = session.handle_frame(frame_of(acks=1))
+        partition = bench.broker.partitions.get("a", 0)
+        assert partition is not None
+        assert partition.log is not None
+        end = partition.log.end_offset
+        assert partition.log.durable_offset < end
+        assert only(await response_of(reply)).error_code == 0
+        assert partition.log.durable_offset == end
+    assert isinstance(reply, ParkedAck)

@@ -21,6 +21,7 @@ from lograft.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, run
 
 STEPS: Final = 150
@@ -167,47 +168,40 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
     assert short == generic
 
 
-def test_a_long_client_id_leaves_no_pattern() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        router = Router(bench.broker, listener="PLAINTEXT")
-        session = router(cast(Channel, Peer()))
-        for client_id in ("c" * 1000, "c" * 1000, "c", "c"):
-            frame = one_batch("a", client_id)
-            assert isinstance(await outcome(session, frame), bytes)
-        assert router.produce_patterns.served == 1
-
-    run(scenario)
+@scenario(run)
+async def test_a_long_client_id_leaves_no_pattern(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    router = Router(bench.broker, listener="PLAINTEXT")
+    session = router(cast(Channel, Peer()))
+    for client_id in ("c" * 1000, "c" * 1000, "c", "c"):
+        frame = one_batch("a", client_id)
+        assert isinstance(await outcome(session, frame), bytes)
+    assert router.produce_patterns.served == 1
 
 
-def test_patterns_are_bounded() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        router = Router(bench.broker, listener="PLAINTEXT")
-        session = router(cast(Channel, Peer()))
-        for number in range(PATTERNS_MAX + 1):
-            session.handle_frame(memoryview(bytearray(one_batch("a", f"client-{number:05}"))))
-        assert await outcome(session, one_batch("a", "client-00000")) is not None
-        assert router.produce_patterns.served == 0, "the first one was forgotten"
-
-    run(scenario)
+@scenario(run)
+async def test_patterns_are_bounded(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    router = Router(bench.broker, listener="PLAINTEXT")
+    session = router(cast(Channel, Peer()))
+    for number in range(PATTERNS_MAX + 1):
+        session.handle_frame(memoryview(bytearray(one_batch("a", f"client-{number:05}"))))
+    assert await outcome(session, one_batch("a", "client-00000")) is not None
+    assert router.produce_patterns.served == 0, "the first one was forgotten"
 
 
-def test_a_broken_length_ends_nowhere() -> None:
+@scenario(run)
+async def test_a_broken_length_ends_nowhere(bench: Bench, /) -> None:
     """A size of the records that never ends, in a frame that has a pattern otherwise."""
-
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
-        good = one_batch("a", "c" * 60)
-        await outcome(session, good)
-        at = good.index(batch_of(b"v")) - 1
-        for cut in range(at, len(good) + 10):
-            broken = good[:at] + b"\xff" * (cut - at)
-            with pytest.raises((CloseConnection, WireError)):
-                session.handle_frame(memoryview(bytearray(broken)))
-
-    run(scenario)
+    await bench.create_topic("a")
+    session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
+    good = one_batch("a", "c" * 60)
+    await outcome(session, good)
+    at = good.index(batch_of(b"v")) - 1
+    for cut in range(at, len(good) + 10):
+        broken = good[:at] + b"\xff" * (cut - at)
+        with pytest.raises((CloseConnection, WireError)):
+            session.handle_frame(memoryview(bytearray(broken)))
 
 
 def one_batch(topic: str, client_id: str) -> bytes:

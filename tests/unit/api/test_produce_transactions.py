@@ -23,6 +23,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run
 
 NOW_MS = 1_767_225_600_000
@@ -121,49 +122,43 @@ OK = ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 10, 11, 12, 13])
-def test_only_the_first_batch_of_a_transaction_asks(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        coordinator = StandInCoordinator(bench)
-        for sequence in range(3):
-            assert await produce(bench, request_of(bench, sequence), version) == [OK]
-        assert coordinator.asked == [(version < 12, [("a", 0)])]
-        partition.append_marker(TransactionEnd(7, 0, True, 1), now_ms=NOW_MS)
-        assert await produce(bench, request_of(bench, 3), version) == [OK]
-        assert len(coordinator.asked) == 2
-        assert partition.last_stable_offset == 4
-
-    run(scenario)
+@scenario(run)
+async def test_only_the_first_batch_of_a_transaction_asks(bench: Bench, /, version: int) -> None:
+    (partition,) = await bench.create_topic("a")
+    coordinator = StandInCoordinator(bench)
+    for sequence in range(3):
+        assert await produce(bench, request_of(bench, sequence), version) == [OK]
+    assert coordinator.asked == [(version < 12, [("a", 0)])]
+    partition.append_marker(TransactionEnd(7, 0, True, 1), now_ms=NOW_MS)
+    assert await produce(bench, request_of(bench, 3), version) == [OK]
+    assert len(coordinator.asked) == 2
+    assert partition.last_stable_offset == 4
 
 
-def test_one_question_for_all_partitions_that_begin() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", partitions=3)
-        coordinator = StandInCoordinator(bench)
-        assert await produce(bench, request_of(bench, 0, partitions=(1,))) == [OK]
-        assert await produce(bench, request_of(bench, 1, partitions=(1,))) == [OK]
-        mixed = request_of(bench, 0, partitions=(0, 2))
-        mixed.topic_data[0].partition_data += (
-            request_of(bench, 2, partitions=(1,)).topic_data[0].partition_data
-        )
-        assert await produce(bench, mixed) == [OK, OK, OK]
-        assert coordinator.asked == [(False, [("a", 1)]), (False, [("a", 0), ("a", 2)])]
-
-    run(scenario)
+@scenario(run)
+async def test_one_question_for_all_partitions_that_begin(bench: Bench, /) -> None:
+    await bench.create_topic("a", partitions=3)
+    coordinator = StandInCoordinator(bench)
+    assert await produce(bench, request_of(bench, 0, partitions=(1,))) == [OK]
+    assert await produce(bench, request_of(bench, 1, partitions=(1,))) == [OK]
+    mixed = request_of(bench, 0, partitions=(0, 2))
+    mixed.topic_data[0].partition_data += (
+        request_of(bench, 2, partitions=(1,)).topic_data[0].partition_data
+    )
+    assert await produce(bench, mixed) == [OK, OK, OK]
+    assert coordinator.asked == [(False, [("a", 1)]), (False, [("a", 0), ("a", 2)])]
 
 
-def test_later_requests_of_the_connection_wait_for_the_answer() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        StandInCoordinator(bench)
-        first = bench.send(request_of(bench, 0), 12)
-        assert isinstance(first, Waiting)
-        assert not first.lets_next
-        await first.answer
-        second = bench.send(request_of(bench, 1), 12)
-        assert not isinstance(second, Waiting), "the transaction is open"
-
-    run(scenario)
+@scenario(run)
+async def test_later_requests_of_the_connection_wait_for_the_answer(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    StandInCoordinator(bench)
+    first = bench.send(request_of(bench, 0), 12)
+    assert isinstance(first, Waiting)
+    assert not first.lets_next
+    await first.answer
+    second = bench.send(request_of(bench, 1), 12)
+    assert not isinstance(second, Waiting), "the transaction is open"
 
 
 @pytest.mark.parametrize(
@@ -180,93 +175,82 @@ def test_later_requests_of_the_connection_wait_for_the_answer() -> None:
         (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_what_the_producer_is_told(code: ErrorCode, version: int, told: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        coordinator = StandInCoordinator(bench)
-        coordinator.codes = [code]
-        assert await produce(bench, request_of(bench, 0), version) == [told]
-        assert partition.high_watermark == 0
-        assert len(coordinator.asked) == 1
-        assert await produce(bench, request_of(bench, 0), version) == [OK]
-
-    run(scenario)
-
-
-def test_a_coordinator_that_does_not_answer_makes_the_producer_try_again() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        coordinator = StandInCoordinator(bench)
-        coordinator.lost = True
-        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
-        assert partition.high_watermark == 0
-
-    run(scenario)
+@scenario(run)
+async def test_what_the_producer_is_told(
+    bench: Bench, /, code: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    (partition,) = await bench.create_topic("a")
+    coordinator = StandInCoordinator(bench)
+    coordinator.codes = [code]
+    assert await produce(bench, request_of(bench, 0), version) == [told]
+    assert partition.high_watermark == 0
+    assert len(coordinator.asked) == 1
+    assert await produce(bench, request_of(bench, 0), version) == [OK]
 
 
-def test_a_transaction_before_that_is_not_quite_over_is_waited_for() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        coordinator = StandInCoordinator(bench)
-        coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-        assert await produce(bench, request_of(bench, 0)) == [OK]
-        assert len(coordinator.asked) == 3
-        coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
-        request = request_of(bench, 0, first_producer=8)
-        assert await produce(bench, request) == [ErrorCode.NOT_ENOUGH_REPLICAS]
-        assert 4 < len(coordinator.asked) < 12
-
-    run(scenario)
+@scenario(run)
+async def test_a_coordinator_that_does_not_answer_makes_the_producer_try_again(
+    bench: Bench, /
+) -> None:
+    (partition,) = await bench.create_topic("a")
+    coordinator = StandInCoordinator(bench)
+    coordinator.lost = True
+    assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert partition.high_watermark == 0
 
 
-def test_a_marker_between_the_answer_and_the_append() -> None:
+@scenario(run)
+async def test_a_transaction_before_that_is_not_quite_over_is_waited_for(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    coordinator = StandInCoordinator(bench)
+    coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    assert await produce(bench, request_of(bench, 0)) == [OK]
+    assert len(coordinator.asked) == 3
+    coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
+    request = request_of(bench, 0, first_producer=8)
+    assert await produce(bench, request) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert 4 < len(coordinator.asked) < 12
+
+
+@scenario(run)
+async def test_a_marker_between_the_answer_and_the_append(bench: Bench, /) -> None:
     """KAFKA-14884: the batch would begin a transaction that nobody ends."""
-
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        coordinator = StandInCoordinator(bench)
-        abort = TransactionEnd(7, 0, False, 1)
-        coordinator.meanwhile = lambda: partition.append_marker(abort, now_ms=NOW_MS) and None
-        assert await produce(bench, request_of(bench, 0), 11) == [ErrorCode.INVALID_TXN_STATE]
-        assert partition.leader_log().producers.open_transactions == 0
-        assert partition.last_stable_offset == 1
-        coordinator.meanwhile = lambda: None
-        assert await produce(bench, request_of(bench, 0), 11) == [OK]
-
-    run(scenario)
+    (partition,) = await bench.create_topic("a")
+    coordinator = StandInCoordinator(bench)
+    abort = TransactionEnd(7, 0, False, 1)
+    coordinator.meanwhile = lambda: partition.append_marker(abort, now_ms=NOW_MS) and None
+    assert await produce(bench, request_of(bench, 0), 11) == [ErrorCode.INVALID_TXN_STATE]
+    assert partition.leader_log().producers.open_transactions == 0
+    assert partition.last_stable_offset == 1
+    coordinator.meanwhile = lambda: None
+    assert await produce(bench, request_of(bench, 0), 11) == [OK]
 
 
-def test_a_broker_may_be_told_not_to_ask_but_must_add() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        coordinator = StandInCoordinator(bench)
-        assert await produce(bench, request_of(bench, 0), 11) == [OK]
-        assert coordinator.asked == []
-        request = request_of(bench, 0, first_producer=8)
-        assert await produce(bench, request, 12) == [OK]
-        assert len(coordinator.asked) == 1
-
-    run(scenario, transaction_partition_verification_enable="false")
+@scenario(run, transaction_partition_verification_enable="false")
+async def test_a_broker_may_be_told_not_to_ask_but_must_add(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    coordinator = StandInCoordinator(bench)
+    assert await produce(bench, request_of(bench, 0), 11) == [OK]
+    assert coordinator.asked == []
+    request = request_of(bench, 0, first_producer=8)
+    assert await produce(bench, request, 12) == [OK]
+    assert len(coordinator.asked) == 1
 
 
-def test_requests_that_do_not_say_whose_or_too_many() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", partitions=2)
-        StandInCoordinator(bench)
-        nobody = request_of(bench, 0, transactional_id=None)
-        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert await produce(bench, nobody) == [refused]
-        two = request_of(bench, 0, partitions=(0, 1), same_producer=False)
-        assert await produce(bench, two) == [OK, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
-        unnamed = request_of(bench, 0, first_producer=-1)
-        assert await produce(bench, unnamed) == [ErrorCode.INVALID_RECORD]
-
-    run(scenario)
+@scenario(run)
+async def test_requests_that_do_not_say_whose_or_too_many(bench: Bench, /) -> None:
+    await bench.create_topic("a", partitions=2)
+    StandInCoordinator(bench)
+    nobody = request_of(bench, 0, transactional_id=None)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert await produce(bench, nobody) == [refused]
+    two = request_of(bench, 0, partitions=(0, 1), same_producer=False)
+    assert await produce(bench, two) == [OK, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    unnamed = request_of(bench, 0, first_producer=-1)
+    assert await produce(bench, unnamed) == [ErrorCode.INVALID_RECORD]
 
 
-def test_without_a_coordinator_producers_try_again() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
-
-    run(scenario)
+@scenario(run)
+async def test_without_a_coordinator_producers_try_again(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]

@@ -5,6 +5,7 @@ import pytest
 from lograft.model.errors import ErrorCode
 from lograft.wire.compression import Codec, compress
 from lograft.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from tests.support.scenarios import scenario
 from tests.unit.api.test_get_telemetry_subscriptions import ask, subscribe
 from tests.unit.broker.bench import Bench, run
 
@@ -25,16 +26,14 @@ async def push(bench: Bench, metrics: bytes, codec: int = Codec.NONE, client: UU
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_the_last_push_is_kept(codec: Codec) -> None:
-    async def scenario(bench: Bench) -> None:
-        subscribe(bench, "all", metrics="*")
-        assert await push(bench, compress(codec, METRICS), codec) == 0
-        (kept,) = bench.broker.telemetry.pushes(bench.broker.clock.mono_ms())
-        assert kept.metrics() == METRICS
-        assert kept.client_instance_id == CLIENT
-        assert kept.client["client_id"] == "test"
-
-    run(scenario, telemetry_max_bytes=str(MAX_BYTES))
+@scenario(run, telemetry_max_bytes=str(MAX_BYTES))
+async def test_the_last_push_is_kept(bench: Bench, /, codec: Codec) -> None:
+    subscribe(bench, "all", metrics="*")
+    assert await push(bench, compress(codec, METRICS), codec) == 0
+    (kept,) = bench.broker.telemetry.pushes(bench.broker.clock.mono_ms())
+    assert kept.metrics() == METRICS
+    assert kept.client_instance_id == CLIENT
+    assert kept.client["client_id"] == "test"
 
 
 @pytest.mark.parametrize(
@@ -49,45 +48,41 @@ def test_the_last_push_is_kept(codec: Codec) -> None:
         (b"x", 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )
-def test_pushes_are_bounded_before_and_after_decompression(
-    metrics: bytes, codec: int, code: ErrorCode
+@scenario(run, telemetry_max_bytes=str(MAX_BYTES))
+async def test_pushes_are_bounded_before_and_after_decompression(
+    bench: Bench, /, metrics: bytes, codec: int, code: ErrorCode
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        assert await push(bench, metrics, codec) == code
-        kept = list(bench.broker.telemetry.pushes(bench.broker.clock.mono_ms()))
-        assert len(kept) == (code == ErrorCode.NONE and bool(metrics))
-
-    run(scenario, telemetry_max_bytes=str(MAX_BYTES))
+    assert await push(bench, metrics, codec) == code
+    kept = list(bench.broker.telemetry.pushes(bench.broker.clock.mono_ms()))
+    assert len(kept) == (code == ErrorCode.NONE and bool(metrics))
 
 
 @pytest.mark.parametrize("client", [UUID(int=0), UUID(int=1)])
-def test_reserved_ids_are_rejected(client: UUID) -> None:
-    async def scenario(bench: Bench) -> None:
-        request = PushTelemetryRequest(client_instance_id=client, metrics=b"x")
+@scenario(run)
+async def test_reserved_ids_are_rejected(bench: Bench, /, client: UUID) -> None:
+    request = PushTelemetryRequest(client_instance_id=client, metrics=b"x")
+    response = await bench.ask(request, 0, PushTelemetryResponse)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@scenario(run)
+async def test_another_subscription_id_is_unknown_and_the_client_may_ask_at_once(
+    bench: Bench, /
+) -> None:
+    first = await ask(bench, CLIENT)
+    request = PushTelemetryRequest(
+        client_instance_id=CLIENT, subscription_id=first.subscription_id + 1, metrics=b"x"
+    )
+    response = await bench.ask(request, 0, PushTelemetryResponse)
+    assert response.error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    again = await ask(bench, CLIENT)
+    assert again.error_code == 0
+    assert again.subscription_id == first.subscription_id
+    # It has pushed in this interval.
+    request.subscription_id = first.subscription_id
+    response = await bench.ask(request, 0, PushTelemetryResponse)
+    assert response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    request.terminating = True
+    for code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
         response = await bench.ask(request, 0, PushTelemetryResponse)
-        assert response.error_code == ErrorCode.INVALID_REQUEST
-
-    run(scenario)
-
-
-def test_another_subscription_id_is_unknown_and_the_client_may_ask_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        first = await ask(bench, CLIENT)
-        request = PushTelemetryRequest(
-            client_instance_id=CLIENT, subscription_id=first.subscription_id + 1, metrics=b"x"
-        )
-        response = await bench.ask(request, 0, PushTelemetryResponse)
-        assert response.error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-        again = await ask(bench, CLIENT)
-        assert again.error_code == 0
-        assert again.subscription_id == first.subscription_id
-        # It has pushed in this interval.
-        request.subscription_id = first.subscription_id
-        response = await bench.ask(request, 0, PushTelemetryResponse)
-        assert response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        request.terminating = True
-        for code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
-            response = await bench.ask(request, 0, PushTelemetryResponse)
-            assert response.error_code == code
-
-    run(scenario)
+        assert response.error_code == code

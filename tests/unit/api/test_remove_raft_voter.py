@@ -7,6 +7,7 @@ from lograft.consensus.types import ReplicaKey
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Epoch, NodeId
 from lograft.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
@@ -19,20 +20,16 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
         (core.Error.TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.answer = core.VoterChangeResponse(
-            sender=NodeId(1), epoch=Epoch(3), error=error
-        )
-        request = RemoveRaftVoterRequest(
-            cluster_id=CLUSTER_ID, voter_id=4, voter_directory_id=UUID(int=4)
-        )
-        response = await bench.ask(request, 0, RemoveRaftVoterResponse, role="controller")
-        assert response.error_code == code
-        key = ReplicaKey(NodeId(4), UUID(int=4))
-        assert bench.quorum.asked == (core.RemoveVoterRequest(key=key), 0)
-        request.cluster_id = "other"
-        response = await bench.ask(request, 0, RemoveRaftVoterResponse, role="controller")
-        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-
-    run(scenario)
+@scenario(run)
+async def test_the_core_decides(bench: Bench, /, error: core.Error, code: ErrorCode) -> None:
+    bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3), error=error)
+    request = RemoveRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=4, voter_directory_id=UUID(int=4)
+    )
+    response = await bench.ask(request, 0, RemoveRaftVoterResponse, role="controller")
+    assert response.error_code == code
+    key = ReplicaKey(NodeId(4), UUID(int=4))
+    assert bench.quorum.asked == (core.RemoveVoterRequest(key=key), 0)
+    request.cluster_id = "other"
+    response = await bench.ask(request, 0, RemoveRaftVoterResponse, role="controller")
+    assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID

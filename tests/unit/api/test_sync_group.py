@@ -3,57 +3,52 @@ import asyncio
 import pytest
 
 from lograft.model.errors import ErrorCode
+from tests.support.scenarios import scenario
 from tests.unit.api.groups_bench import beat, join, join_request, member_of, play, sync
 from tests.unit.broker.bench import Bench
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_everyone_gets_what_the_leader_brought(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        leader, other = await asyncio.gather(
-            join(bench, 3, join_request()), join(bench, 3, join_request())
-        )
-        waiting = asyncio.ensure_future(sync(bench, version, other))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        brought = {
-            leader.member_id.replace("-", "_"): b"first",
-            other.member_id.replace("-", "_"): b"second",
-        }
-        mine = await sync(bench, version, leader, **brought)
-        theirs = await waiting
-        assert (mine.error_code, bytes(mine.assignment)) == (0, b"first")
-        assert (theirs.error_code, bytes(theirs.assignment)) == (0, b"second")
-        if version >= 5:
-            assert (mine.protocol_type, mine.protocol_name) == ("consumer", "range")
-
-    play(scenario)
+@scenario(play)
+async def test_everyone_gets_what_the_leader_brought(bench: Bench, /, version: int) -> None:
+    leader, other = await asyncio.gather(
+        join(bench, 3, join_request()), join(bench, 3, join_request())
+    )
+    waiting = asyncio.ensure_future(sync(bench, version, other))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    brought = {
+        leader.member_id.replace("-", "_"): b"first",
+        other.member_id.replace("-", "_"): b"second",
+    }
+    mine = await sync(bench, version, leader, **brought)
+    theirs = await waiting
+    assert (mine.error_code, bytes(mine.assignment)) == (0, b"first")
+    assert (theirs.error_code, bytes(theirs.assignment)) == (0, b"second")
+    if version >= 5:
+        assert (mine.protocol_type, mine.protocol_name) == ("consumer", "range")
 
 
-def test_who_is_refused() -> None:
-    async def scenario(bench: Bench) -> None:
-        member = await member_of(bench)
-        member.generation_id = 7
-        assert (await sync(bench, 5, member)).error_code == ErrorCode.ILLEGAL_GENERATION
-        member.member_id = "stranger"
-        assert (await sync(bench, 5, member)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-    play(scenario)
+@scenario(play)
+async def test_who_is_refused(bench: Bench, /) -> None:
+    member = await member_of(bench)
+    member.generation_id = 7
+    assert (await sync(bench, 5, member)).error_code == ErrorCode.ILLEGAL_GENERATION
+    member.member_id = "stranger"
+    assert (await sync(bench, 5, member)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_group_is_stable_for_the_next_coordinator_too() -> None:
-    async def scenario(bench: Bench) -> None:
-        member = await member_of(bench)
-        partitions = bench.broker.groups
-        index = partitions.partition_of("g")
-        shard = partitions._shards.pop(index)
-        shard.close()
-        partitions.on_role(shard.partition)
-        while not partitions._shards[index].is_loaded:
-            # A member is not sent away while the group is being read.
-            assert await beat(bench, member) == 0
-            await asyncio.sleep(0.001)
+@scenario(play)
+async def test_the_group_is_stable_for_the_next_coordinator_too(bench: Bench, /) -> None:
+    member = await member_of(bench)
+    partitions = bench.broker.groups
+    index = partitions.partition_of("g")
+    shard = partitions._shards.pop(index)
+    shard.close()
+    partitions.on_role(shard.partition)
+    while not partitions._shards[index].is_loaded:
+        # A member is not sent away while the group is being read.
         assert await beat(bench, member) == 0
-        assert bytes((await sync(bench, 5, member)).assignment) == b"all"
-
-    play(scenario)
+        await asyncio.sleep(0.001)
+    assert await beat(bench, member) == 0
+    assert bytes((await sync(bench, 5, member)).assignment) == b"all"

@@ -8,6 +8,7 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.api.offsets_bench import commit, fetch_all, find, play, run_coordinator
 from tests.unit.broker.bench import Bench
 
@@ -51,46 +52,40 @@ async def end(bench: Bench, *, committed: bool, epoch: int = 0) -> None:
 
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("version", range(5))
-def test_they_count_when_the_transaction_is_committed(version: int, committed: bool) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t", partitions=2)
-        await find(bench)
-        await commit(bench, 9, "t", {0: 1})
-        assert await commit_in_transaction(bench, version, {0: 5, 1: 6}) == {0: 0, 1: 0}
-        assert (await fetch_all(bench, 9))["t"].keys() == {0}
-        await end(bench, committed=committed)
-        found = {index: one[0] for index, one in (await fetch_all(bench, 9))["t"].items()}
-        assert found == ({0: 5, 1: 6} if committed else {0: 1})
-
-    run_coordinator(scenario, transaction_partition_verification_enable="false")
-
-
-def test_the_group_has_a_name() -> None:
-    async def scenario(bench: Bench) -> None:
-        nameless = ErrorCode.INVALID_GROUP_ID
-        assert await commit_in_transaction(bench, 5, {0: 5}, group="") == {0: nameless}
-
-    play(scenario)
+@scenario(run_coordinator, transaction_partition_verification_enable="false")
+async def test_they_count_when_the_transaction_is_committed(
+    bench: Bench, /, version: int, committed: bool
+) -> None:
+    await bench.create_topic("t", partitions=2)
+    await find(bench)
+    await commit(bench, 9, "t", {0: 1})
+    assert await commit_in_transaction(bench, version, {0: 5, 1: 6}) == {0: 0, 1: 0}
+    assert (await fetch_all(bench, 9))["t"].keys() == {0}
+    await end(bench, committed=committed)
+    found = {index: one[0] for index, one in (await fetch_all(bench, 9))["t"].items()}
+    assert found == ({0: 5, 1: 6} if committed else {0: 1})
 
 
-def test_an_older_life_of_the_producer_is_fenced() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t", partitions=2)
-        await find(bench)
-        await end(bench, committed=False, epoch=4)
-        fenced = ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await commit_in_transaction(bench, 4, {0: 5}, epoch=3) == {0: fenced}
-        assert await fetch_all(bench, 9) == {}
+@scenario(play)
+async def test_the_group_has_a_name(bench: Bench, /) -> None:
+    nameless = ErrorCode.INVALID_GROUP_ID
+    assert await commit_in_transaction(bench, 5, {0: 5}, group="") == {0: nameless}
 
-    run_coordinator(scenario, transaction_partition_verification_enable="false")
+
+@scenario(run_coordinator, transaction_partition_verification_enable="false")
+async def test_an_older_life_of_the_producer_is_fenced(bench: Bench, /) -> None:
+    await bench.create_topic("t", partitions=2)
+    await find(bench)
+    await end(bench, committed=False, epoch=4)
+    fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await commit_in_transaction(bench, 4, {0: 5}, epoch=3) == {0: fenced}
+    assert await fetch_all(bench, 9) == {}
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_nobody_coordinates_the_transaction(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        codes = await commit_in_transaction(bench, version, {0: 5, 2: 1})
-        assert codes == dict.fromkeys((0, 2), ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await commit_in_transaction(bench, version, {0: 5}, topic="u") == {0: unknown}
-
-    play(scenario)
+@scenario(play)
+async def test_nobody_coordinates_the_transaction(bench: Bench, /, version: int) -> None:
+    codes = await commit_in_transaction(bench, version, {0: 5, 2: 1})
+    assert codes == dict.fromkeys((0, 2), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await commit_in_transaction(bench, version, {0: 5}, topic="u") == {0: unknown}

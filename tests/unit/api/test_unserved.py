@@ -20,6 +20,7 @@ from lograft.wire.messages.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteStateData,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 #: What the protocol puts on each kind of listener.
@@ -41,17 +42,15 @@ def minimal(spec: ApiSpec) -> Message:
 @pytest.mark.parametrize(
     ("spec", "role"), EVERYTHING, ids=lambda value: getattr(value, "name", value)
 )
-def test_every_version_of_every_api_gets_a_response(spec: ApiSpec, role: str) -> None:
-    async def scenario(bench: Bench) -> None:
-        for version in range(spec.min_version, spec.max_version + 1):
-            response: Any = await bench.ask(
-                minimal(spec), version, response_class(spec.key), role=role
-            )
-            if spec.key not in SERVED[role] and hasattr(response, "error_code"):
-                assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-                assert "does not support" in response.error_message
-
-    run(scenario)
+@scenario(run)
+async def test_every_version_of_every_api_gets_a_response(
+    bench: Bench, /, spec: ApiSpec, role: str
+) -> None:
+    for version in range(spec.min_version, spec.max_version + 1):
+        response: Any = await bench.ask(minimal(spec), version, response_class(spec.key), role=role)
+        if spec.key not in SERVED[role] and hasattr(response, "error_code"):
+            assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert "does not support" in response.error_message
 
 
 @pytest.mark.parametrize(
@@ -64,31 +63,27 @@ def test_every_version_of_every_api_gets_a_response(spec: ApiSpec, role: str) ->
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_every_group_of_a_request_has_the_error(request_: Message) -> None:
-    async def scenario(bench: Bench) -> None:
-        response: Any = await bench.ask(request_, 1, response_class(request_.KEY))
-        assert [group.group_id for group in response.groups] == ["g", "h"]
-        assert {group.error_code for group in response.groups} == {ErrorCode.UNSUPPORTED_VERSION}
-
-    run(scenario)
+@scenario(run)
+async def test_every_group_of_a_request_has_the_error(bench: Bench, /, request_: Message) -> None:
+    response: Any = await bench.ask(request_, 1, response_class(request_.KEY))
+    assert [group.group_id for group in response.groups] == ["g", "h"]
+    assert {group.error_code for group in response.groups} == {ErrorCode.UNSUPPORTED_VERSION}
 
 
-def test_every_partition_of_a_request_has_the_error() -> None:
-    async def scenario(bench: Bench) -> None:
-        request = WriteShareGroupStateRequest(
-            topics=[
-                WriteStateData(
-                    topic_id=UUID(int=5),
-                    partitions=[PartitionData(partition=index) for index in range(2)],
-                )
-            ]
-        )
-        response: Any = await bench.ask(request, 1, response_class(request.KEY))
-        (topic,) = response.results
-        assert topic.topic_id == UUID(int=5)
-        assert [(one.partition, one.error_code) for one in topic.partitions] == [
-            (0, ErrorCode.UNSUPPORTED_VERSION),
-            (1, ErrorCode.UNSUPPORTED_VERSION),
+@scenario(run)
+async def test_every_partition_of_a_request_has_the_error(bench: Bench, /) -> None:
+    request = WriteShareGroupStateRequest(
+        topics=[
+            WriteStateData(
+                topic_id=UUID(int=5),
+                partitions=[PartitionData(partition=index) for index in range(2)],
+            )
         ]
-
-    run(scenario)
+    )
+    response: Any = await bench.ask(request, 1, response_class(request.KEY))
+    (topic,) = response.results
+    assert topic.topic_id == UUID(int=5)
+    assert [(one.partition, one.error_code) for one in topic.partitions] == [
+        (0, ErrorCode.UNSUPPORTED_VERSION),
+        (1, ErrorCode.UNSUPPORTED_VERSION),
+    ]

@@ -12,26 +12,25 @@ from lograft.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_levels_change_within_what_is_supported(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        async def update(feature: str, level: int) -> tuple[int, list[int]]:
-            request = UpdateFeaturesRequest(
-                feature_updates=[FeatureUpdateKey(feature=feature, max_version_level=level)]
-            )
-            response = await bench.ask(request, version, UpdateFeaturesResponse)
-            return response.error_code, [result.error_code for result in response.results]
+@scenario(run)
+async def test_levels_change_within_what_is_supported(bench: Bench, /, version: int) -> None:
+    async def update(feature: str, level: int) -> tuple[int, list[int]]:
+        request = UpdateFeaturesRequest(
+            feature_updates=[FeatureUpdateKey(feature=feature, max_version_level=level)]
+        )
+        response = await bench.ask(request, version, UpdateFeaturesResponse)
+        return response.error_code, [result.error_code for result in response.results]
 
-        assert await update("metadata.version", 30) == (0, [0] if version < 2 else [])
-        code, results = await update("no.such.feature", 1)
-        assert (code, results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
-        bench.controller.down = True
-        assert (await update("metadata.version", 30))[0] == ErrorCode.REQUEST_TIMED_OUT
-
-    run(scenario)
+    assert await update("metadata.version", 30) == (0, [0] if version < 2 else [])
+    code, results = await update("no.such.feature", 1)
+    assert (code, results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+    bench.controller.down = True
+    assert (await update("metadata.version", 30))[0] == ErrorCode.REQUEST_TIMED_OUT
 
 
 STATIC = Quorum(0, VoterSet.of([ReplicaKey(NodeId(1))], is_static=True))
@@ -54,40 +53,34 @@ def answer_of(error: core.Error = core.Error.NONE) -> core.VoterChangeResponse:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_the_quorum_raises_kraft_version(validate_only: bool) -> None:
-    async def scenario(bench: Bench) -> None:
-        quorum = bench.quorum
-        quorum.quorum, quorum.answer = STATIC, answer_of()
-        written = len(bench.controller.log)
-        response = await bench.ask(upgrade(validate_only=validate_only), 2, UpdateFeaturesResponse)
-        assert response.error_code == 0
-        assert quorum.asked is not None
-        asked = quorum.asked[0]
-        assert isinstance(asked, core.UpgradeVersionRequest)
-        assert (asked.voter.key, asked.validate_only) == (quorum.me, validate_only)
-        assert len(bench.controller.log) == written
-
-    run(scenario)
+@scenario(run)
+async def test_the_quorum_raises_kraft_version(bench: Bench, /, validate_only: bool) -> None:
+    quorum = bench.quorum
+    quorum.quorum, quorum.answer = STATIC, answer_of()
+    written = len(bench.controller.log)
+    response = await bench.ask(upgrade(validate_only=validate_only), 2, UpdateFeaturesResponse)
+    assert response.error_code == 0
+    assert quorum.asked is not None
+    asked = quorum.asked[0]
+    assert isinstance(asked, core.UpgradeVersionRequest)
+    assert (asked.voter.key, asked.validate_only) == (quorum.me, validate_only)
+    assert len(bench.controller.log) == written
 
 
-def test_the_quorum_is_not_asked_for_what_another_feature_rules_out() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.quorum = STATIC
-        request = upgrade(("no.such.feature", 1))
-        response = await bench.ask(request, 2, UpdateFeaturesResponse)
-        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert bench.quorum.asked is None
-
-    run(scenario)
+@scenario(run)
+async def test_the_quorum_is_not_asked_for_what_another_feature_rules_out(bench: Bench, /) -> None:
+    bench.quorum.quorum = STATIC
+    request = upgrade(("no.such.feature", 1))
+    response = await bench.ask(request, 2, UpdateFeaturesResponse)
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert bench.quorum.asked is None
 
 
-def test_nobody_is_asked_for_the_level_that_the_quorum_has() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.quorum = DYNAMIC
-        assert (await bench.ask(upgrade(), 2, UpdateFeaturesResponse)).error_code == 0
-        assert bench.quorum.asked is None
-
-    run(scenario)
+@scenario(run)
+async def test_nobody_is_asked_for_the_level_that_the_quorum_has(bench: Bench, /) -> None:
+    bench.quorum.quorum = DYNAMIC
+    assert (await bench.ask(upgrade(), 2, UpdateFeaturesResponse)).error_code == 0
+    assert bench.quorum.asked is None
 
 
 @pytest.mark.parametrize(
@@ -99,14 +92,14 @@ def test_nobody_is_asked_for_the_level_that_the_quorum_has() -> None:
         (core.Error.NOT_LEADER, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_without_the_quorum_nothing_is_written(error: core.Error, code: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.quorum, bench.quorum.answer = STATIC, answer_of(error)
-        written = len(bench.controller.log)
-        request = upgrade(("metadata.version", 30))
-        response = await bench.ask(request, 2, UpdateFeaturesResponse)
-        assert response.error_code == code
-        assert response.error_message
-        assert len(bench.controller.log) == written
-
-    run(scenario)
+@scenario(run)
+async def test_without_the_quorum_nothing_is_written(
+    bench: Bench, /, error: core.Error, code: ErrorCode
+) -> None:
+    bench.quorum.quorum, bench.quorum.answer = STATIC, answer_of(error)
+    written = len(bench.controller.log)
+    request = upgrade(("metadata.version", 30))
+    response = await bench.ask(request, 2, UpdateFeaturesResponse)
+    assert response.error_code == code
+    assert response.error_message
+    assert len(bench.controller.log) == written

@@ -12,6 +12,7 @@ from lograft.wire.messages.update_raft_voter import (
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
@@ -26,30 +27,28 @@ def request(epoch: int) -> UpdateRaftVoterRequest:
     )
 
 
-def test_a_voter_has_moved() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.endpoint = Address("leader", 9093)
-        bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3))
-        response = await bench.ask(request(3), 0, UpdateRaftVoterResponse, role="controller")
-        assert response.error_code == 0
-        leader = response.current_leader
-        assert leader is not None
-        assert (leader.leader_id, leader.leader_epoch, leader.host) == (1, 3, "leader")
-        assert bench.quorum.asked is not None
-        assert isinstance(bench.quorum.asked[0], core.UpdateVoterRequest)
-        assert bench.quorum.asked[0].voter.endpoints[0].host == "h"
-
-    run(scenario)
+@scenario(run)
+async def test_a_voter_has_moved(bench: Bench, /) -> None:
+    bench.quorum.endpoint = Address("leader", 9093)
+    bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3))
+    response = await bench.ask(request(3), 0, UpdateRaftVoterResponse, role="controller")
+    assert response.error_code == 0
+    leader = response.current_leader
+    assert leader is not None
+    assert (leader.leader_id, leader.leader_epoch, leader.host) == (1, 3, "leader")
+    assert bench.quorum.asked is not None
+    assert isinstance(bench.quorum.asked[0], core.UpdateVoterRequest)
+    assert bench.quorum.asked[0].voter.endpoints[0].host == "h"
 
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_only_the_leader_of_that_epoch_is_asked(epoch: int, code: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        response = await bench.ask(request(epoch), 0, UpdateRaftVoterResponse, role="controller")
-        assert response.error_code == code
-        assert bench.quorum.asked is None
-
-    run(scenario)
+@scenario(run)
+async def test_only_the_leader_of_that_epoch_is_asked(
+    bench: Bench, /, epoch: int, code: ErrorCode
+) -> None:
+    response = await bench.ask(request(epoch), 0, UpdateRaftVoterResponse, role="controller")
+    assert response.error_code == code
+    assert bench.quorum.asked is None

@@ -13,6 +13,7 @@ from lograft.wire.messages.vote import (
     VoteRequestTopicData,
     VoteResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
@@ -30,27 +31,25 @@ def request(topic: str = "__cluster_metadata", cluster_id: str | None = CLUSTER_
     return VoteRequest(cluster_id=cluster_id, voter_id=1, topics=topics)
 
 
-def test_the_core_decides() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.quorum.endpoint = Address("host", 9093)
-        bench.quorum.answer = core.VoteResponse(
-            sender=NodeId(1), epoch=Epoch(7), leader=NodeId(1), granted=True
-        )
-        response = await bench.ask(request(), 2, VoteResponse, role="controller")
-        assert bench.quorum.asked is not None
-        assert bench.quorum.asked[0] == core.VoteRequest(
-            sender=ReplicaKey(NodeId(2), UUID(int=5)),
-            to=ReplicaKey(NodeId(1), UUID(int=77)),
-            epoch=Epoch(7),
-            log_end=LogEnd(Epoch(6), Offset(40)),
-            pre_vote=True,
-        )
-        (voted,) = response.topics[0].partitions
-        assert (voted.error_code, voted.leader_epoch, voted.vote_granted) == (0, 7, True)
-        (end,) = response.node_endpoints
-        assert (end.node_id, end.host, end.port) == (1, "host", 9093)
-
-    run(scenario)
+@scenario(run)
+async def test_the_core_decides(bench: Bench, /) -> None:
+    bench.quorum.endpoint = Address("host", 9093)
+    bench.quorum.answer = core.VoteResponse(
+        sender=NodeId(1), epoch=Epoch(7), leader=NodeId(1), granted=True
+    )
+    response = await bench.ask(request(), 2, VoteResponse, role="controller")
+    assert bench.quorum.asked is not None
+    assert bench.quorum.asked[0] == core.VoteRequest(
+        sender=ReplicaKey(NodeId(2), UUID(int=5)),
+        to=ReplicaKey(NodeId(1), UUID(int=77)),
+        epoch=Epoch(7),
+        log_end=LogEnd(Epoch(6), Offset(40)),
+        pre_vote=True,
+    )
+    (voted,) = response.topics[0].partitions
+    assert (voted.error_code, voted.leader_epoch, voted.vote_granted) == (0, 7, True)
+    (end,) = response.node_endpoints
+    assert (end.node_id, end.host, end.port) == (1, "host", 9093)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +60,10 @@ def test_the_core_decides() -> None:
         (VoteRequest(voter_id=1), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_not_meant_for_this_quorum_is_refused(asked: VoteRequest, code: ErrorCode) -> None:
-    async def scenario(bench: Bench) -> None:
-        response = await bench.ask(asked, 2, VoteResponse, role="controller")
-        assert response.error_code == code
-        assert bench.quorum.asked is None
-
-    run(scenario)
+@scenario(run)
+async def test_what_is_not_meant_for_this_quorum_is_refused(
+    bench: Bench, /, asked: VoteRequest, code: ErrorCode
+) -> None:
+    response = await bench.ask(asked, 2, VoteResponse, role="controller")
+    assert response.error_code == code
+    assert bench.quorum.asked is None

@@ -17,6 +17,7 @@ from lograft.wire.messages.write_txn_markers import (
 )
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
+from tests.support.scenarios import scenario
 from tests.unit.api.offsets_bench import fetch_all, play
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
@@ -60,151 +61,131 @@ def begin(partition: Partition, *, producer_id: int = 7, epoch: int = 0) -> None
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_each_partition_gets_its_marker(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        a0, a1 = await bench.create_topic("a", partitions=2)
-        begin(a0)
-        begin(a1)
-        assert (a0.last_stable_offset, a1.last_stable_offset) == (0, 0)
-        codes = await write(bench, marker_of(("a", 0), ("a", 1)), version=version)
-        assert codes == [0, 0]
-        assert (a0.last_stable_offset, a1.last_stable_offset) == (2, 2)
-        part = a0.leader_log().read(1, bytes_max=1000)
-        assert part is not None
-        batch = part.file.pread(part.size, part.position)
-        header = read_header(batch)
-        assert header.is_control
-        assert header.is_transactional
-        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, -1)
-        (record,) = read_records(batch, bytes_max=1000)
-        assert (record.key, record.value) == (b"\0\0\0\1", b"\0\0\0\0\0\3")
-
-    run(scenario)
+@scenario(run)
+async def test_each_partition_gets_its_marker(bench: Bench, /, version: int) -> None:
+    a0, a1 = await bench.create_topic("a", partitions=2)
+    begin(a0)
+    begin(a1)
+    assert (a0.last_stable_offset, a1.last_stable_offset) == (0, 0)
+    codes = await write(bench, marker_of(("a", 0), ("a", 1)), version=version)
+    assert codes == [0, 0]
+    assert (a0.last_stable_offset, a1.last_stable_offset) == (2, 2)
+    part = a0.leader_log().read(1, bytes_max=1000)
+    assert part is not None
+    batch = part.file.pread(part.size, part.position)
+    header = read_header(batch)
+    assert header.is_control
+    assert header.is_transactional
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, -1)
+    (record,) = read_records(batch, bytes_max=1000)
+    assert (record.key, record.value) == (b"\0\0\0\1", b"\0\0\0\0\0\3")
 
 
-def test_an_abort_is_indexed() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        begin(partition)
-        assert await write(bench, marker_of(("a", 0), commit=False)) == [0]
-        (aborted,) = partition.leader_log().aborted_transactions(0, 10)
-        assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 0, 1)
-
-    run(scenario)
+@scenario(run)
+async def test_an_abort_is_indexed(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    begin(partition)
+    assert await write(bench, marker_of(("a", 0), commit=False)) == [0]
+    (aborted,) = partition.leader_log().aborted_transactions(0, 10)
+    assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 0, 1)
 
 
-def test_replaced_coordinators_and_epochs_that_are_over_are_fenced() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        begin(partition, epoch=1)
-        assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [0]
-        end = partition.leader_log().end_offset
-        fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert await write(bench, marker_of(("a", 0), epoch=2, coordinator_epoch=2)) == [fenced]
-        old = ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await write(bench, marker_of(("a", 0), epoch=1)) == [old]
-        begin(partition, epoch=2)
-        assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [old]
-        assert partition.leader_log().end_offset == end + 1, "nothing but the new transaction"
-
-    run(scenario)
+@scenario(run)
+async def test_replaced_coordinators_and_epochs_that_are_over_are_fenced(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    begin(partition, epoch=1)
+    assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [0]
+    end = partition.leader_log().end_offset
+    fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert await write(bench, marker_of(("a", 0), epoch=2, coordinator_epoch=2)) == [fenced]
+    old = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await write(bench, marker_of(("a", 0), epoch=1)) == [old]
+    begin(partition, epoch=2)
+    assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [old]
+    assert partition.leader_log().end_offset == end + 1, "nothing but the new transaction"
 
 
-def test_a_repeat_is_answered_like_the_first() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        begin(partition)
-        marker = marker_of(("a", 0), epoch=1, version=2, commit=False)
-        assert await write(bench, marker) == [0]
-        known = partition.leader_log().producers.derived()
-        assert await write(bench, marker) == [0]
-        assert partition.leader_log().producers.derived() == known
-        assert len(partition.leader_log().aborted_transactions(0, 10)) == 1
-
-    run(scenario)
+@scenario(run)
+async def test_a_repeat_is_answered_like_the_first(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    begin(partition)
+    marker = marker_of(("a", 0), epoch=1, version=2, commit=False)
+    assert await write(bench, marker) == [0]
+    known = partition.leader_log().producers.derived()
+    assert await write(bench, marker) == [0]
+    assert partition.leader_log().producers.derived() == known
+    assert len(partition.leader_log().aborted_transactions(0, 10)) == 1
 
 
-def test_answered_when_committed_and_others_need_not_wait() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        begin(partition)
-        request = WriteTxnMarkersRequest(markers=[marker_of(("a", 0))])
-        reply = bench.send(request, 2)
-        assert isinstance(reply, Waiting)
-        assert reply.lets_next
-        assert partition.last_stable_offset == 0
-        await reply.answer
-        assert partition.high_watermark == partition.last_stable_offset == 2
-
-    run(scenario)
+@scenario(run)
+async def test_answered_when_committed_and_others_need_not_wait(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    begin(partition)
+    request = WriteTxnMarkersRequest(markers=[marker_of(("a", 0))])
+    reply = bench.send(request, 2)
+    assert isinstance(reply, Waiting)
+    assert reply.lets_next
+    assert partition.last_stable_offset == 0
+    await reply.answer
+    assert partition.high_watermark == partition.last_stable_offset == 2
 
 
-def test_a_partition_that_cannot_take_it_now_says_so() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        begin(partition)
-        set_leader(partition, 2, epoch=5)
-        codes = await write(bench, marker_of(("a", 0), ("a", 1), ("nope", 0)))
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown, unknown]
-        set_leader(partition, -1, epoch=6)
-        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        # Back, but not ready to take anything yet, as a leader in raft mode may be.
-        set_leader(partition, 1, epoch=7)
-        partition.pause_appends()
-        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        partition.on_ready()
-        assert await write(bench, marker_of(("a", 0))) == [0]
-
-    run(scenario)
+@scenario(run)
+async def test_a_partition_that_cannot_take_it_now_says_so(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    begin(partition)
+    set_leader(partition, 2, epoch=5)
+    codes = await write(bench, marker_of(("a", 0), ("a", 1), ("nope", 0)))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown, unknown]
+    set_leader(partition, -1, epoch=6)
+    assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    # Back, but not ready to take anything yet, as a leader in raft mode may be.
+    set_leader(partition, 1, epoch=7)
+    partition.pause_appends()
+    assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    partition.on_ready()
+    assert await write(bench, marker_of(("a", 0))) == [0]
 
 
-def test_a_leader_that_goes_while_it_waits_promises_nothing() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        begin(partition)
-        asked = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
-        await asyncio.sleep(0)
-        set_leader(partition, 2, epoch=5)
-        assert await asked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-
-    run(scenario)
+@scenario(run)
+async def test_a_leader_that_goes_while_it_waits_promises_nothing(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    begin(partition)
+    asked = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
+    await asyncio.sleep(0)
+    set_leader(partition, 2, epoch=5)
+    assert await asked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_a_marker_fits_where_hardly_anything_does() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", max_message_bytes="70")
-        begin(partition)
-        assert await write(bench, marker_of(("a", 0))) == [0]
-
-    run(scenario)
+@scenario(run)
+async def test_a_marker_fits_where_hardly_anything_does(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", max_message_bytes="70")
+    begin(partition)
+    assert await write(bench, marker_of(("a", 0))) == [0]
 
 
-def test_a_group_coordinator_hears_of_the_end() -> None:
-    async def scenario(bench: Bench) -> None:
-        key = OffsetCommitKey(group="g", topic="t", partition=0)
-        value = OffsetCommitValue(offset=5, metadata="")
+@scenario(play)
+async def test_a_group_coordinator_hears_of_the_end(bench: Bench, /) -> None:
+    key = OffsetCommitKey(group="g", topic="t", partition=0)
+    value = OffsetCommitValue(offset=5, metadata="")
 
-        def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
-            return CoordinatorResult(
-                records=[Record(key, value, 3)], replies=[(ticket, key)], producer=(7, 0)
-            )
+    def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
+        return CoordinatorResult(
+            records=[Record(key, value, 3)], replies=[(ticket, key)], producer=(7, 0)
+        )
 
-        await bench.broker.groups.ask("g", decide)
-        index = bench.broker.groups.partition_of("g")
-        assert await fetch_all(bench, 9) == {}
-        assert await write(bench, marker_of(("__consumer_offsets", index), epoch=1)) == [0]
-        assert (await fetch_all(bench, 9))["t"][0][0] == 5
-        late = marker_of(("__consumer_offsets", index))
-        assert await write(bench, late) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-
-    play(scenario)
+    await bench.broker.groups.ask("g", decide)
+    index = bench.broker.groups.partition_of("g")
+    assert await fetch_all(bench, 9) == {}
+    assert await write(bench, marker_of(("__consumer_offsets", index), epoch=1)) == [0]
+    assert (await fetch_all(bench, 9))["t"][0][0] == 5
+    late = marker_of(("__consumer_offsets", index))
+    assert await write(bench, late) == [ErrorCode.INVALID_PRODUCER_EPOCH]
 
 
-def test_a_group_coordinator_that_is_not_ready_is_no_leader() -> None:
-    async def scenario(bench: Bench) -> None:
-        set_leader(bench.partition("__consumer_offsets", 1), 2, epoch=5)
-        codes = await write(bench, marker_of(("__consumer_offsets", 1)))
-        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-
-    play(scenario)
+@scenario(play)
+async def test_a_group_coordinator_that_is_not_ready_is_no_leader(bench: Bench, /) -> None:
+    set_leader(bench.partition("__consumer_offsets", 1), 2, epoch=5)
+    codes = await write(bench, marker_of(("__consumer_offsets", 1)))
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

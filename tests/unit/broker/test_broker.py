@@ -16,90 +16,79 @@ from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from lograft.wire.records.topic_record import TopicRecord
 from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, directory_id, run
 
 
-def test_partitions_follow_the_metadata_log() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        assert (partition.leads, partition.leader_epoch) == (True, 0)
-        await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
-        assert (partition.leads, partition.leader_epoch) == (False, 1)
-        assert partition.log is not None
-        assert partition.log.directory == "/data/a-0"
-
-    run(scenario)
+@scenario(run)
+async def test_partitions_follow_the_metadata_log(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    assert (partition.leads, partition.leader_epoch) == (True, 0)
+    await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
+    assert (partition.leads, partition.leader_epoch) == (False, 1)
+    assert partition.log is not None
+    assert partition.log.directory == "/data/a-0"
 
 
-def test_partitions_of_other_brokers_are_not_ours() -> None:
-    async def scenario(bench: Bench) -> None:
-        topic_id = bench.life.runtime.randomness.uuid()
-        state = {
-            "topic_id": topic_id,
-            "partition_id": 0,
-            "replicas": [2],
-            "isr": [2],
-            "leader": 2,
-            "directories": [directory_id("x")],
-        }
-        bench.controller.append(
-            (TopicRecord(name="far", topic_id=topic_id), PartitionRecord(**state))  # type: ignore[arg-type]
+@scenario(run)
+async def test_partitions_of_other_brokers_are_not_ours(bench: Bench, /) -> None:
+    topic_id = bench.life.runtime.randomness.uuid()
+    state = {
+        "topic_id": topic_id,
+        "partition_id": 0,
+        "replicas": [2],
+        "isr": [2],
+        "leader": 2,
+        "directories": [directory_id("x")],
+    }
+    bench.controller.append(
+        (TopicRecord(name="far", topic_id=topic_id), PartitionRecord(**state))  # type: ignore[arg-type]
+    )
+    assert bench.broker.partitions.get("far", 0) is None
+    assert isinstance(bench.broker.why_missing("far", 0), NotLeader)
+    assert isinstance(bench.broker.why_missing("far", 1), UnknownPartition)
+    assert isinstance(bench.broker.why_missing("none", 0), UnknownPartition)
+    assert isinstance(bench.broker.why_missing_id(directory_id("?"), 0), UnknownTopicId)
+    assert not isinstance(bench.broker.why_missing("far", 1, to_produce=True), PartitionMissing)
+
+
+@scenario(run)
+async def test_a_replica_that_is_taken_away_is_deleted(bench: Bench, /) -> None:
+    await bench.create_topic("a")
+    bench.controller.append(
+        (
+            PartitionChangeRecord(
+                topic_id=bench.topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2
+            ),
         )
-        assert bench.broker.partitions.get("far", 0) is None
-        assert isinstance(bench.broker.why_missing("far", 0), NotLeader)
-        assert isinstance(bench.broker.why_missing("far", 1), UnknownPartition)
-        assert isinstance(bench.broker.why_missing("none", 0), UnknownPartition)
-        assert isinstance(bench.broker.why_missing_id(directory_id("?"), 0), UnknownTopicId)
-        assert not isinstance(bench.broker.why_missing("far", 1, to_produce=True), PartitionMissing)
-
-    run(scenario)
+    )
+    assert bench.broker.partitions.get("a", 0) is None
+    await asyncio.sleep(1)
+    assert not bench.life.disk.exists("/data/a-0")
 
 
-def test_a_replica_that_is_taken_away_is_deleted() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a")
-        bench.controller.append(
-            (
-                PartitionChangeRecord(
-                    topic_id=bench.topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2
-                ),
-            )
-        )
-        assert bench.broker.partitions.get("a", 0) is None
-        await asyncio.sleep(1)
-        assert not bench.life.disk.exists("/data/a-0")
-
-    run(scenario)
+@scenario(run)
+async def test_waiting_for_the_image(bench: Bench, /) -> None:
+    waiting = asyncio.ensure_future(
+        bench.broker.metadata.wait_image(lambda image: "a" in image.topic_ids, timeout_ms=10_000)
+    )
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    bench.begin_topic("a")
+    await waiting
+    start_ms = bench.broker.clock.mono_ms()
+    await bench.broker.metadata.wait_image(lambda image: False, timeout_ms=50)
+    assert bench.broker.clock.mono_ms() - start_ms >= 50
 
 
-def test_waiting_for_the_image() -> None:
-    async def scenario(bench: Bench) -> None:
-        waiting = asyncio.ensure_future(
-            bench.broker.metadata.wait_image(
-                lambda image: "a" in image.topic_ids, timeout_ms=10_000
-            )
-        )
-        await asyncio.sleep(0.1)
-        assert not waiting.done()
-        bench.begin_topic("a")
-        await waiting
-        start_ms = bench.broker.clock.mono_ms()
-        await bench.broker.metadata.wait_image(lambda image: False, timeout_ms=50)
-        assert bench.broker.clock.mono_ms() - start_ms >= 50
-
-    run(scenario)
-
-
-def test_where_clients_reach_a_broker() -> None:
-    async def scenario(bench: Bench) -> None:
-        end = bench.broker.endpoint_of(NodeId(1), "PLAINTEXT")
-        assert end is not None
-        assert (end.host, end.port) == ("localhost", 9092)
-        assert bench.broker.endpoint_of(1, "SSL") is None
-        assert bench.broker.endpoint_of(2, "PLAINTEXT") is None
-        assert value_of(bench.broker, PARTITIONS) == 0
-
-    run(scenario)
+@scenario(run)
+async def test_where_clients_reach_a_broker(bench: Bench, /) -> None:
+    end = bench.broker.endpoint_of(NodeId(1), "PLAINTEXT")
+    assert end is not None
+    assert (end.host, end.port) == ("localhost", 9092)
+    assert bench.broker.endpoint_of(1, "SSL") is None
+    assert bench.broker.endpoint_of(2, "PLAINTEXT") is None
+    assert value_of(bench.broker, PARTITIONS) == 0
 
 
 def test_state_that_is_not_enforced_is_named_at_start_and_when_it_changes(

@@ -15,6 +15,7 @@ from lograft.model.types import Epoch, Offset
 from lograft.node import Node
 from lograft.testing import VirtualCluster
 from lograft.wire.records.config_record import ConfigRecord
+from tests.support.scenarios import scenario
 from tests.unit.client.administering.playing import play
 
 #: Valid values that differ from the defaults, where a type alone does not give one.
@@ -112,37 +113,38 @@ def sample(name: str) -> str:
     return "7654321"
 
 
-def test_every_topic_default_reaches_open_partitions() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("t", partitions=1, replicas=1)])
-        broker = cluster.node(1).broker
-        (partition,) = broker.partitions
-        for name in TOPIC_DEFAULTS:
-            before = partition.config
-            changes = [ConfigChange(name, sample(name))]
-            await admin.alter_configs({broker_resource(): changes})
-            await cluster.wait_for(lambda before=before: partition.config != before)
-            assert partition.log is not None
-            assert partition.log.config == partition.config == broker.topic_config("t")
-
+@scenario(play)
+async def test_every_topic_default_reaches_open_partitions(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     assert len(TOPIC_DEFAULTS) > 15
-    play(scenario)
+
+    await admin.create_topics([NewTopic("t", partitions=1, replicas=1)])
+    broker = cluster.node(1).broker
+    (partition,) = broker.partitions
+    for name in TOPIC_DEFAULTS:
+        before = partition.config
+        changes = [ConfigChange(name, sample(name))]
+        await admin.alter_configs({broker_resource(): changes})
+        await cluster.wait_for(lambda before=before: partition.config != before)
+        assert partition.log is not None
+        assert partition.log.config == partition.config == broker.topic_config("t")
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_readers_of_a_setting_follow_it(name: str) -> None:
+@scenario(play)
+async def test_readers_of_a_setting_follow_it(
+    cluster: VirtualCluster, admin: Admin, /, name: str
+) -> None:
     text, read = READERS[name]
 
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        node = cluster.node(1)
-        before = read(node)
-        await admin.alter_configs({broker_resource(1): [ConfigChange(name, text)]})
-        await cluster.wait_for(lambda: read(node) != before)
-        change = ConfigChange(name, None, Operation.DELETE)
-        await admin.alter_configs({broker_resource(1): [change]})
-        await cluster.wait_for(lambda: read(node) == before)
-
-    play(scenario)
+    node = cluster.node(1)
+    before = read(node)
+    await admin.alter_configs({broker_resource(1): [ConfigChange(name, text)]})
+    await cluster.wait_for(lambda: read(node) != before)
+    change = ConfigChange(name, None, Operation.DELETE)
+    await admin.alter_configs({broker_resource(1): [change]})
+    await cluster.wait_for(lambda: read(node) == before)
 
 
 def test_an_invalid_stored_value_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -170,34 +172,30 @@ def test_an_invalid_stored_value_is_logged_once(caplog: pytest.LogCaptureFixture
     assert "skipping the per-broker value of message.max.bytes" in logged[0]
 
 
-def test_invalid_stored_values_and_listeners_that_stay_are_reported() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        broker = cluster.node(1).broker
-        values = {
-            "listener.security.protocol.map": "rubbish",
-            "log.cleaner.dedupe.buffer.size": "1000",
-        }
-        records = [
-            ConfigRecord(
-                resource_type=ResourceType.BROKER, resource_name="1", name=name, value=value
-            )
-            for name, value in values.items()
-        ]
-        broker.metadata.on_committed(
-            Offset(broker.image.offset), Epoch(broker.image.epoch), records
-        )
-        reported = (await admin.describe_skipped_configs([1]))[1]
-        assert len(reported) == 2
-        assert all(any(each.startswith(name) for each in reported) for name in values)
-        own = broker.config.broker_listeners
-        moved = ",".join(
-            f"{each.name}://{each.host}:{each.port + 100 * (each in own)}"
-            for each in broker.config.listeners
-        )
-        await admin.alter_configs({broker_resource(1): [ConfigChange("listeners", moved)]})
-        await cluster.wait_for(lambda: any(find() for find in broker.metadata.apply_failures))
-        reported = (await admin.describe_skipped_configs([1]))[1]
-        assert len(reported) == 3
-        assert "stays at" in reported[-1]
-
-    play(scenario)
+@scenario(play)
+async def test_invalid_stored_values_and_listeners_that_stay_are_reported(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    broker = cluster.node(1).broker
+    values = {
+        "listener.security.protocol.map": "rubbish",
+        "log.cleaner.dedupe.buffer.size": "1000",
+    }
+    records = [
+        ConfigRecord(resource_type=ResourceType.BROKER, resource_name="1", name=name, value=value)
+        for name, value in values.items()
+    ]
+    broker.metadata.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), records)
+    reported = (await admin.describe_skipped_configs([1]))[1]
+    assert len(reported) == 2
+    assert all(any(each.startswith(name) for each in reported) for name in values)
+    own = broker.config.broker_listeners
+    moved = ",".join(
+        f"{each.name}://{each.host}:{each.port + 100 * (each in own)}"
+        for each in broker.config.listeners
+    )
+    await admin.alter_configs({broker_resource(1): [ConfigChange("listeners", moved)]})
+    await cluster.wait_for(lambda: any(find() for find in broker.metadata.apply_failures))
+    reported = (await admin.describe_skipped_configs([1]))[1]
+    assert len(reported) == 3
+    assert "stays at" in reported[-1]

@@ -24,6 +24,7 @@ from lograft.client.errors import GroupMissing, WrongUse
 from lograft.model.errors import InvalidInput
 from lograft.model.types import ResetAction
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 from tests.unit.client.administering.playing import fill, play
 
 EARLIEST, LATEST, SINCE = 5, 20, 8
@@ -65,52 +66,48 @@ def test_describe_shows_members_and_lag() -> None:
     assert shown["positions"][0]["lag"] == 50
 
 
-def test_describe_asks_for_the_ends_of_what_is_there() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("t", partitions=2), "gone"])
-        await fill(cluster, "t", 4)
-        await admin.alter_group_offsets(
-            "g", {TopicPartition("t", 0): 1, TopicPartition("gone", 0): 0}
-        )
-        ((group, positions),) = await describe(admin, [])
-        assert (group.group, group.state) == ("g", "Empty")
-        assert Standing("t", 0, 1, 4, 3, None, None) in positions
-        with pytest.raises(GroupMissing, match="there is no group x; `lograft groups list` shows"):
-            await describe(admin, ["x"])
-
-    play(scenario, nodes=3)
+@scenario(play, nodes=3)
+async def test_describe_asks_for_the_ends_of_what_is_there(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("t", partitions=2), "gone"])
+    await fill(cluster, "t", 4)
+    await admin.alter_group_offsets("g", {TopicPartition("t", 0): 1, TopicPartition("gone", 0): 0})
+    ((group, positions),) = await describe(admin, [])
+    assert (group.group, group.state) == ("g", "Empty")
+    assert Standing("t", 0, 1, 4, 3, None, None) in positions
+    with pytest.raises(GroupMissing, match="there is no group x; `lograft groups list` shows"):
+        await describe(admin, ["x"])
 
 
-def test_where_a_reset_goes() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("t", partitions=2)])
-        await fill(cluster, "t", LATEST)
-        place = TopicPartition("t", 0)
-        await admin.delete_records({place: EARLIEST})
-        await admin.alter_group_offsets("g", {place: 10})
-        for target, after in (
-            (Target(earliest=True), EARLIEST),
-            (Target(latest=True), LATEST),
-            (Target(offset=7), 7),
-            (Target(offset=3), EARLIEST),
-            (Target(offset=300), LATEST),
-            (Target(shift=-2), 8),
-            (Target(current=True), 10),
-            (Target(from_ms=FIRST_MS + SINCE), SINCE),
-            (Target(from_ms=FIRST_MS + LATEST), LATEST),
-        ):
-            plan = await admin.plan_reset("g", target, {"t": {0}})
-            assert plan.moves == (OffsetMove("t", 0, 10, after),), target
-        for scope, sentence in (
-            ({"u": None}, "there is no topic u"),
-            ({"t": {1, 7}}, "topic t has no partition 7, it has 2"),
-        ):
-            with pytest.raises(WrongUse, match=sentence):
-                await admin.plan_reset("g", Target(latest=True), scope)
-        with pytest.raises(WrongUse, match="group e has no offsets and reads nothing"):
-            await admin.plan_reset("e", Target(latest=True))
-
-    play(scenario, nodes=3)
+@scenario(play, nodes=3)
+async def test_where_a_reset_goes(cluster: VirtualCluster, admin: Admin, /) -> None:
+    await admin.create_topics([NewTopic("t", partitions=2)])
+    await fill(cluster, "t", LATEST)
+    place = TopicPartition("t", 0)
+    await admin.delete_records({place: EARLIEST})
+    await admin.alter_group_offsets("g", {place: 10})
+    for target, after in (
+        (Target(earliest=True), EARLIEST),
+        (Target(latest=True), LATEST),
+        (Target(offset=7), 7),
+        (Target(offset=3), EARLIEST),
+        (Target(offset=300), LATEST),
+        (Target(shift=-2), 8),
+        (Target(current=True), 10),
+        (Target(from_ms=FIRST_MS + SINCE), SINCE),
+        (Target(from_ms=FIRST_MS + LATEST), LATEST),
+    ):
+        plan = await admin.plan_reset("g", target, {"t": {0}})
+        assert plan.moves == (OffsetMove("t", 0, 10, after),), target
+    for scope, sentence in (
+        ({"u": None}, "there is no topic u"),
+        ({"t": {1, 7}}, "topic t has no partition 7, it has 2"),
+    ):
+        with pytest.raises(WrongUse, match=sentence):
+            await admin.plan_reset("g", Target(latest=True), scope)
+    with pytest.raises(WrongUse, match="group e has no offsets and reads nothing"):
+        await admin.plan_reset("e", Target(latest=True))
 
 
 def test_plans_in_words() -> None:

@@ -13,6 +13,7 @@ from lograft.client.admin import Admin, NewTopic
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidInput
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 GROWING = {
     "auto.create.topics.enable": "true",
@@ -22,31 +23,31 @@ GROWING = {
 }
 
 
-def test_partitions_are_there_or_come_on_demand_or_are_refused() -> None:
-    async def main(cluster: VirtualCluster) -> None:
-        servers = ",".join(map(str, cluster.bootstrap()))
-        runtime = cluster.client_runtime()
-        async with Admin(bootstrap_servers=servers, runtime=runtime) as admin:
-            fresh = Places(admin, "auto")
-            await fresh.check(5)  # Sending there may create the topic.
-            async with Producer(bootstrap_servers=servers, runtime=runtime) as producer:
-                await producer.send("auto", b"v")
-            await fresh.check(8)
-            with pytest.raises(
-                InvalidInput,
-                match=r"grows to 9 on demand \(auto.create.partitions.max\), .* 9$",
-            ):
-                await fresh.check(9)
-            await admin.create_topics([NewTopic("fixed", partitions=2)])
-            fixed = Places(admin, "fixed")
-            await fixed.check(1)
-            for beyond in (2, -1):
-                with pytest.raises(InvalidInput, match=f"has 2 partitions, .* {beyond}$"):
-                    await fixed.check(beyond)
-            await admin.create_partitions({"fixed": 3})
-            await fixed.check(2)
-
-    VirtualCluster(nodes=1, seed=3, properties=GROWING).play(main)
+@scenario(run_in_virtual_cluster, nodes=1, seed=3, properties=GROWING)
+async def test_partitions_are_there_or_come_on_demand_or_are_refused(
+    cluster: VirtualCluster, /
+) -> None:
+    servers = ",".join(map(str, cluster.bootstrap()))
+    runtime = cluster.client_runtime()
+    async with Admin(bootstrap_servers=servers, runtime=runtime) as admin:
+        fresh = Places(admin, "auto")
+        await fresh.check(5)  # Sending there may create the topic.
+        async with Producer(bootstrap_servers=servers, runtime=runtime) as producer:
+            await producer.send("auto", b"v")
+        await fresh.check(8)
+        with pytest.raises(
+            InvalidInput,
+            match=r"grows to 9 on demand \(auto.create.partitions.max\), .* 9$",
+        ):
+            await fresh.check(9)
+        await admin.create_topics([NewTopic("fixed", partitions=2)])
+        fixed = Places(admin, "fixed")
+        await fixed.check(1)
+        for beyond in (2, -1):
+            with pytest.raises(InvalidInput, match=f"has 2 partitions, .* {beyond}$"):
+                await fixed.check(beyond)
+        await admin.create_partitions({"fixed": 3})
+        await fixed.check(2)
 
 
 async def _forever(texts: list[str]) -> AsyncIterator[str]:
@@ -101,26 +102,26 @@ def test_a_signal_bounds_the_wait_and_names_the_records_that_are_not_delivered(
     assert said[1].startswith("interrupted: waiting up to 5 s for the acknowledgements of 2 rec")
 
 
-def test_a_signal_without_records_on_their_way_ends_at_once() -> None:
+@scenario(run_in_virtual_cluster, nodes=1, seed=3)
+async def test_a_signal_without_records_on_their_way_ends_at_once(
+    cluster: VirtualCluster, /
+) -> None:
     async def explain() -> str:
         return "waiting"
 
-    async def main(cluster: VirtualCluster) -> None:
-        servers = ",".join(map(str, cluster.bootstrap()))
-        async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime()) as one:
-            await cluster.test_client("admin").create_topic("t", partitions=1)
-            sending = asyncio.ensure_future(
-                produce(
-                    one,
-                    "t",
-                    _forever(["v"]),
-                    lambda text, _number: Line(None, text.encode(), (), None, None),
-                    watch=StallWatch(one, explain, pytest.fail),
-                )
+    servers = ",".join(map(str, cluster.bootstrap()))
+    async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime()) as one:
+        await cluster.test_client("admin").create_topic("t", partitions=1)
+        sending = asyncio.ensure_future(
+            produce(
+                one,
+                "t",
+                _forever(["v"]),
+                lambda text, _number: Line(None, text.encode(), (), None, None),
+                watch=StallWatch(one, explain, pytest.fail),
             )
-            await asyncio.sleep(3)
-            sending.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await sending
-
-    VirtualCluster(nodes=1, seed=3).play(main)
+        )
+        await asyncio.sleep(3)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending

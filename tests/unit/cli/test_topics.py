@@ -23,6 +23,7 @@ from lograft.client.admin import (
 from lograft.client.administering.calls import Calls
 from lograft.model.types import ReplicationMode
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 from tests.unit.client.administering.playing import play
 
 ID = UUID(int=7)
@@ -93,8 +94,9 @@ def test_groups() -> None:
     ]
 
 
-def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
-    monkeypatch: pytest.MonkeyPatch,
+@scenario(play, nodes=3)
+async def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
+    cluster: VirtualCluster, admin: Admin, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: Counter[str] = Counter()
     ask = Calls.ask
@@ -103,58 +105,55 @@ def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
         asked[type(request).__name__] += 1
         return ask(self, node, request, *rest, **options)
 
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("t", partitions=2, replicas=1)])
-        groups = [f"g{number:02d}" for number in range(30)]
-        for group in groups:
-            await admin.alter_group_offsets(group, {TopicPartition("t", 0): 0})
-        monkeypatch.setattr(Calls, "ask", counted)
-        found = await admin.list_topic_groups(["t"])
-        assert [one.group for one in found["t"].groups] == groups
-        for name in ("ListGroups", "OffsetFetch", "DescribeGroups", "ConsumerGroupDescribe"):
-            assert 1 <= asked[f"{name}Request"] <= 3, asked
-
-    play(scenario, nodes=3)
+    await admin.create_topics([NewTopic("t", partitions=2, replicas=1)])
+    groups = [f"g{number:02d}" for number in range(30)]
+    for group in groups:
+        await admin.alter_group_offsets(group, {TopicPartition("t", 0): 0})
+    monkeypatch.setattr(Calls, "ask", counted)
+    found = await admin.list_topic_groups(["t"])
+    assert [one.group for one in found["t"].groups] == groups
+    for name in ("ListGroups", "OffsetFetch", "DescribeGroups", "ConsumerGroupDescribe"):
+        assert 1 <= asked[f"{name}Request"] <= 3, asked
 
 
-def test_single_partitions_keep_the_others_exceptions() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("t", partitions=3, replicas=3)])
+@scenario(play, nodes=3)
+async def test_single_partitions_keep_the_others_exceptions(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("t", partitions=3, replicas=3)])
 
-        async def settled() -> list[str]:
-            async with asyncio.timeout(60):
-                while True:
-                    topic = (await admin.describe_topics(["t"]))["t"]
-                    if all(one.mode is one.wished_mode for one in topic.partitions):
-                        return [one.mode.text for one in topic.partitions]
-                    await asyncio.sleep(0.1)
+    async def settled() -> list[str]:
+        async with asyncio.timeout(60):
+            while True:
+                topic = (await admin.describe_topics(["t"]))["t"]
+                if all(one.mode is one.wished_mode for one in topic.partitions):
+                    return [one.mode.text for one in topic.partitions]
+                await asyncio.sleep(0.1)
 
-        async def change(
-            mode: str | None,
-            *partitions: int,
-            replicas: int | None = None,
-            partition_count: int | None = None,
-        ) -> list[str]:
-            return await alter(
-                admin,
-                "t",
-                partitions=partitions,
-                mode=mode,
-                replicas=replicas,
-                partition_count=partition_count,
-            )
+    async def change(
+        mode: str | None,
+        *partitions: int,
+        replicas: int | None = None,
+        partition_count: int | None = None,
+    ) -> list[str]:
+        return await alter(
+            admin,
+            "t",
+            partitions=partitions,
+            mode=mode,
+            replicas=replicas,
+            partition_count=partition_count,
+        )
 
-        await change("raft", 0)
-        said = await change("raft", 2, replicas=3)
-        assert said == [
-            "partitions 2 of t: replication by raft and 3 replicas from now on;"
-            " `lograft topics describe` shows how far."
-        ]
-        assert await settled() == ["raft", "isr", "raft"]
-        assert await change("isr", partition_count=4) == [
-            "t: 4 partitions from now on.",
-            "t: replication by isr from now on; `lograft topics describe` shows how far.",
-        ]
-        assert await settled() == ["isr"] * 4
-
-    play(scenario, nodes=3)
+    await change("raft", 0)
+    said = await change("raft", 2, replicas=3)
+    assert said == [
+        "partitions 2 of t: replication by raft and 3 replicas from now on;"
+        " `lograft topics describe` shows how far."
+    ]
+    assert await settled() == ["raft", "isr", "raft"]
+    assert await change("isr", partition_count=4) == [
+        "t: 4 partitions from now on.",
+        "t: replication by isr from now on; `lograft topics describe` shows how far.",
+    ]
+    assert await settled() == ["isr"] * 4

@@ -14,6 +14,7 @@ from lograft.model.seams import Address
 from lograft.net.resolving import SystemResolver
 from lograft.testing import VirtualCluster
 from lograft.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 CANONICAL = {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}
 
@@ -65,33 +66,28 @@ def test_other_values_are_rejected() -> None:
         settings_of("kafka:1", **{"client.dns.lookup": "default"})
 
 
-def test_a_client_reaches_the_cluster_through_an_alias() -> None:
-    async def main(cluster: VirtualCluster) -> None:
-        (address,) = cluster.bootstrap()
-        names = NameService(alias=[address.host])
-        settings = settings_of(f"alias:{address.port}", **CANONICAL)
-        network = Network(cluster.client_runtime(), settings, resolver=names)
-        for _ in range(2):
-            answer = await network.ask(DescribeClusterRequest(), DescribeClusterResponse)
-            assert [one.broker_id for one in answer.brokers] == [1]
-        assert names.questions == 1
-        network.forget_brokers()  # a client that bootstraps again resolves again
-        await network.any_link()
-        assert names.questions == 2
-        network.close()
-
-    VirtualCluster(nodes=1, seed=5).play(main)
+@scenario(run_in_virtual_cluster, nodes=1, seed=5)
+async def test_a_client_reaches_the_cluster_through_an_alias(cluster: VirtualCluster, /) -> None:
+    (address,) = cluster.bootstrap()
+    names = NameService(alias=[address.host])
+    settings = settings_of(f"alias:{address.port}", **CANONICAL)
+    network = Network(cluster.client_runtime(), settings, resolver=names)
+    for _ in range(2):
+        answer = await network.ask(DescribeClusterRequest(), DescribeClusterResponse)
+        assert [one.broker_id for one in answer.brokers] == [1]
+    assert names.questions == 1
+    network.forget_brokers()  # a client that bootstraps again resolves again
+    await network.any_link()
+    assert names.questions == 2
+    network.close()
 
 
-def test_the_system_resolves_loopback() -> None:
+@scenario()
+async def test_the_system_resolves_loopback() -> None:
     """Whatever this machine calls it, the name leads to the address."""
-
-    async def main() -> None:
-        (name,) = await SystemResolver().canonical_names("127.0.0.1")
-        found = await asyncio.get_running_loop().getaddrinfo(name, None)
-        assert "127.0.0.1" in {raw[0] for *_, raw in found}
-
-    asyncio.run(main())
+    (name,) = await SystemResolver().canonical_names("127.0.0.1")
+    found = await asyncio.get_running_loop().getaddrinfo(name, None)
+    assert "127.0.0.1" in {raw[0] for *_, raw in found}
 
 
 def test_an_address_is_its_own_server() -> None:

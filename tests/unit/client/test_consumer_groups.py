@@ -15,6 +15,7 @@ from lograft.client.errors import BrokerError, CommitFailed, FencedInstance, Wro
 from lograft.client.producer import Producer
 from lograft.client.types import TopicPartition
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[VirtualCluster, "Makes"], Awaitable[None]]
 Settings = dict[str, Any]
@@ -114,31 +115,29 @@ def protocol(request: pytest.FixtureRequest) -> Settings:
     return PROTOCOLS[request.param]
 
 
-def test_members_share_the_partitions_and_take_over_where_others_stopped(
-    protocol: Settings,
+@scenario(play)
+async def test_members_share_the_partitions_and_take_over_where_others_stopped(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
 ) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        first = await makes.consumer(protocol)
-        await write(cluster, [b"%d" % i for i in range(40)])
-        got: list[bytes] = []
-        while len(got) < 40:
-            for records in (await first.poll()).values():
+    first = await makes.consumer(protocol)
+    await write(cluster, [b"%d" % i for i in range(40)])
+    got: list[bytes] = []
+    while len(got) < 40:
+        for records in (await first.poll()).values():
+            got += [record.value for record in records]
+    assert first.assignment() == ALL
+    second = await makes.consumer(protocol)
+    assert await until(shared([first, second]), [first, second]) == []
+    await write(cluster, [b"%d" % i for i in range(40, 80)])
+    while len(got) < 80:
+        for consumer in (first, second):
+            for records in (await consumer.poll(timeout_ms=50)).values():
                 got += [record.value for record in records]
-        assert first.assignment() == ALL
-        second = await makes.consumer(protocol)
-        assert await until(shared([first, second]), [first, second]) == []
-        await write(cluster, [b"%d" % i for i in range(40, 80)])
-        while len(got) < 80:
-            for consumer in (first, second):
-                for records in (await consumer.poll(timeout_ms=50)).values():
-                    got += [record.value for record in records]
-        assert sorted(got, key=int) == [b"%d" % i for i in range(80)]
-        await first.close()
-        assert await until(shared([second]), [second]) == []
-        # What the first has read is committed: nothing comes again.
-        assert await second.poll(timeout_ms=2_000) == {}
-
-    play(scenario)
+    assert sorted(got, key=int) == [b"%d" % i for i in range(80)]
+    await first.close()
+    assert await until(shared([second]), [second]) == []
+    # What the first has read is committed: nothing comes again.
+    assert await second.poll(timeout_ms=2_000) == {}
 
 
 class Diary(RebalanceListener):
@@ -167,24 +166,25 @@ class Diary(RebalanceListener):
     ],
     ids=["eager", "cooperative", "consumer"],
 )
-def test_listeners_hear_what_goes_and_what_comes(
-    settings: Settings, told: list[tuple[str, int]]
+@scenario(play)
+async def test_listeners_hear_what_goes_and_what_comes(
+    cluster: VirtualCluster, makes: Makes, /, settings: Settings, told: list[tuple[str, int]]
 ) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        diary = Diary()
-        first = await makes.consumer(settings, listener=diary)
-        await until(shared([first]), [first])
-        second = await makes.consumer(settings)
-        await until(shared([first, second]), [first, second])
-        await first.close()
-        # A member that keeps all it has is told of an empty gift, as by Java's consumer.
-        pages = [page for page in diary.pages if page != ("assigned", 0)]
-        assert pages == [page for page in told if page != ("assigned", 0)]
-
-    play(scenario)
+    diary = Diary()
+    first = await makes.consumer(settings, listener=diary)
+    await until(shared([first]), [first])
+    second = await makes.consumer(settings)
+    await until(shared([first, second]), [first, second])
+    await first.close()
+    # A member that keeps all it has is told of an empty gift, as by Java's consumer.
+    pages = [page for page in diary.pages if page != ("assigned", 0)]
+    assert pages == [page for page in told if page != ("assigned", 0)]
 
 
-def test_what_is_consumed_is_committed_before_it_goes(protocol: Settings) -> None:
+@scenario(play)
+async def test_what_is_consumed_is_committed_before_it_goes(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
     class Sees(RebalanceListener):
         consumer: Consumer
         committed: Any = None
@@ -192,180 +192,176 @@ def test_what_is_consumed_is_committed_before_it_goes(protocol: Settings) -> Non
         async def on_revoked(self, partitions: Any) -> None:
             self.committed = await self.consumer.committed(partitions)
 
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        sees = Sees()
-        first = await makes.consumer(protocol, {"max.poll.records": 1}, listener=sees)
-        sees.consumer = first
-        await write(cluster, [b"%d" % i for i in range(40)])
-        count = 0
-        while count < 10:
-            count += sum(map(len, (await first.poll()).values()))
-        second = await makes.consumer(protocol, {"max.poll.records": 1})
-        positions: dict[TopicPartition, int] = {}
+    sees = Sees()
+    first = await makes.consumer(protocol, {"max.poll.records": 1}, listener=sees)
+    sees.consumer = first
+    await write(cluster, [b"%d" % i for i in range(40)])
+    count = 0
+    while count < 10:
+        count += sum(map(len, (await first.poll()).values()))
+    second = await makes.consumer(protocol, {"max.poll.records": 1})
+    positions: dict[TopicPartition, int] = {}
 
-        async def follow() -> None:
-            while sees.committed is None:
-                for one in first.assignment():
-                    positions[one] = await first.position(one)
-                await first.poll(timeout_ms=50)
-                await second.poll(timeout_ms=50)
-
-        await follow()
-        for one, place in sees.committed.items():
-            assert place is not None
-            assert place.offset == positions[one]
-
-    play(scenario)
-
-
-def test_a_program_that_is_too_slow_loses_its_partitions_and_comes_back(
-    protocol: Settings,
-) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        diary = Diary()
-        slow = await makes.consumer(protocol, {"max.poll.interval.ms": 10_000}, listener=diary)
-        await until(shared([slow]), [slow])
-        other = await makes.consumer(protocol)
-        await until(shared([slow, other]), [slow, other])
-        polled_at = cluster.loop.time()
-        while other.assignment() != ALL:
-            await other.poll(timeout_ms=100)
-        assert cluster.loop.time() - polled_at > 9
-        with pytest.raises(CommitFailed):
-            await slow.commit(dict.fromkeys(slow.assignment(), 0))
-        diary.pages.clear()
-        await until(shared([slow, other]), [slow, other])
-        assert diary.pages[0] == ("lost", 2)
-
-    play(scenario)
-
-
-def test_who_is_out_of_the_group_commits_nothing_even_if_nobody_else_is_in(
-    protocol: Settings,
-) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        early = await makes.consumer(protocol)
-        with pytest.raises(CommitFailed, match="not a member now"):
-            await early.commit({TopicPartition("t", 0): 5})
-        await early.close()
-        slow = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000})
-        await until(shared([slow]), [slow])
-        await asyncio.sleep(30)
-        with pytest.raises(CommitFailed, match="not a member now"):
-            await slow.commit({TopicPartition("t", 0): 5})
-        assert await slow.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): None}
-        # The next call hears of the loss, and joins again.
-        await slow.poll(timeout_ms=10_000)
-        await slow.commit({TopicPartition("t", 0): 5})
-
-    play(scenario)
-
-
-def test_waiting_for_records_is_not_being_slow(protocol: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        diary = Diary()
-        one = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000}, listener=diary)
-        assert await one.poll(timeout_ms=60_000) == {}
-        assert one.assignment() == ALL
-        assert diary.pages == [("assigned", 4)]
-
-    play(scenario)
-
-
-def test_static_members_come_back_to_what_they_had(protocol: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        first = await makes.consumer(protocol, {"group.instance.id": "one"})
-        second = await makes.consumer(protocol, {"group.instance.id": "two"})
-        await until(shared([first, second]), [first, second])
-        before = second.assignment()
-        await second.close()
-        again = await makes.consumer(protocol, {"group.instance.id": "two"})
-        while not again.assignment():
-            await again.poll(timeout_ms=50)
+    async def follow() -> None:
+        while sees.committed is None:
+            for one in first.assignment():
+                positions[one] = await first.position(one)
             await first.poll(timeout_ms=50)
-        assert again.assignment() == before
+            await second.poll(timeout_ms=50)
 
-    play(scenario)
-
-
-def test_two_with_one_instance_id_are_one_too_many() -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        first = await makes.consumer(EAGER, {"group.instance.id": "one"})
-        await until(shared([first]), [first])
-        second = await makes.consumer(EAGER, {"group.instance.id": "one"})
-        while not second.assignment():
-            await second.poll(timeout_ms=100)
-        for _ in range(2):
-            with pytest.raises(FencedInstance):
-                await first.poll(timeout_ms=30_000)
-
-    play(scenario)
+    await follow()
+    for one, place in sees.committed.items():
+        assert place is not None
+        assert place.offset == positions[one]
 
 
-def test_patterns_find_topics_that_come_later(protocol: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        one = await makes.consumer(protocol, {"metadata.max.age.ms": 2_000}, subscribes=False)
-        one.subscribe_pattern("t|later-.*")
-        await until(lambda: one.assignment() == ALL, [one])
-        await cluster.test_client("admin").create_topic("later-1", partitions=1)
-        await cluster.test_client("admin").create_topic("not-later-1", partitions=1)
-        wanted = ALL | {TopicPartition("later-1", 0)}
-        await until(lambda: one.assignment() == wanted, [one])
-        if protocol is CONSUMER:
+@scenario(play)
+async def test_a_program_that_is_too_slow_loses_its_partitions_and_comes_back(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    diary = Diary()
+    slow = await makes.consumer(protocol, {"max.poll.interval.ms": 10_000}, listener=diary)
+    await until(shared([slow]), [slow])
+    other = await makes.consumer(protocol)
+    await until(shared([slow, other]), [slow, other])
+    polled_at = cluster.loop.time()
+    while other.assignment() != ALL:
+        await other.poll(timeout_ms=100)
+    assert cluster.loop.time() - polled_at > 9
+    with pytest.raises(CommitFailed):
+        await slow.commit(dict.fromkeys(slow.assignment(), 0))
+    diary.pages.clear()
+    await until(shared([slow, other]), [slow, other])
+    assert diary.pages[0] == ("lost", 2)
+
+
+@scenario(play)
+async def test_who_is_out_of_the_group_commits_nothing_even_if_nobody_else_is_in(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    early = await makes.consumer(protocol)
+    with pytest.raises(CommitFailed, match="not a member now"):
+        await early.commit({TopicPartition("t", 0): 5})
+    await early.close()
+    slow = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000})
+    await until(shared([slow]), [slow])
+    await asyncio.sleep(30)
+    with pytest.raises(CommitFailed, match="not a member now"):
+        await slow.commit({TopicPartition("t", 0): 5})
+    assert await slow.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): None}
+    # The next call hears of the loss, and joins again.
+    await slow.poll(timeout_ms=10_000)
+    await slow.commit({TopicPartition("t", 0): 5})
+
+
+@scenario(play)
+async def test_waiting_for_records_is_not_being_slow(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    diary = Diary()
+    one = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000}, listener=diary)
+    assert await one.poll(timeout_ms=60_000) == {}
+    assert one.assignment() == ALL
+    assert diary.pages == [("assigned", 4)]
+
+
+@scenario(play)
+async def test_static_members_come_back_to_what_they_had(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    first = await makes.consumer(protocol, {"group.instance.id": "one"})
+    second = await makes.consumer(protocol, {"group.instance.id": "two"})
+    await until(shared([first, second]), [first, second])
+    before = second.assignment()
+    await second.close()
+    again = await makes.consumer(protocol, {"group.instance.id": "two"})
+    while not again.assignment():
+        await again.poll(timeout_ms=50)
+        await first.poll(timeout_ms=50)
+    assert again.assignment() == before
+
+
+@scenario(play)
+async def test_two_with_one_instance_id_are_one_too_many(
+    cluster: VirtualCluster, makes: Makes, /
+) -> None:
+    first = await makes.consumer(EAGER, {"group.instance.id": "one"})
+    await until(shared([first]), [first])
+    second = await makes.consumer(EAGER, {"group.instance.id": "one"})
+    while not second.assignment():
+        await second.poll(timeout_ms=100)
+    for _ in range(2):
+        with pytest.raises(FencedInstance):
+            await first.poll(timeout_ms=30_000)
+
+
+@scenario(play)
+async def test_patterns_find_topics_that_come_later(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    one = await makes.consumer(protocol, {"metadata.max.age.ms": 2_000}, subscribes=False)
+    one.subscribe_pattern("t|later-.*")
+    await until(lambda: one.assignment() == ALL, [one])
+    await cluster.test_client("admin").create_topic("later-1", partitions=1)
+    await cluster.test_client("admin").create_topic("not-later-1", partitions=1)
+    wanted = ALL | {TopicPartition("later-1", 0)}
+    await until(lambda: one.assignment() == wanted, [one])
+    if protocol is CONSUMER:
+        one.subscribe_pattern("(")
+        with pytest.raises(BrokerError, match="INVALID_REGULAR_EXPRESSION"):
+            await one.poll(timeout_ms=30_000)
+    else:
+        # The group's own topics are there by now, and hidden.
+        one.subscribe_pattern(".*")
+        everything = wanted | {TopicPartition("not-later-1", 0)}
+        await until(lambda: one.assignment() == everything, [one])
+        with pytest.raises(WrongUse, match="is not a pattern"):
             one.subscribe_pattern("(")
-            with pytest.raises(BrokerError, match="INVALID_REGULAR_EXPRESSION"):
-                await one.poll(timeout_ms=30_000)
-        else:
-            # The group's own topics are there by now, and hidden.
-            one.subscribe_pattern(".*")
-            everything = wanted | {TopicPartition("not-later-1", 0)}
-            await until(lambda: one.assignment() == everything, [one])
-            with pytest.raises(WrongUse, match="is not a pattern"):
-                one.subscribe_pattern("(")
-
-    play(scenario)
 
 
-def test_another_subscription_and_none(protocol: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        await cluster.test_client("admin").create_topic("u", partitions=2)
-        one = await makes.consumer(protocol)
-        await until(lambda: one.assignment() == ALL, [one])
-        one.subscribe(["u"])
-        wanted = {TopicPartition("u", 0), TopicPartition("u", 1)}
-        await until(lambda: one.assignment() == wanted, [one])
-        assert one.subscription() == {"u"}
-        with pytest.raises(WrongUse, match="unsubscribe"):
-            one.assign([TopicPartition("t", 0)])
-        await one.unsubscribe()
-        assert one.assignment() == set()
+@scenario(play)
+async def test_another_subscription_and_none(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    await cluster.test_client("admin").create_topic("u", partitions=2)
+    one = await makes.consumer(protocol)
+    await until(lambda: one.assignment() == ALL, [one])
+    one.subscribe(["u"])
+    wanted = {TopicPartition("u", 0), TopicPartition("u", 1)}
+    await until(lambda: one.assignment() == wanted, [one])
+    assert one.subscription() == {"u"}
+    with pytest.raises(WrongUse, match="unsubscribe"):
         one.assign([TopicPartition("t", 0)])
-        with pytest.raises(WrongUse, match="assign"):
-            one.subscribe(["t"])
+    await one.unsubscribe()
+    assert one.assignment() == set()
+    one.assign([TopicPartition("t", 0)])
+    with pytest.raises(WrongUse, match="assign"):
+        one.subscribe(["t"])
 
-    play(scenario)
 
-
-def test_a_call_that_is_given_up_leaves_no_rebalance_half_done(protocol: Settings) -> None:
+@scenario(play)
+async def test_a_call_that_is_given_up_leaves_no_rebalance_half_done(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
     class Slow(Diary):
         async def on_assigned(self, partitions: Any) -> None:
             await asyncio.sleep(5)
             await super().on_assigned(partitions)
 
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        diary = Slow()
-        one = await makes.consumer(protocol, listener=diary)
-        for _ in range(40):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(one.poll(), 0.2)
-        await write(cluster, [b"v"])
-        assert await one.poll() != {}
-        assert diary.pages == [("assigned", 4)]
-
-    play(scenario)
+    diary = Slow()
+    one = await makes.consumer(protocol, listener=diary)
+    for _ in range(40):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(one.poll(), 0.2)
+    await write(cluster, [b"v"])
+    assert await one.poll() != {}
+    assert diary.pages == [("assigned", 4)]
 
 
-def test_listeners_may_ask_seek_and_not_leave(protocol: Settings) -> None:
+@scenario(play)
+async def test_listeners_may_ask_seek_and_not_leave(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
     class Curious(RebalanceListener):
         consumer: Consumer
         positions: dict[TopicPartition, int]
@@ -379,134 +375,127 @@ def test_listeners_may_ask_seek_and_not_leave(protocol: Settings) -> None:
             with pytest.raises(WrongUse, match="a listener cannot close"):
                 await self.consumer.close()
 
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        await write(cluster, [b"%d" % i for i in range(40)])
-        curious = Curious()
-        one = await makes.consumer(protocol, listener=curious)
-        curious.consumer = one
-        firsts: dict[int, int] = {}
-        while len(firsts) < PARTITIONS:
-            for partition, records in (await one.poll()).items():
-                firsts.setdefault(partition.partition, records[0].offset)
-        assert curious.positions == dict.fromkeys(ALL, 0)
-        assert firsts == {0: 0, 1: 7, 2: 0, 3: 0}
-
-    play(scenario)
+    await write(cluster, [b"%d" % i for i in range(40)])
+    curious = Curious()
+    one = await makes.consumer(protocol, listener=curious)
+    curious.consumer = one
+    firsts: dict[int, int] = {}
+    while len(firsts) < PARTITIONS:
+        for partition, records in (await one.poll()).items():
+            firsts.setdefault(partition.partition, records[0].offset)
+    assert curious.positions == dict.fromkeys(ALL, 0)
+    assert firsts == {0: 0, 1: 7, 2: 0, 3: 0}
 
 
-def test_a_loop_ends_when_the_consumer_is_closed_meanwhile(protocol: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        one = await makes.consumer(protocol)
+@scenario(play)
+async def test_a_loop_ends_when_the_consumer_is_closed_meanwhile(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    one = await makes.consumer(protocol)
 
-        async def loop() -> list[bytes]:
-            return [record.value async for record in one]
+    async def loop() -> list[bytes]:
+        return [record.value async for record in one]
 
-        looping = asyncio.ensure_future(loop())
-        await write(cluster, [b"v"])
-        await asyncio.sleep(10)
-        await one.close()
-        assert await looping == [b"v"]
-
-    play(scenario)
+    looping = asyncio.ensure_future(loop())
+    await write(cluster, [b"v"])
+    await asyncio.sleep(10)
+    await one.close()
+    assert await looping == [b"v"]
 
 
-def test_a_listener_that_raises_is_told_after_the_rebalance() -> None:
+@scenario(play)
+async def test_a_listener_that_raises_is_told_after_the_rebalance(
+    cluster: VirtualCluster, makes: Makes, /
+) -> None:
     class Broken(RebalanceListener):
         def on_assigned(self, partitions: Any) -> None:
             raise RuntimeError("on purpose")
 
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        one = await makes.consumer(listener=Broken())
-        with pytest.raises(ListenerFailed, match="on_assigned: on purpose"):
-            await one.poll(timeout_ms=10_000)
-        assert one.assignment() == ALL
-        await write(cluster, [b"v"])
-        assert await one.poll() != {}
-
-    play(scenario)
+    one = await makes.consumer(listener=Broken())
+    with pytest.raises(ListenerFailed, match="on_assigned: on purpose"):
+        await one.poll(timeout_ms=10_000)
+    assert one.assignment() == ALL
+    await write(cluster, [b"v"])
+    assert await one.poll() != {}
 
 
 @pytest.mark.parametrize("settings", [EAGER, CONSUMER], ids=["classic", "consumer"])
-def test_coordinators_die_and_the_group_goes_on(settings: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        pair = [await makes.consumer(settings) for _ in range(2)]
-        await until(shared(pair), pair)
-        for round_ in range(2):
-            victim = [1, 2, 3][round_]
-            cluster.kill(victim)
-            cluster.loop.call_later_ns(8_000_000_000, cluster.boot, victim)
-            await write(cluster, [b"%d" % i for i in range(round_ * 40, round_ * 40 + 40)])
-            got: set[bytes] = set()
-            while len(got) < 40:
-                for consumer in pair:
-                    for records in (await consumer.poll(timeout_ms=100)).values():
-                        got |= {record.value for record in records}
+@scenario(play, nodes=3)
+async def test_coordinators_die_and_the_group_goes_on(
+    cluster: VirtualCluster, makes: Makes, /, settings: Settings
+) -> None:
+    pair = [await makes.consumer(settings) for _ in range(2)]
+    await until(shared(pair), pair)
+    for round_ in range(2):
+        victim = [1, 2, 3][round_]
+        cluster.kill(victim)
+        cluster.loop.call_later_ns(8_000_000_000, cluster.boot, victim)
+        await write(cluster, [b"%d" % i for i in range(round_ * 40, round_ * 40 + 40)])
+        got: set[bytes] = set()
+        while len(got) < 40:
             for consumer in pair:
-                await consumer.poll(timeout_ms=10_000)
-        await until(shared(pair), pair)
+                for records in (await consumer.poll(timeout_ms=100)).values():
+                    got |= {record.value for record in records}
+        for consumer in pair:
+            await consumer.poll(timeout_ms=10_000)
+    await until(shared(pair), pair)
 
-    play(scenario, nodes=3)
 
-
-def test_ptp_topics_belong_to_one_group(protocol: Settings) -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        first = await makes.consumer(protocol, subscribes=False)
-        first.subscribe(["t"], mode="ptp")
-        await until(shared([first]), [first])
-        stranger = await makes.consumer(protocol, {"group.id": "other"}, subscribes=False)
-        stranger.subscribe(["t"], mode="ptp")
-        with pytest.raises(BrokerError, match=r"point to point .* \(POLICY_VIOLATION\)"):
-            await stranger.poll(timeout_ms=30_000)
-        wrong = await makes.consumer(protocol, {"group.id": "other"}, subscribes=False)
-        wrong.subscribe(["t"], mode="psb")
-        with pytest.raises(WrongMode, match=r"subscription.mode=ptp"):
-            await wrong.poll(timeout_ms=30_000)
-        # Who names no group joins the one that there is.
-        joins = Consumer({**first_settings(cluster), **protocol}, runtime=cluster.client_runtime())
-        async with joins:
-            joins.subscribe(["t"], mode="ptp")
-            await until(shared([first, joins]), [first, joins])
-            assert joins.group_metadata().group_id == "g"
-            with pytest.raises(WrongUse, match="must be one of ptp, psb"):
-                joins.subscribe(["t"], mode="queue")
-
-    play(scenario)
+@scenario(play)
+async def test_ptp_topics_belong_to_one_group(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+) -> None:
+    first = await makes.consumer(protocol, subscribes=False)
+    first.subscribe(["t"], mode="ptp")
+    await until(shared([first]), [first])
+    stranger = await makes.consumer(protocol, {"group.id": "other"}, subscribes=False)
+    stranger.subscribe(["t"], mode="ptp")
+    with pytest.raises(BrokerError, match=r"point to point .* \(POLICY_VIOLATION\)"):
+        await stranger.poll(timeout_ms=30_000)
+    wrong = await makes.consumer(protocol, {"group.id": "other"}, subscribes=False)
+    wrong.subscribe(["t"], mode="psb")
+    with pytest.raises(WrongMode, match=r"subscription.mode=ptp"):
+        await wrong.poll(timeout_ms=30_000)
+    # Who names no group joins the one that there is.
+    joins = Consumer({**first_settings(cluster), **protocol}, runtime=cluster.client_runtime())
+    async with joins:
+        joins.subscribe(["t"], mode="ptp")
+        await until(shared([first, joins]), [first, joins])
+        assert joins.group_metadata().group_id == "g"
+        with pytest.raises(WrongUse, match="must be one of ptp, psb"):
+            joins.subscribe(["t"], mode="queue")
 
 
 def first_settings(cluster: VirtualCluster) -> Settings:
     return {"bootstrap.servers": ",".join(map(str, cluster.bootstrap()))}
 
 
-def test_psb_topics_are_every_groups() -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        pair = [
-            await makes.consumer({"group.id": name}, subscribes=False) for name in ("one", "two")
-        ]
-        for consumer in pair:
-            consumer.subscribe(["t"], mode="psb")
-            await until(shared([consumer]), [consumer])
-
-    play(scenario)
+@scenario(play)
+async def test_psb_topics_are_every_groups(cluster: VirtualCluster, makes: Makes, /) -> None:
+    pair = [await makes.consumer({"group.id": name}, subscribes=False) for name in ("one", "two")]
+    for consumer in pair:
+        consumer.subscribe(["t"], mode="psb")
+        await until(shared([consumer]), [consumer])
 
 
-def test_the_server_assigns_by_its_ring_if_it_is_asked_to() -> None:
-    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
-        ring = {**CONSUMER, "group.remote.assignor": "consistent"}
-        trio = [await makes.consumer(ring) for _ in range(3)]
+@scenario(play)
+async def test_the_server_assigns_by_its_ring_if_it_is_asked_to(
+    cluster: VirtualCluster, makes: Makes, /
+) -> None:
+    ring = {**CONSUMER, "group.remote.assignor": "consistent"}
+    trio = [await makes.consumer(ring) for _ in range(3)]
 
-        def is_complete() -> bool:
-            parts = [consumer.assignment() for consumer in trio]
-            return sum(map(len, parts)) == PARTITIONS and set().union(*parts) == ALL
+    def is_complete() -> bool:
+        parts = [consumer.assignment() for consumer in trio]
+        return sum(map(len, parts)) == PARTITIONS and set().union(*parts) == ALL
 
-        await until(is_complete, trio)
-        before = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
-        await trio.pop().close()
-        await until(is_complete, trio)
-        after = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
-        # Only what the last one had has moved.
-        assert all(after[one] == owner for one, owner in before.items() if owner < 2)
-        unknown = await makes.consumer({**CONSUMER, "group.remote.assignor": "nobody"})
-        with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):
-            await unknown.poll()
-
-    play(scenario)
+    await until(is_complete, trio)
+    before = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
+    await trio.pop().close()
+    await until(is_complete, trio)
+    after = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
+    # Only what the last one had has moved.
+    assert all(after[one] == owner for one, owner in before.items() if owner < 2)
+    unknown = await makes.consumer({**CONSUMER, "group.remote.assignor": "nobody"})
+    with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):
+        await unknown.poll()

@@ -21,6 +21,7 @@ from lograft.client import (
     TopicPartition,
 )
 from lograft.testing import Cluster
+from tests.support.scenarios import scenario
 from tools.docstrings import as_function, is_code
 
 
@@ -117,13 +118,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_the_example_runs(name: str, cluster: Cluster) -> None:
+@scenario()
+async def test_the_example_runs(name: str, cluster: Cluster) -> None:
     code = EXAMPLES[name].replace("localhost:9092", cluster.bootstrap_servers)
 
-    async def run() -> None:
-        async with asyncio.timeout(60), surroundings(cluster) as names:
-            exec(compile(as_function(code), f"example of {name}", "exec"), names)
-            with contextlib.redirect_stdout(io.StringIO()):
-                await names["example"]()
-
-    asyncio.run(run())
+    async with asyncio.timeout(60), surroundings(cluster) as names:
+        exec(compile(as_function(code), f"example of {name}", "exec"), names)
+        with contextlib.redirect_stdout(io.StringIO()):
+            await names["example"]()

@@ -15,6 +15,7 @@ from lograft.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tests.support.scenarios import scenario
 
 
 class Scripted(Network):
@@ -66,117 +67,103 @@ def failed(topic: str, code: ErrorCode) -> MetadataResponse:
     return answer
 
 
-def play(network: Scripted, scenario: Any) -> None:
+def play(scenario: Any, *answers: MetadataResponse) -> None:
+    network = Scripted(*answers)
     cluster = SimulatedCluster(nodes=1)
 
     async def main() -> None:
         settings = ClientSettings.read({"bootstrap.servers": "n1:9092"})
         metadata = Metadata(cluster.client_runtime(), network, settings, creates_topics=False)
         metadata.start()
-        await scenario(metadata)
+        await scenario(metadata, network)
         metadata.close()
 
     cluster.run(main())
 
 
-def test_an_empty_list_of_brokers_is_asked_for_again() -> None:
-    network = Scripted(MetadataResponse(), MetadataResponse(), described(1, 0))
-
-    async def scenario(metadata: Metadata) -> None:
-        topic = await metadata.topic("t", deadline_ms=1 << 40)
-        assert topic.partitions[0].leader == 1
-        assert network.questions == 3
-        assert network.learnt == [1]
-
-    play(network, scenario)
+@scenario(play, MetadataResponse(), MetadataResponse(), described(1, 0))
+async def test_an_empty_list_of_brokers_is_asked_for_again(
+    metadata: Metadata, network: Scripted, /
+) -> None:
+    topic = await metadata.topic("t", deadline_ms=1 << 40)
+    assert topic.partitions[0].leader == 1
+    assert network.questions == 3
+    assert network.learnt == [1]
 
 
-def test_an_older_epoch_changes_nothing() -> None:
-    network = Scripted(described(1, 7), described(2, 6), described(3, 8))
-
-    async def scenario(metadata: Metadata) -> None:
-        seen = []
-        metadata.on_update(lambda: seen.append(metadata.cache.topics["t"].partitions[0].leader))
-        await metadata.topic("t", deadline_ms=1 << 40)
-        while len(seen) < 3:
-            metadata.is_old()
-            await asyncio.sleep(1)
-        assert seen[:3] == [1, 1, 3]
-
-    play(network, scenario)
+@scenario(play, described(1, 7), described(2, 6), described(3, 8))
+async def test_an_older_epoch_changes_nothing(metadata: Metadata, network: Scripted, /) -> None:
+    seen = []
+    metadata.on_update(lambda: seen.append(metadata.cache.topics["t"].partitions[0].leader))
+    await metadata.topic("t", deadline_ms=1 << 40)
+    while len(seen) < 3:
+        metadata.is_old()
+        await asyncio.sleep(1)
+    assert seen[:3] == [1, 1, 3]
 
 
-def test_who_is_never_content_does_not_ask_without_a_pause() -> None:
-    network = Scripted(described(1, 0))
+@scenario(play, described(1, 0))
+async def test_who_is_never_content_does_not_ask_without_a_pause(
+    metadata: Metadata, network: Scripted, /
+) -> None:
+    # As a producer does whose partition has no leader: a turn of the loop after each update.
+    def again() -> None:
+        asyncio.get_running_loop().call_soon(metadata.is_old)
 
-    async def scenario(metadata: Metadata) -> None:
-        # As a producer does whose partition has no leader: a turn of the loop after each update.
-        def again() -> None:
-            asyncio.get_running_loop().call_soon(metadata.is_old)
-
-        metadata.on_update(again)
-        await metadata.topic("t", deadline_ms=1 << 40)
-        await asyncio.sleep(10)
-        assert 90 < network.questions < 120  # every retry.backoff.ms, and a few at once
-        before = network.questions
-        await asyncio.sleep(0.05)
-        metadata.use("new")
-        await asyncio.sleep(10)
-        assert 90 < network.questions - before < 120
-
-    play(network, scenario)
+    metadata.on_update(again)
+    await metadata.topic("t", deadline_ms=1 << 40)
+    await asyncio.sleep(10)
+    assert 90 < network.questions < 120  # every retry.backoff.ms, and a few at once
+    before = network.questions
+    await asyncio.sleep(0.05)
+    metadata.use("new")
+    await asyncio.sleep(10)
+    assert 90 < network.questions - before < 120
 
 
 FAR_MS = 1 << 40
 
 
-def test_a_new_topic_needs_a_partial_update_only() -> None:
-    network = Scripted(described(1, 0), described(1, 0, "u"), described(1, 0, "v"))
-
-    async def scenario(metadata: Metadata) -> None:
-        for name in "tuv":
-            await metadata.topic(name, deadline_ms=FAR_MS)
-        assert network.asked == [["t"], ["u"], ["v"]]
-        assert sorted(metadata.cache.topics) == ["t", "u", "v"]
-        metadata.is_old()
-        await metadata.next_update(FAR_MS, "")
-        assert network.asked[3:] == [["t", "u", "v"]]
-
-    play(network, scenario)
+@scenario(play, described(1, 0), described(1, 0, "u"), described(1, 0, "v"))
+async def test_a_new_topic_needs_a_partial_update_only(
+    metadata: Metadata, network: Scripted, /
+) -> None:
+    for name in "tuv":
+        await metadata.topic(name, deadline_ms=FAR_MS)
+    assert network.asked == [["t"], ["u"], ["v"]]
+    assert sorted(metadata.cache.topics) == ["t", "u", "v"]
+    metadata.is_old()
+    await metadata.next_update(FAR_MS, "")
+    assert network.asked[3:] == [["t", "u", "v"]]
 
 
 def test_a_new_topic_with_an_error_needs_a_full_update() -> None:
     missing = failed("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    network = Scripted(described(1, 0), missing, described(1, 0, "u"))
 
-    async def scenario(metadata: Metadata) -> None:
+    async def scenario(metadata: Metadata, network: Scripted) -> None:
         await metadata.topic("t", deadline_ms=FAR_MS)
         await metadata.topic("u", deadline_ms=FAR_MS)
         assert network.asked == [["t"], ["u"], ["t", "u"]]
 
-    play(network, scenario)
+    play(scenario, described(1, 0), missing, described(1, 0, "u"))
 
 
-def test_a_partial_update_that_fails_is_tried_again() -> None:
-    network = Scripted(described(1, 0), MetadataResponse(), described(1, 0, "u"))
-
-    async def scenario(metadata: Metadata) -> None:
-        await metadata.topic("t", deadline_ms=FAR_MS)
-        await metadata.topic("u", deadline_ms=FAR_MS)
-        assert network.asked == [["t"], ["u"], ["u"]]
-
-    play(network, scenario)
+@scenario(play, described(1, 0), MetadataResponse(), described(1, 0, "u"))
+async def test_a_partial_update_that_fails_is_tried_again(
+    metadata: Metadata, network: Scripted, /
+) -> None:
+    await metadata.topic("t", deadline_ms=FAR_MS)
+    await metadata.topic("u", deadline_ms=FAR_MS)
+    assert network.asked == [["t"], ["u"], ["u"]]
 
 
-def test_partial_updates_do_not_put_off_the_full_one() -> None:
-    network = Scripted(described(1, 0))
-
-    async def scenario(metadata: Metadata) -> None:
-        await metadata.topic("t", deadline_ms=FAR_MS)
-        for number in range(40):  # metadata.max.age.ms is five minutes
-            await asyncio.sleep(10)
-            metadata.use(f"new {number}".replace(" ", "-"))
-        full = [asked for asked in network.asked if asked is not None and "t" in asked]
-        assert [len(asked) for asked in full] == [1, 31]
-
-    play(network, scenario)
+@scenario(play, described(1, 0))
+async def test_partial_updates_do_not_put_off_the_full_one(
+    metadata: Metadata, network: Scripted, /
+) -> None:
+    await metadata.topic("t", deadline_ms=FAR_MS)
+    for number in range(40):  # metadata.max.age.ms is five minutes
+        await asyncio.sleep(10)
+        metadata.use(f"new {number}".replace(" ", "-"))
+    full = [asked for asked in network.asked if asked is not None and "t" in asked]
+    assert [len(asked) for asked in full] == [1, 31]

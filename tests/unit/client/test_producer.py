@@ -22,6 +22,7 @@ from lograft.client.producing.interceptors import Outgoing
 from lograft.client.serializers import json_serializer
 from lograft.client.types import Acknowledged
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
@@ -46,198 +47,193 @@ async def stored(cluster: VirtualCluster, partition: int) -> list[bytes]:
     return await cluster.test_client("reader").read("t", partition)
 
 
-def test_records_arrive_in_order_at_the_offsets_that_were_told() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        values = [b"%d" % i for i in range(500)]
-        deliveries = [await producer.enqueue("t", value, partition=1) for value in values]
-        offsets = [(await delivery).offset for delivery in deliveries]
-        assert offsets == list(range(500))
-        assert await stored(cluster, 1) == values
-
-    play(scenario, {"batch.size": 200})
-
-
-def test_keys_and_text_and_a_partition_of_ones_own() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        places = {(await producer.send("t", "v", key=f"key{i % 3}")).partition for i in range(12)}
-        assert places <= {0, 1}
-        one = await producer.send("t", b"x", partition=0, timestamp_ms=77)
-        assert (one.partition, one.timestamp_ms, one.acks) == (0, 77, -1)
-        assert "every replica" in one.meaning
-
-    play(scenario)
+@scenario(play, {"batch.size": 200})
+async def test_records_arrive_in_order_at_the_offsets_that_were_told(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    values = [b"%d" % i for i in range(500)]
+    deliveries = [await producer.enqueue("t", value, partition=1) for value in values]
+    offsets = [(await delivery).offset for delivery in deliveries]
+    assert offsets == list(range(500))
+    assert await stored(cluster, 1) == values
 
 
-def test_leaders_die_and_nothing_is_lost_or_twice() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        deliveries = []
-        for i in range(300):
-            deliveries.append(await producer.enqueue("t", b"%d" % i, partition=0))
-            if i in (80, 190):
-                victim = cluster.leader_of("t", 0)
-                cluster.kill(victim)
-                cluster.loop.call_later_ns(3_000_000_000, cluster.boot, victim)
-            await asyncio.sleep(0.05)
-        offsets = [(await delivery).offset for delivery in deliveries]
-        assert offsets == sorted(set(offsets))
-        assert await stored(cluster, 0) == [b"%d" % i for i in range(300)]
-
-    play(scenario, {"request.timeout.ms": 3_000}, nodes=3)
+@scenario(play)
+async def test_keys_and_text_and_a_partition_of_ones_own(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    places = {(await producer.send("t", "v", key=f"key{i % 3}")).partition for i in range(12)}
+    assert places <= {0, 1}
+    one = await producer.send("t", b"x", partition=0, timestamp_ms=77)
+    assert (one.partition, one.timestamp_ms, one.acks) == (0, 77, -1)
+    assert "every replica" in one.meaning
 
 
-def test_an_answer_that_is_lost_leads_to_no_duplicate() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.send("t", b"before", partition=0)
-        deliveries = [await producer.enqueue("t", b"%d" % i, partition=0) for i in range(40)]
-        # The broker has got the requests, and cannot answer: the client tries again elsewhen.
-        await asyncio.sleep(0.004)
-        cluster.pause(1)
-        await asyncio.sleep(5)
-        cluster.resume(1)
-        for delivery in deliveries:
-            await delivery
-        assert await stored(cluster, 0) == [b"before", *(b"%d" % i for i in range(40))]
+@scenario(play, {"request.timeout.ms": 3000}, nodes=3)
+async def test_leaders_die_and_nothing_is_lost_or_twice(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    deliveries = []
+    for i in range(300):
+        deliveries.append(await producer.enqueue("t", b"%d" % i, partition=0))
+        if i in (80, 190):
+            victim = cluster.leader_of("t", 0)
+            cluster.kill(victim)
+            cluster.loop.call_later_ns(3_000_000_000, cluster.boot, victim)
+        await asyncio.sleep(0.05)
+    offsets = [(await delivery).offset for delivery in deliveries]
+    assert offsets == sorted(set(offsets))
+    assert await stored(cluster, 0) == [b"%d" % i for i in range(300)]
 
-    play(scenario, {"batch.size": 100, "linger.ms": 1, "request.timeout.ms": 2_000})
+
+@scenario(play, {"batch.size": 100, "linger.ms": 1, "request.timeout.ms": 2000})
+async def test_an_answer_that_is_lost_leads_to_no_duplicate(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"before", partition=0)
+    deliveries = [await producer.enqueue("t", b"%d" % i, partition=0) for i in range(40)]
+    # The broker has got the requests, and cannot answer: the client tries again elsewhen.
+    await asyncio.sleep(0.004)
+    cluster.pause(1)
+    await asyncio.sleep(5)
+    cluster.resume(1)
+    for delivery in deliveries:
+        await delivery
+    assert await stored(cluster, 0) == [b"before", *(b"%d" % i for i in range(40))]
 
 
-def test_a_full_buffer_holds_send_back_and_refuses_send_nowait() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.prepare("t")
-        cluster.pause(1)
-        taken = 0
-        while taken < 100:
-            try:
-                producer.send_nowait("t", b"v" * 100)
-            except BufferFull:
-                break
-            taken += 1
-        assert 5 < taken < 20
-        waiting = asyncio.ensure_future(producer.send("t", b"w" * 100))
-        await asyncio.sleep(5)
-        assert not waiting.done()
-        cluster.resume(1)
-        assert (await waiting).offset >= 0
-
-    play(scenario, {"buffer.memory": 2_000})
+@scenario(play, {"buffer.memory": 2000})
+async def test_a_full_buffer_holds_send_back_and_refuses_send_nowait(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.prepare("t")
+    cluster.pause(1)
+    taken = 0
+    while taken < 100:
+        try:
+            producer.send_nowait("t", b"v" * 100)
+        except BufferFull:
+            break
+        taken += 1
+    assert 5 < taken < 20
+    waiting = asyncio.ensure_future(producer.send("t", b"w" * 100))
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    cluster.resume(1)
+    assert (await waiting).offset >= 0
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_large_record_that_waits_for_room_is_not_overtaken_by_small_ones(seed: int) -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        called: list[bytes] = []
+@scenario(play, {"buffer.memory": 2000, "batch.size": 300})
+async def test_a_large_record_that_waits_for_room_is_not_overtaken_by_small_ones(
+    cluster: VirtualCluster, producer: Producer, /, seed: int
+) -> None:
+    called: list[bytes] = []
 
-        async def send(number: int) -> None:
-            value = b"%03d" % number + b"v" * (1_400 if number % 5 == 2 else 100)
-            called.append(value)
-            await producer.send("t", value, partition=0)
+    async def send(number: int) -> None:
+        value = b"%03d" % number + b"v" * (1_400 if number % 5 == 2 else 100)
+        called.append(value)
+        await producer.send("t", value, partition=0)
 
-        await producer.prepare("t")
-        cluster.pause(1)
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(40):
-                tasks.create_task(send(number))
-            await asyncio.sleep(1)
-            cluster.resume(1)
-        assert await stored(cluster, 0) == called
-
-    play(scenario, {"buffer.memory": 2_000, "batch.size": 300}, seed=seed)
-
-
-def test_who_gives_up_waiting_for_room_leaves_it_to_the_next() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.prepare("t")
-        cluster.pause(1)
-        filling = await producer.enqueue("t", b"f" * 1_500, partition=0)
-        large = asyncio.ensure_future(producer.enqueue("t", b"l" * 1_500, partition=0))
+    await producer.prepare("t")
+    cluster.pause(1)
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(40):
+            tasks.create_task(send(number))
         await asyncio.sleep(1)
-        small = asyncio.ensure_future(producer.enqueue("t", b"s", partition=0))
-        await asyncio.sleep(1)
-        with pytest.raises(BufferFull):
-            producer.send_nowait("t", b"n", partition=0)
-        assert not small.done(), "there is room for it, but the large one came first"
-        large.cancel()
-        delivery = await small
+        cluster.resume(1)
+    assert await stored(cluster, 0) == called
+
+
+@scenario(play, {"buffer.memory": 2000})
+async def test_who_gives_up_waiting_for_room_leaves_it_to_the_next(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.prepare("t")
+    cluster.pause(1)
+    filling = await producer.enqueue("t", b"f" * 1_500, partition=0)
+    large = asyncio.ensure_future(producer.enqueue("t", b"l" * 1_500, partition=0))
+    await asyncio.sleep(1)
+    small = asyncio.ensure_future(producer.enqueue("t", b"s", partition=0))
+    await asyncio.sleep(1)
+    with pytest.raises(BufferFull):
         producer.send_nowait("t", b"n", partition=0)
-        cluster.resume(1)
-        assert ((await filling).offset, (await delivery).offset) == (0, 1)
-
-    play(scenario, {"buffer.memory": 2_000})
-
-
-def test_no_room_in_time_is_said() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.prepare("t")
-        cluster.pause(1)
-        with pytest.raises(TimedOut, match=r"buffer.memory \(1000 bytes\) within max.block.ms"):
-            await producer.send_many("t", [b"v" * 100] * 100)
-        cluster.resume(1)
-
-    play(scenario, {"buffer.memory": 1_000, "max.block.ms": 2_000})
+    assert not small.done(), "there is room for it, but the large one came first"
+    large.cancel()
+    delivery = await small
+    producer.send_nowait("t", b"n", partition=0)
+    cluster.resume(1)
+    assert ((await filling).offset, (await delivery).offset) == (0, 1)
 
 
-def test_what_is_not_acknowledged_in_time_fails_with_its_reason() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.send("t", b"before", partition=0)
-        cluster.kill(1)
-        before_ms = cluster.loop.time()
-        with pytest.raises(TimedOut, match=r"delivery.timeout.ms"):
-            await producer.send("t", b"lost", partition=0)
-        assert 9 < cluster.loop.time() - before_ms < 13
-        await cluster.start(1)
-        # The hole that the lost one may have left does not stop those who come after.
-        await producer.send("t", b"after", partition=0)
-        assert (await stored(cluster, 0))[-1] == b"after"
-
-    play(
-        scenario,
-        {"delivery.timeout.ms": 10_000, "request.timeout.ms": 2_000, "linger.ms": 0},
-    )
+@scenario(play, {"buffer.memory": 1000, "max.block.ms": 2000})
+async def test_no_room_in_time_is_said(cluster: VirtualCluster, producer: Producer, /) -> None:
+    await producer.prepare("t")
+    cluster.pause(1)
+    with pytest.raises(TimedOut, match=r"buffer.memory \(1000 bytes\) within max.block.ms"):
+        await producer.send_many("t", [b"v" * 100] * 100)
+    cluster.resume(1)
 
 
-def test_a_batch_too_large_for_the_topic_goes_in_parts() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        admin = cluster.test_client("second")
-        await admin.create_topic("small", configs={"max.message.bytes": "600"})
-        values = [b"%03d" % i * 30 for i in range(20)]
-        deliveries = [await producer.enqueue("small", value) for value in values]
-        assert [(await one).offset for one in deliveries] == list(range(20))
-        with pytest.raises(RecordTooLarge):
-            await producer.send("small", b"v" * 700)
-        await producer.send("small", b"after")
-        assert await cluster.test_client("reader").read("small", 0) == [*values, b"after"]
-
-    play(scenario, {"linger.ms": 100})
-
-
-def test_only_the_rejected_records_of_a_batch_fail_as_rejected() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        admin = cluster.test_client("second")
-        await admin.create_topic("compacted", configs={"cleanup.policy": "compact"})
-        keys = ["a", None, "b", None]
-        deliveries = [await producer.enqueue("compacted", b"v", key=key) for key in keys]
-        errors = await asyncio.gather(*deliveries, return_exceptions=True)
-        assert [type(error) for error in errors] == [
-            BatchRejected,
-            RecordRejected,
-            BatchRejected,
-            RecordRejected,
-        ]
-        assert "record 3 of its batch: a compacted topic requires a key" in str(errors[3])
-        sent = [await producer.send("compacted", b"v", key=key) for key in keys if key]
-        assert [one.offset for one in sent] == [0, 1]
-        with pytest.raises(RecordRejected, match="requires a key"):
-            await producer.send("compacted", b"v")
-
-    play(scenario, {"linger.ms": 100})
+@scenario(play, {"delivery.timeout.ms": 10000, "request.timeout.ms": 2000, "linger.ms": 0})
+async def test_what_is_not_acknowledged_in_time_fails_with_its_reason(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"before", partition=0)
+    cluster.kill(1)
+    before_ms = cluster.loop.time()
+    with pytest.raises(TimedOut, match=r"delivery.timeout.ms"):
+        await producer.send("t", b"lost", partition=0)
+    assert 9 < cluster.loop.time() - before_ms < 13
+    await cluster.start(1)
+    # The hole that the lost one may have left does not stop those who come after.
+    await producer.send("t", b"after", partition=0)
+    assert (await stored(cluster, 0))[-1] == b"after"
 
 
-def test_a_record_that_can_never_be_sent_is_refused_at_once() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        with pytest.raises(ClientError, match=r"more than max.request.size \(1000\)"):
-            await producer.send("t", b"v" * 2_000)
+@scenario(play, {"linger.ms": 100})
+async def test_a_batch_too_large_for_the_topic_goes_in_parts(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    admin = cluster.test_client("second")
+    await admin.create_topic("small", configs={"max.message.bytes": "600"})
+    values = [b"%03d" % i * 30 for i in range(20)]
+    deliveries = [await producer.enqueue("small", value) for value in values]
+    assert [(await one).offset for one in deliveries] == list(range(20))
+    with pytest.raises(RecordTooLarge):
+        await producer.send("small", b"v" * 700)
+    await producer.send("small", b"after")
+    assert await cluster.test_client("reader").read("small", 0) == [*values, b"after"]
 
-    play(scenario, {"max.request.size": 1_000})
+
+@scenario(play, {"linger.ms": 100})
+async def test_only_the_rejected_records_of_a_batch_fail_as_rejected(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    admin = cluster.test_client("second")
+    await admin.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    keys = ["a", None, "b", None]
+    deliveries = [await producer.enqueue("compacted", b"v", key=key) for key in keys]
+    errors = await asyncio.gather(*deliveries, return_exceptions=True)
+    assert [type(error) for error in errors] == [
+        BatchRejected,
+        RecordRejected,
+        BatchRejected,
+        RecordRejected,
+    ]
+    assert "record 3 of its batch: a compacted topic requires a key" in str(errors[3])
+    sent = [await producer.send("compacted", b"v", key=key) for key in keys if key]
+    assert [one.offset for one in sent] == [0, 1]
+    with pytest.raises(RecordRejected, match="requires a key"):
+        await producer.send("compacted", b"v")
+
+
+@scenario(play, {"max.request.size": 1000})
+async def test_a_record_that_can_never_be_sent_is_refused_at_once(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    with pytest.raises(ClientError, match=r"more than max.request.size \(1000\)"):
+        await producer.send("t", b"v" * 2_000)
 
 
 class Tagging:
@@ -281,29 +277,29 @@ def test_interceptors_see_everything_and_break_nothing() -> None:
     play(scenario, {"interceptor.classes": [Broken(), Forgetful(), tagging]})
 
 
-def test_acks_0_promises_nothing_and_says_so() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        one = await producer.send("t", b"v", partition=0)
-        assert (one.offset, one.acks) == (-1, 0)
-        assert "nobody" in one.meaning
-        while not await stored(cluster, 0):
-            await asyncio.sleep(0.1)
+@scenario(play, {"acks": "0"})
+async def test_acks_0_promises_nothing_and_says_so(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    one = await producer.send("t", b"v", partition=0)
+    assert (one.offset, one.acks) == (-1, 0)
+    assert "nobody" in one.meaning
+    while not await stored(cluster, 0):
+        await asyncio.sleep(0.1)
 
-    play(scenario, {"acks": "0"})
 
-
-def test_without_linger_the_first_record_goes_at_once_and_the_others_gather() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.send("t", b"before", partition=0)
-        before = producer.statistics()["batches_sent"]
-        first = producer.send_nowait("t", b"first", partition=0)
-        assert producer.statistics()["batches_sent"] == before + 1
-        others = [producer.send_nowait("t", b"%d" % i, partition=0) for i in range(10)]
-        assert producer.statistics()["batches_sent"] == before + 1
-        assert [(await one).offset for one in (first, *others)] == list(range(1, 12))
-        assert producer.statistics()["batches_sent"] == before + 2
-
-    play(scenario, {"linger.ms": 0})
+@scenario(play, {"linger.ms": 0})
+async def test_without_linger_the_first_record_goes_at_once_and_the_others_gather(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"before", partition=0)
+    before = producer.statistics()["batches_sent"]
+    first = producer.send_nowait("t", b"first", partition=0)
+    assert producer.statistics()["batches_sent"] == before + 1
+    others = [producer.send_nowait("t", b"%d" % i, partition=0) for i in range(10)]
+    assert producer.statistics()["batches_sent"] == before + 1
+    assert [(await one).offset for one in (first, *others)] == list(range(1, 12))
+    assert producer.statistics()["batches_sent"] == before + 2
 
 
 @pytest.mark.parametrize("acks", ["0", "all"])
@@ -334,15 +330,15 @@ def test_what_a_callback_sends_comes_after_what_was_sent_before_it(acks: str) ->
     play(scenario, {"linger.ms": 0, "acks": acks, "batch.size": 100, "request.timeout.ms": 1_000})
 
 
-def test_closing_drains_and_then_refuses() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        deliveries = await producer.send_many("t", [b"%d" % i for i in range(50)])
-        await producer.close()
-        assert all(one.done() for one in deliveries)
-        with pytest.raises(WrongUse, match="closed"):
-            await producer.send("t", b"late")
-
-    play(scenario, {"linger.ms": 10_000})
+@scenario(play, {"linger.ms": 10000})
+async def test_closing_drains_and_then_refuses(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    deliveries = await producer.send_many("t", [b"%d" % i for i in range(50)])
+    await producer.close()
+    assert all(one.done() for one in deliveries)
+    with pytest.raises(WrongUse, match="closed"):
+        await producer.send("t", b"late")
 
 
 def test_a_callback_that_raises_is_reported_and_breaks_nothing(
@@ -369,73 +365,73 @@ def test_a_callback_that_raises_is_reported_and_breaks_nothing(
     assert len(reported) == 4
 
 
-def test_closing_fails_what_is_not_acknowledged_in_time() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.send("t", b"before", partition=0)
-        cluster.pause(1)
-        sent = await producer.enqueue("t", b"sent", partition=0)
-        await asyncio.sleep(1)
-        waiting = await producer.enqueue("t", b"waiting", partition=0)
-        began = cluster.loop.time()
-        await producer.close(timeout_ms=2_000)
-        assert 1.9 < cluster.loop.time() - began < 2.5
-        for one in (sent, waiting):
-            with pytest.raises(TimedOut, match="2000 ms were not enough"):
-                one.result()
-        await producer.close()
-        cluster.resume(1)
-
-    play(scenario, {"max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60_000})
-
-
-def test_a_serializer_that_raises_fails_its_record_only() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        with pytest.raises(SerializationFailed, match=r"the value for topic 't' cannot be"):
-            await producer.send("t", {1, 2}, partition=0)
-        await producer.send("t", {"a": [1, None]}, partition=0)
-        await producer.send("t", None, partition=0)
-        assert await stored(cluster, 0) == [b'{"a":[1,null]}', b""]
-
-    play(scenario, {"value.serializer": json_serializer})
+@scenario(play, {"max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60000})
+async def test_closing_fails_what_is_not_acknowledged_in_time(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"before", partition=0)
+    cluster.pause(1)
+    sent = await producer.enqueue("t", b"sent", partition=0)
+    await asyncio.sleep(1)
+    waiting = await producer.enqueue("t", b"waiting", partition=0)
+    began = cluster.loop.time()
+    await producer.close(timeout_ms=2_000)
+    assert 1.9 < cluster.loop.time() - began < 2.5
+    for one in (sent, waiting):
+        with pytest.raises(TimedOut, match="2000 ms were not enough"):
+            one.result()
+    await producer.close()
+    cluster.resume(1)
 
 
-def test_many_values_of_all_kinds_keep_their_order() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await cluster.test_client("second").create_topic("one", partitions=1)
-        values: list[bytes | str] = [
-            f"{number}" if number % 7 == 3 else b"%d" % number * (number % 40 + 1)
-            for number in range(600)
-        ]
-        values[300] = b"large" * 1_000  # larger than a batch
-        generated = (value for value in values)
-        deliveries = await producer.send_many("one", generated)
-        assert [one.offset for one in await deliveries] == list(range(600))
-        expected = [value.encode() if isinstance(value, str) else value for value in values]
-        assert await cluster.test_client("reader").read("one", 0) == expected
-
-    play(scenario, {"batch.size": 700, "buffer.memory": 9_000})
+@scenario(play, {"value.serializer": json_serializer})
+async def test_a_serializer_that_raises_fails_its_record_only(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    with pytest.raises(SerializationFailed, match=r"the value for topic 't' cannot be"):
+        await producer.send("t", {1, 2}, partition=0)
+    await producer.send("t", {"a": [1, None]}, partition=0)
+    await producer.send("t", None, partition=0)
+    assert await stored(cluster, 0) == [b'{"a":[1,null]}', b""]
 
 
-def test_many_values_with_keys_go_where_their_keys_say() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        keys = [b"key%d" % (number % 5) for number in range(50)]
-        deliveries = await producer.send_many("t", [b"v"] * 50, keys=keys)
-        places: dict[bytes, set[int]] = {}
-        for key, one in zip(keys, await deliveries, strict=True):
-            places.setdefault(key, set()).add(one.partition)
-        assert all(len(found) == 1 for found in places.values())
-        with pytest.raises(ValueError, match="longer"):
-            await producer.send_many("t", [b"v"] * 3, keys=keys[:2])
+@scenario(play, {"batch.size": 700, "buffer.memory": 9000})
+async def test_many_values_of_all_kinds_keep_their_order(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await cluster.test_client("second").create_topic("one", partitions=1)
+    values: list[bytes | str] = [
+        f"{number}" if number % 7 == 3 else b"%d" % number * (number % 40 + 1)
+        for number in range(600)
+    ]
+    values[300] = b"large" * 1_000  # larger than a batch
+    generated = (value for value in values)
+    deliveries = await producer.send_many("one", generated)
+    assert [one.offset for one in await deliveries] == list(range(600))
+    expected = [value.encode() if isinstance(value, str) else value for value in values]
+    assert await cluster.test_client("reader").read("one", 0) == expected
 
-    play(scenario)
+
+@scenario(play)
+async def test_many_values_with_keys_go_where_their_keys_say(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    keys = [b"key%d" % (number % 5) for number in range(50)]
+    deliveries = await producer.send_many("t", [b"v"] * 50, keys=keys)
+    places: dict[bytes, set[int]] = {}
+    for key, one in zip(keys, await deliveries, strict=True):
+        places.setdefault(key, set()).add(one.partition)
+    assert all(len(found) == 1 for found in places.values())
+    with pytest.raises(ValueError, match="longer"):
+        await producer.send_many("t", [b"v"] * 3, keys=keys[:2])
 
 
-def test_records_that_reach_nobody_say_why_when_their_time_is_up() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.send("t", b"before", partition=0)
-        cluster.kill(1)
-        with pytest.raises(TimedOut, match=r"0 attempts; the last: .*connect failed"):
-            await producer.send("t", b"nobody is there", partition=0)
-        cluster.boot(1)
-
-    play(scenario, {"delivery.timeout.ms": 3_000, "request.timeout.ms": 1_000})
+@scenario(play, {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000})
+async def test_records_that_reach_nobody_say_why_when_their_time_is_up(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"before", partition=0)
+    cluster.kill(1)
+    with pytest.raises(TimedOut, match=r"0 attempts; the last: .*connect failed"):
+        await producer.send("t", b"nobody is there", partition=0)
+    cluster.boot(1)

@@ -22,6 +22,7 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from tests.support.scenarios import scenario
 
 R = TypeVar("R", bound=Message)
 Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
@@ -53,74 +54,71 @@ GROWING = {
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_topic_grows_to_the_partition_that_is_named(nodes: int) -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        assert await producer.prepare("auto") == 2
-        deliveries = [
-            await producer.enqueue("auto", b"%d" % i, partition=7, timestamp_ms=1) for i in range(5)
-        ]
-        assert [(await one).offset for one in deliveries] == list(range(5))
-        while await producer.prepare("auto") < 8:
-            await asyncio.sleep(0.1)
-        assert (await producer.send("auto", b"v", partition=3)).offset == 0
-        with pytest.raises(BrokerError, match="beyond the limit of 9"):
-            await producer.send("auto", b"v", partition=9)
-        assert (await producer.send("auto", b"v", partition=7)).offset == 5
-
-    play(scenario, nodes=nodes, properties=GROWING)
-
-
-def test_where_it_does_not_grow_the_count_is_named_after_max_block_ms() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await cluster.test_client("admin").create_topic("t", partitions=2)
-        began = cluster.loop.time()
-        with pytest.raises(
-            TimedOut, match=r"topic 't' has 2 partitions, so there is no partition 7"
-        ):
-            await producer.send("t", b"v", partition=7)
-        assert 4.9 < cluster.loop.time() - began < 6.5
-        assert (await producer.send("t", b"v", partition=1)).offset == 0
-        with pytest.raises(WrongUse, match="numbered from 0"):
-            await producer.send("t", b"v", partition=-1)
-        with pytest.raises(WrongUse, match="2 partitions"):
-            producer.send_nowait("t", b"v", partition=7)
-
-    play(scenario, {"max.block.ms": 5_000})
+@scenario(play, properties=GROWING)
+async def test_a_topic_grows_to_the_partition_that_is_named(
+    cluster: VirtualCluster, producer: Producer, /, nodes: int
+) -> None:
+    assert await producer.prepare("auto") == 2
+    deliveries = [
+        await producer.enqueue("auto", b"%d" % i, partition=7, timestamp_ms=1) for i in range(5)
+    ]
+    assert [(await one).offset for one in deliveries] == list(range(5))
+    while await producer.prepare("auto") < 8:
+        await asyncio.sleep(0.1)
+    assert (await producer.send("auto", b"v", partition=3)).offset == 0
+    with pytest.raises(BrokerError, match="beyond the limit of 9"):
+        await producer.send("auto", b"v", partition=9)
+    assert (await producer.send("auto", b"v", partition=7)).offset == 5
 
 
-def test_a_partition_that_comes_in_time_is_used() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        admin = cluster.test_client("admin")
-        await admin.create_topic("t", partitions=1)
-        waiting = asyncio.ensure_future(producer.send("t", b"v", partition=2))
-        await asyncio.sleep(3)
-        assert not waiting.done()
-        await grow(cluster, "t", 3)
-        assert (await waiting).partition == 2
+@scenario(play, {"max.block.ms": 5000})
+async def test_where_it_does_not_grow_the_count_is_named_after_max_block_ms(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await cluster.test_client("admin").create_topic("t", partitions=2)
+    began = cluster.loop.time()
+    with pytest.raises(TimedOut, match=r"topic 't' has 2 partitions, so there is no partition 7"):
+        await producer.send("t", b"v", partition=7)
+    assert 4.9 < cluster.loop.time() - began < 6.5
+    assert (await producer.send("t", b"v", partition=1)).offset == 0
+    with pytest.raises(WrongUse, match="numbered from 0"):
+        await producer.send("t", b"v", partition=-1)
+    with pytest.raises(WrongUse, match="2 partitions"):
+        producer.send_nowait("t", b"v", partition=7)
 
-    play(scenario)
+
+@scenario(play)
+async def test_a_partition_that_comes_in_time_is_used(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    admin = cluster.test_client("admin")
+    await admin.create_topic("t", partitions=1)
+    waiting = asyncio.ensure_future(producer.send("t", b"v", partition=2))
+    await asyncio.sleep(3)
+    assert not waiting.done()
+    await grow(cluster, "t", 3)
+    assert (await waiting).partition == 2
 
 
-def test_a_topic_that_was_made_anew_is_written_to_from_its_start() -> None:
+@scenario(play, {"request.timeout.ms": 3000}, nodes=3)
+async def test_a_topic_that_was_made_anew_is_written_to_from_its_start(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
     """Another id: leader epochs begin again, and the old ones do not hide the new leaders."""
-
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        admin = cluster.test_client("admin")
-        await admin.create_topic("t", partitions=1, replication_factor=3)
-        await producer.send("t", b"old", partition=0)
-        for _ in range(3):
-            victim = cluster.leader_of("t", 0)
-            cluster.kill(victim)
-            await producer.send("t", b"moved", partition=0)
-            await cluster.start(victim)
-        found = cluster.image.topic("t")
-        assert found is not None
-        assert found.partitions[0].leader_epoch >= 3
-        await delete(cluster, "t")
-        await admin.create_topic("t", partitions=1, replication_factor=3)
-        assert (await producer.send("t", b"new", partition=0)).offset == 0
-
-    play(scenario, {"request.timeout.ms": 3_000}, nodes=3)
+    admin = cluster.test_client("admin")
+    await admin.create_topic("t", partitions=1, replication_factor=3)
+    await producer.send("t", b"old", partition=0)
+    for _ in range(3):
+        victim = cluster.leader_of("t", 0)
+        cluster.kill(victim)
+        await producer.send("t", b"moved", partition=0)
+        await cluster.start(victim)
+    found = cluster.image.topic("t")
+    assert found is not None
+    assert found.partitions[0].leader_epoch >= 3
+    await delete(cluster, "t")
+    await admin.create_topic("t", partitions=1, replication_factor=3)
+    assert (await producer.send("t", b"new", partition=0)).offset == 0
 
 
 async def ask(cluster: VirtualCluster, request: Message, answer: type[R]) -> R:
@@ -147,52 +145,52 @@ async def delete(cluster: VirtualCluster, topic: str) -> None:
     assert answer.responses[0].error_code == 0
 
 
-def test_an_invalid_topic_fails_at_once() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        began = cluster.loop.time()
-        with pytest.raises(InvalidTopic):
-            await producer.send("no such/topic", b"v")
-        assert cluster.loop.time() - began < 1
-
-    play(scenario)
-
-
-def test_a_topic_that_is_not_there_is_waited_for() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        waiting = asyncio.ensure_future(producer.send("late", b"v"))
-        await asyncio.sleep(3)
-        assert not waiting.done()
-        await cluster.test_client("admin").create_topic("late")
-        assert (await waiting).offset == 0
-        began = cluster.loop.time()
-        with pytest.raises(TimedOut, match="topic 'never' is not in the cluster"):
-            await producer.send("never", b"v")
-        assert 9.9 < cluster.loop.time() - began < 11
-
-    play(scenario, {"max.block.ms": 10_000}, properties={"auto.create.topics.enable": "false"})
+@scenario(play)
+async def test_an_invalid_topic_fails_at_once(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    began = cluster.loop.time()
+    with pytest.raises(InvalidTopic):
+        await producer.send("no such/topic", b"v")
+    assert cluster.loop.time() - began < 1
 
 
-def test_one_budget_covers_metadata_and_room() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        admin = cluster.test_client("admin")
-        await admin.create_topic("t")
-        await producer.prepare("t")
-        silent = cluster.leader_of("t", 0)
-        cluster.pause(silent)
-        for _ in range(6):
-            producer.send_nowait("t", b"v" * 100)
-        began = cluster.loop.time()
-        waiting = asyncio.ensure_future(producer.send("late", b"v" * 500))
-        await asyncio.sleep(2)
-        await admin.create_topic("late")
-        with pytest.raises(TimedOut, match=r"no room in buffer.memory"):
-            await waiting
-        assert 4.9 < cluster.loop.time() - began < 5.6
-        cluster.resume(silent)
+@scenario(play, {"max.block.ms": 10000}, properties={"auto.create.topics.enable": "false"})
+async def test_a_topic_that_is_not_there_is_waited_for(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    waiting = asyncio.ensure_future(producer.send("late", b"v"))
+    await asyncio.sleep(3)
+    assert not waiting.done()
+    await cluster.test_client("admin").create_topic("late")
+    assert (await waiting).offset == 0
+    began = cluster.loop.time()
+    with pytest.raises(TimedOut, match="topic 'never' is not in the cluster"):
+        await producer.send("never", b"v")
+    assert 9.9 < cluster.loop.time() - began < 11
 
-    play(
-        scenario,
-        {"max.block.ms": 5_000, "buffer.memory": 1_000, "request.timeout.ms": 300},
-        nodes=3,
-        properties={"auto.create.topics.enable": "false"},
-    )
+
+@scenario(
+    play,
+    {"max.block.ms": 5000, "buffer.memory": 1000, "request.timeout.ms": 300},
+    nodes=3,
+    properties={"auto.create.topics.enable": "false"},
+)
+async def test_one_budget_covers_metadata_and_room(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    admin = cluster.test_client("admin")
+    await admin.create_topic("t")
+    await producer.prepare("t")
+    silent = cluster.leader_of("t", 0)
+    cluster.pause(silent)
+    for _ in range(6):
+        producer.send_nowait("t", b"v" * 100)
+    began = cluster.loop.time()
+    waiting = asyncio.ensure_future(producer.send("late", b"v" * 500))
+    await asyncio.sleep(2)
+    await admin.create_topic("late")
+    with pytest.raises(TimedOut, match=r"no room in buffer.memory"):
+        await waiting
+    assert 4.9 < cluster.loop.time() - began < 5.6
+    cluster.resume(silent)

@@ -22,6 +22,7 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
@@ -131,160 +132,158 @@ async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int],
     return await persist(producer._open_core(), attempt, what="offsets", budget_ms=60_000)
 
 
-def test_all_or_nothing() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        for number in range(6):
-            await producer.begin_transaction()
-            for partition in (0, 1):
-                await producer.enqueue("t", b"%d" % number, partition=partition)
-            if number % 2:
-                await producer.abort_transaction()
-            else:
-                await producer.commit_transaction()
+@scenario(play)
+async def test_all_or_nothing(cluster: VirtualCluster, producer: Producer, /) -> None:
+    for number in range(6):
+        await producer.begin_transaction()
         for partition in (0, 1):
-            assert await committed(cluster, partition) == ["0", "2", "4"]
-
-    play(scenario)
-
-
-def test_a_block_commits_at_its_end_and_aborts_when_something_is_raised() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        async with producer.transaction():
-            await producer.send("t", b"kept", partition=0)
-        await dropped(producer, producer.send("t", b"dropped", partition=0))
-        async with producer.transaction():
-            await producer.send("t", b"kept too", partition=0)
-        assert await committed(cluster, 0) == ["kept", "kept too"]
-
-    play(scenario)
-
-
-def test_an_empty_transaction_ends_without_a_word_to_anybody() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        async with producer.transaction():
-            pass
-        await producer.begin_transaction()
-        await producer.abort_transaction()
-        async with producer.transaction():
-            await producer.send("t", b"v", partition=0)
-        assert await committed(cluster, 0) == ["v"]
-
-    play(scenario)
-
-
-def test_calls_that_make_no_sense_are_named() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        with pytest.raises(WrongUse, match="no transaction has been begun"):
+            await producer.enqueue("t", b"%d" % number, partition=partition)
+        if number % 2:
+            await producer.abort_transaction()
+        else:
             await producer.commit_transaction()
-        with pytest.raises(WrongUse, match="between begin and commit"):
-            await producer.send("t", b"v")
-        await producer.begin_transaction()
-        with pytest.raises(WrongUse, match="begin: a transaction is open"):
-            await producer.begin_transaction()
+    for partition in (0, 1):
+        assert await committed(cluster, partition) == ["0", "2", "4"]
+
+
+@scenario(play)
+async def test_a_block_commits_at_its_end_and_aborts_when_something_is_raised(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    async with producer.transaction():
+        await producer.send("t", b"kept", partition=0)
+    await dropped(producer, producer.send("t", b"dropped", partition=0))
+    async with producer.transaction():
+        await producer.send("t", b"kept too", partition=0)
+    assert await committed(cluster, 0) == ["kept", "kept too"]
+
+
+@scenario(play)
+async def test_an_empty_transaction_ends_without_a_word_to_anybody(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    async with producer.transaction():
+        pass
+    await producer.begin_transaction()
+    await producer.abort_transaction()
+    async with producer.transaction():
+        await producer.send("t", b"v", partition=0)
+    assert await committed(cluster, 0) == ["v"]
+
+
+@scenario(play)
+async def test_calls_that_make_no_sense_are_named(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    with pytest.raises(WrongUse, match="no transaction has been begun"):
         await producer.commit_transaction()
-        with pytest.raises(WrongUse, match="abort: no transaction is open"):
-            await producer.abort_transaction()
+    with pytest.raises(WrongUse, match="between begin and commit"):
+        await producer.send("t", b"v")
+    await producer.begin_transaction()
+    with pytest.raises(WrongUse, match="begin: a transaction is open"):
+        await producer.begin_transaction()
+    await producer.commit_transaction()
+    with pytest.raises(WrongUse, match="abort: no transaction is open"):
+        await producer.abort_transaction()
 
-    play(scenario)
 
-
-def test_a_newer_producer_fences_the_older_for_good() -> None:
-    async def scenario(cluster: VirtualCluster, old: Producer) -> None:
-        await old.begin_transaction()
-        await old.send("t", b"old", partition=0)
-        async with producer_of(cluster) as new:
-            async with new.transaction():
-                await new.send("t", b"new", partition=0)
+@scenario(play)
+async def test_a_newer_producer_fences_the_older_for_good(
+    cluster: VirtualCluster, old: Producer, /
+) -> None:
+    await old.begin_transaction()
+    await old.send("t", b"old", partition=0)
+    async with producer_of(cluster) as new:
+        async with new.transaction():
+            await new.send("t", b"new", partition=0)
+        with pytest.raises(ProducerFenced):
+            await old.commit_transaction()
+        for call in (old.begin_transaction, old.commit_transaction, old.abort_transaction):
             with pytest.raises(ProducerFenced):
-                await old.commit_transaction()
-            for call in (old.begin_transaction, old.commit_transaction, old.abort_transaction):
-                with pytest.raises(ProducerFenced):
-                    await call()
-            with pytest.raises(ProducerFenced):
-                await old.send("t", b"late", partition=0)
-            async with new.transaction():
-                await new.send("t", b"newer", partition=0)
-        assert await committed(cluster, 0) == ["new", "newer"]
-
-    play(scenario)
+                await call()
+        with pytest.raises(ProducerFenced):
+            await old.send("t", b"late", partition=0)
+        async with new.transaction():
+            await new.send("t", b"newer", partition=0)
+    assert await committed(cluster, 0) == ["new", "newer"]
 
 
-def test_records_that_fail_break_the_transaction_but_not_the_producer() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        admin = cluster.test_client("second")
-        await admin.create_topic("small", configs={"max.message.bytes": "300"})
-        for number in range(3):
-            await producer.begin_transaction()
-            await producer.send("t", b"dropped", partition=0)
-            too_large = await producer.enqueue("small", b"v" * 500)
-            with pytest.raises(TransactionFailed, match="abort it and begin again"):
-                await producer.commit_transaction()
-            with pytest.raises(ClientError, match="MESSAGE_TOO_LARGE"):
-                await too_large
-            with pytest.raises(TransactionFailed):
-                await producer.send("t", b"late", partition=0)
-            await producer.abort_transaction()
-            async with producer.transaction():
-                await producer.send("t", b"%d" % number, partition=0)
-        assert await committed(cluster, 0) == ["0", "1", "2"]
-
-    play(scenario)
-
-
-def test_offsets_are_committed_with_the_records_or_not_at_all() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        async with producer.transaction():
-            await producer.send("t", b"one", partition=0)
-            await producer.send_offsets({TopicPartition("t", 1): 7}, "readers")
-        offsets = {TopicPartition("t", 1): OffsetAndMetadata(9, "note")}
-        await dropped(producer, producer.send_offsets(offsets, GroupMetadata("readers")))
-        assert await group_offsets(producer, "readers") == {("t", 1): 7}
-        async with producer.transaction():
-            await producer.send_offsets({TopicPartition("t", 0): 3}, "readers")
-        assert await committed(cluster, 0) == ["one"]
-        assert await group_offsets(producer, "readers") == {("t", 0): 3, ("t", 1): 7}
-
-    play(scenario)
-
-
-def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transaction() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        stranger = GroupMetadata("readers", generation=3, member_id="nobody")
+@scenario(play)
+async def test_records_that_fail_break_the_transaction_but_not_the_producer(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    admin = cluster.test_client("second")
+    await admin.create_topic("small", configs={"max.message.bytes": "300"})
+    for number in range(3):
         await producer.begin_transaction()
         await producer.send("t", b"dropped", partition=0)
-        with pytest.raises(ClientError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
-            await producer.send_offsets({TopicPartition("t", 1): 7}, stranger)
-        with pytest.raises(TransactionFailed):
+        too_large = await producer.enqueue("small", b"v" * 500)
+        with pytest.raises(TransactionFailed, match="abort it and begin again"):
             await producer.commit_transaction()
+        with pytest.raises(ClientError, match="MESSAGE_TOO_LARGE"):
+            await too_large
+        with pytest.raises(TransactionFailed):
+            await producer.send("t", b"late", partition=0)
         await producer.abort_transaction()
         async with producer.transaction():
-            await producer.send("t", b"kept", partition=0)
-        assert await committed(cluster, 0) == ["kept"]
-
-    play(scenario)
+            await producer.send("t", b"%d" % number, partition=0)
+    assert await committed(cluster, 0) == ["0", "1", "2"]
 
 
-def test_brokers_die_and_every_transaction_is_whole() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        expected = []
-        for number in range(24):
-            if number % 8 == 3:
-                victim = cluster.leader_of("t", number % 2)
-                cluster.kill(victim)
-                cluster.loop.call_later_ns(4_000_000_000, cluster.boot, victim)
-            try:
-                async with producer.transaction():
-                    for partition in (0, 1):
-                        await producer.send("t", b"%d" % number, partition=partition)
-                    if number % 3 == 2:
-                        raise KeyError
-            except KeyError:
-                continue
-            expected.append(f"{number}")
-        for partition in (0, 1):
-            assert await committed(cluster, partition) == expected
+@scenario(play)
+async def test_offsets_are_committed_with_the_records_or_not_at_all(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    async with producer.transaction():
+        await producer.send("t", b"one", partition=0)
+        await producer.send_offsets({TopicPartition("t", 1): 7}, "readers")
+    offsets = {TopicPartition("t", 1): OffsetAndMetadata(9, "note")}
+    await dropped(producer, producer.send_offsets(offsets, GroupMetadata("readers")))
+    assert await group_offsets(producer, "readers") == {("t", 1): 7}
+    async with producer.transaction():
+        await producer.send_offsets({TopicPartition("t", 0): 3}, "readers")
+    assert await committed(cluster, 0) == ["one"]
+    assert await group_offsets(producer, "readers") == {("t", 0): 3, ("t", 1): 7}
 
-    play(scenario, nodes=3)
+
+@scenario(play)
+async def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transaction(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    stranger = GroupMetadata("readers", generation=3, member_id="nobody")
+    await producer.begin_transaction()
+    await producer.send("t", b"dropped", partition=0)
+    with pytest.raises(ClientError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+        await producer.send_offsets({TopicPartition("t", 1): 7}, stranger)
+    with pytest.raises(TransactionFailed):
+        await producer.commit_transaction()
+    await producer.abort_transaction()
+    async with producer.transaction():
+        await producer.send("t", b"kept", partition=0)
+    assert await committed(cluster, 0) == ["kept"]
+
+
+@scenario(play, nodes=3)
+async def test_brokers_die_and_every_transaction_is_whole(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    expected = []
+    for number in range(24):
+        if number % 8 == 3:
+            victim = cluster.leader_of("t", number % 2)
+            cluster.kill(victim)
+            cluster.loop.call_later_ns(4_000_000_000, cluster.boot, victim)
+        try:
+            async with producer.transaction():
+                for partition in (0, 1):
+                    await producer.send("t", b"%d" % number, partition=partition)
+                if number % 3 == 2:
+                    raise KeyError
+        except KeyError:
+            continue
+        expected.append(f"{number}")
+    for partition in (0, 1):
+        assert await committed(cluster, partition) == expected
 
 
 def test_closing_aborts_what_is_open() -> None:
@@ -301,39 +300,39 @@ def test_closing_aborts_what_is_open() -> None:
     cluster_of(1).play(main)
 
 
-def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.begin_transaction()
-        await producer.send("t", b"v", partition=0)
-        cluster.pause(1)
-        with pytest.raises(ClientError, match="committing the transaction was not done within"):
-            await producer.commit_transaction()
-        with pytest.raises(WrongUse, match="call commit_transaction again"):
-            await producer.abort_transaction()
-        cluster.resume(1)
+@scenario(play, max_block_ms=2000)
+async def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.begin_transaction()
+    await producer.send("t", b"v", partition=0)
+    cluster.pause(1)
+    with pytest.raises(ClientError, match="committing the transaction was not done within"):
         await producer.commit_transaction()
-        assert await committed(cluster, 0) == ["v"]
+    with pytest.raises(WrongUse, match="call commit_transaction again"):
+        await producer.abort_transaction()
+    cluster.resume(1)
+    await producer.commit_transaction()
+    assert await committed(cluster, 0) == ["v"]
 
-    play(scenario, max_block_ms=2_000)
 
-
-def test_cancelled_in_the_middle_the_block_is_aborted() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        async def write() -> None:
-            async with producer.transaction():
-                await producer.send("t", b"dropped", partition=0)
-                await asyncio.Event().wait()
-
-        task = asyncio.ensure_future(write())
-        await asyncio.sleep(5)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+@scenario(play)
+async def test_cancelled_in_the_middle_the_block_is_aborted(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    async def write() -> None:
         async with producer.transaction():
-            await producer.send("t", b"kept", partition=0)
-        assert await committed(cluster, 0) == ["kept"]
+            await producer.send("t", b"dropped", partition=0)
+            await asyncio.Event().wait()
 
-    play(scenario)
+    task = asyncio.ensure_future(write())
+    await asyncio.sleep(5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with producer.transaction():
+        await producer.send("t", b"kept", partition=0)
+    assert await committed(cluster, 0) == ["kept"]
 
 
 async def complete(
@@ -344,46 +343,46 @@ async def complete(
     await complete_transactions(settings, prepared, commits=commits, runtime=runtime)
 
 
-def test_a_prepared_transaction_is_ended_by_somebody_else() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.begin_transaction()
-        await producer.enqueue("t", b"kept", partition=0)
-        kept = await producer.prepare_transaction()
-        with pytest.raises(WrongUse, match="somebody else ends it"):
-            await producer.send("t", b"too late", partition=0)
-        await producer.close()
-        await complete(cluster, kept)
-        await complete(cluster, kept)  # asked for again, it does no harm
-        async with producer_of(cluster) as other:
-            await other.begin_transaction()
-            await other.enqueue("t", b"dropped", partition=0)
-            dropped = await other.prepare_transaction()
-        await complete(cluster, dropped, commits=False)
-        assert await committed(cluster, 0) == ["kept"]
-
-    play(scenario)
-
-
-def test_a_prepared_transaction_ends_with_its_transactional_id_taken_over() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.begin_transaction()
-        await producer.enqueue("t", b"lost", partition=0)
-        lost = await producer.prepare_transaction()
-        async with producer_of(cluster) as newer:
-            await newer.init_transactions()
-            with pytest.raises(ProducerFenced):
-                await complete(cluster, lost)
-            await complete(cluster, lost, commits=False)
-        assert await committed(cluster, 0) == []
-
-    play(scenario)
+@scenario(play)
+async def test_a_prepared_transaction_is_ended_by_somebody_else(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.begin_transaction()
+    await producer.enqueue("t", b"kept", partition=0)
+    kept = await producer.prepare_transaction()
+    with pytest.raises(WrongUse, match="somebody else ends it"):
+        await producer.send("t", b"too late", partition=0)
+    await producer.close()
+    await complete(cluster, kept)
+    await complete(cluster, kept)  # asked for again, it does no harm
+    async with producer_of(cluster) as other:
+        await other.begin_transaction()
+        await other.enqueue("t", b"dropped", partition=0)
+        dropped = await other.prepare_transaction()
+    await complete(cluster, dropped, commits=False)
+    assert await committed(cluster, 0) == ["kept"]
 
 
-def test_an_empty_prepared_transaction_is_ended_without_a_word() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        await producer.begin_transaction()
-        prepared = await producer.prepare_transaction()
-        assert prepared.is_empty
-        await complete(cluster, prepared)
+@scenario(play)
+async def test_a_prepared_transaction_ends_with_its_transactional_id_taken_over(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.begin_transaction()
+    await producer.enqueue("t", b"lost", partition=0)
+    lost = await producer.prepare_transaction()
+    async with producer_of(cluster) as newer:
+        await newer.init_transactions()
+        with pytest.raises(ProducerFenced):
+            await complete(cluster, lost)
+        await complete(cluster, lost, commits=False)
+    assert await committed(cluster, 0) == []
 
-    play(scenario)
+
+@scenario(play)
+async def test_an_empty_prepared_transaction_is_ended_without_a_word(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    await producer.begin_transaction()
+    prepared = await producer.prepare_transaction()
+    assert prepared.is_empty
+    await complete(cluster, prepared)

@@ -5,97 +5,90 @@ import asyncio
 import pytest
 
 from lograft.client.turns import FOREVER_MS, Turns
+from tests.support.scenarios import scenario
 
 
 def unexpected(error: BaseException) -> None:
     pytest.fail(repr(error))
 
 
-def test_many_calls_are_one_turn() -> None:
-    async def main() -> None:
-        taken: list[int] = []
+@scenario()
+async def test_many_calls_are_one_turn() -> None:
+    taken: list[int] = []
 
-        def work() -> int:
-            taken.append(1)
-            return FOREVER_MS
+    def work() -> int:
+        taken.append(1)
+        return FOREVER_MS
 
-        turns = Turns(work, on_failure=unexpected)
-        for _ in range(3):
-            turns.wake()
-        assert not taken
-        await asyncio.sleep(0)
-        assert taken == [1]
+    turns = Turns(work, on_failure=unexpected)
+    for _ in range(3):
         turns.wake()
-        turns.stop()
-        turns.wake()
-        await asyncio.sleep(0)
-        assert taken == [1]
-
-    asyncio.run(main())
-
-
-def test_a_turn_may_be_taken_at_once_but_not_inside_another() -> None:
-    async def main() -> None:
-        taken: list[str] = []
-
-        def work() -> int:
-            taken.append("begins")
-            if len(taken) == 1:
-                turns.take_now()
-            taken.append("ends")
-            return FOREVER_MS
-
-        turns = Turns(work, on_failure=unexpected)
-        turns.take_now()
-        assert taken == ["begins", "ends"]
-        turns.take_now()  # one is to come
-        assert taken == ["begins", "ends"]
-        await asyncio.sleep(0)
-        assert taken == ["begins", "ends"] * 2
-        turns.take_now()
-        assert taken == ["begins", "ends"] * 3
-        turns.stop()
-        turns.take_now()
-        assert taken == ["begins", "ends"] * 3
-
-    asyncio.run(main())
+    assert not taken
+    await asyncio.sleep(0)
+    assert taken == [1]
+    turns.wake()
+    turns.stop()
+    turns.wake()
+    await asyncio.sleep(0)
+    assert taken == [1]
 
 
-def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
-    async def main() -> None:
-        waits = [60_000, 10, FOREVER_MS]
-        done = asyncio.Event()
+@scenario()
+async def test_a_turn_may_be_taken_at_once_but_not_inside_another() -> None:
+    taken: list[str] = []
 
-        def work() -> int:
-            wait_ms = waits.pop(0)
-            if not waits:
-                done.set()
-            return wait_ms
+    def work() -> int:
+        taken.append("begins")
+        if len(taken) == 1:
+            turns.take_now()
+        taken.append("ends")
+        return FOREVER_MS
 
-        turns = Turns(work, on_failure=unexpected)
-        turns.wake()
-        await asyncio.sleep(0)
-        turns.wake()
-        await asyncio.wait_for(done.wait(), 60)
-        turns.stop()
+    turns = Turns(work, on_failure=unexpected)
+    turns.take_now()
+    assert taken == ["begins", "ends"]
+    turns.take_now()  # one is to come
+    assert taken == ["begins", "ends"]
+    await asyncio.sleep(0)
+    assert taken == ["begins", "ends"] * 2
+    turns.take_now()
+    assert taken == ["begins", "ends"] * 3
+    turns.stop()
+    turns.take_now()
+    assert taken == ["begins", "ends"] * 3
 
-    asyncio.run(main())
+
+@scenario()
+async def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
+    waits = [60_000, 10, FOREVER_MS]
+    done = asyncio.Event()
+
+    def work() -> int:
+        wait_ms = waits.pop(0)
+        if not waits:
+            done.set()
+        return wait_ms
+
+    turns = Turns(work, on_failure=unexpected)
+    turns.wake()
+    await asyncio.sleep(0)
+    turns.wake()
+    await asyncio.wait_for(done.wait(), 60)
+    turns.stop()
 
 
-def test_a_failure_is_told_and_ends_the_turns() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _loop, _context: None)
-        failures: list[BaseException] = []
+@scenario()
+async def test_a_failure_is_told_and_ends_the_turns() -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    failures: list[BaseException] = []
 
-        def work() -> int:
-            raise ZeroDivisionError
+    def work() -> int:
+        raise ZeroDivisionError
 
-        turns = Turns(work, on_failure=failures.append)
-        turns.wake()
-        await asyncio.sleep(0)
-        turns.wake()
-        await asyncio.sleep(0)
-        assert [type(failure) for failure in failures] == [ZeroDivisionError]
-
-    asyncio.run(main())
+    turns = Turns(work, on_failure=failures.append)
+    turns.wake()
+    await asyncio.sleep(0)
+    turns.wake()
+    await asyncio.sleep(0)
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]

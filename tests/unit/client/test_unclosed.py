@@ -13,25 +13,24 @@ from lograft.client.consuming.ranges import RangeReader
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidConfig
 from lograft.testing import Cluster, VirtualCluster
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-def test_a_producer_names_its_pending_records() -> None:
-    async def main(cluster: VirtualCluster) -> None:
-        servers = ",".join(map(str, cluster.bootstrap()))
-        settings = {"bootstrap.servers": servers, "linger.ms": 10_000}
-        producer = Producer(settings, runtime=cluster.client_runtime())
-        await producer.start()
-        await producer.prepare("t")
-        for number in range(3):
-            producer.send_nowait("t", b"%d" % number)
-        clients = [producer]
-        del producer
-        with pytest.warns(ResourceWarning, match="unclosed producer with 3 pending records: use"):
-            clients.clear()  # at once: nothing that the client runs holds on to it
-
-    VirtualCluster(nodes=1, seed=3).play(main)
+@scenario(run_in_virtual_cluster, nodes=1, seed=3)
+async def test_a_producer_names_its_pending_records(cluster: VirtualCluster, /) -> None:
+    servers = ",".join(map(str, cluster.bootstrap()))
+    settings = {"bootstrap.servers": servers, "linger.ms": 10_000}
+    producer = Producer(settings, runtime=cluster.client_runtime())
+    await producer.start()
+    await producer.prepare("t")
+    for number in range(3):
+        producer.send_nowait("t", b"%d" % number)
+    clients = [producer]
+    del producer
+    with pytest.warns(ResourceWarning, match="unclosed producer with 3 pending records: use"):
+        clients.clear()  # at once: nothing that the client runs holds on to it
 
 
 def test_a_producer_that_is_dropped_after_its_loop_asks_for_nothing_more(

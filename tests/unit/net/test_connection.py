@@ -8,179 +8,155 @@ import pytest
 from lograft.model.exchange import CloseConnection
 from lograft.net.connection import FlowLimits
 from lograft.net.frame_memory import FrameBudget
+from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import Setting, framed, setting, settle
+from tests.unit.net.loops import run_on_loop
 from tests.unit.net.watching import RunOnLoop
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100, 1 << 30])
-def test_frames_may_come_in_any_pieces(on_loop: RunOnLoop, chunk: int) -> None:
+@scenario(run_on_loop)
+async def test_frames_may_come_in_any_pieces(chunk: int) -> None:
     bodies = [b"a", b"", b"c" * 100, b"d" * 70_000, b"e"]
 
-    async def main() -> None:
-        async with setting() as it:
-            it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
-            assert it.handler.handled == bodies
-            assert it.answers == bodies
-
-    on_loop(main())
+    async with setting() as it:
+        it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
+        assert it.handler.handled == bodies
+        assert it.answers == bodies
 
 
-def test_answers_to_one_read_leave_together(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(*[b"a%d" % number for number in range(50)])
-            assert len(it.answers) == 50
-            assert it.channel.sends == 1
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_answers_to_one_read_leave_together() -> None:
+    async with setting() as it:
+        it.deliver(*[b"a%d" % number for number in range(50)])
+        assert len(it.answers) == 50
+        assert it.channel.sends == 1
 
 
-def test_a_waiting_request_holds_back_those_behind_it(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"a", b"w1", b"b2", b"w3", b"c4")
-            assert it.handler.handled == [b"a", b"w1"]
-            assert it.answers == [b"a"]
-            assert not it.reads()
-            await it.open(b"w1")
-            assert it.handler.handled == [b"a", b"w1", b"b2", b"w3"]
-            await it.open(b"w3")
-            assert it.answers == [b"a", b"w1", b"b2", b"w3", b"c4"]
-            assert it.reads()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_waiting_request_holds_back_those_behind_it() -> None:
+    async with setting() as it:
+        it.deliver(b"a", b"w1", b"b2", b"w3", b"c4")
+        assert it.handler.handled == [b"a", b"w1"]
+        assert it.answers == [b"a"]
+        assert not it.reads()
+        await it.open(b"w1")
+        assert it.handler.handled == [b"a", b"w1", b"b2", b"w3"]
+        await it.open(b"w3")
+        assert it.answers == [b"a", b"w1", b"b2", b"w3", b"c4"]
+        assert it.reads()
 
 
-def test_one_that_lets_the_next_pass_only_holds_back_answers(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"p1", b"p2", b"a", b"n", b"p3")
-            assert it.handler.handled == [b"p1", b"p2", b"a", b"n", b"p3"]
-            assert it.reads()
-            await it.open(b"p2")
-            await it.open(b"p3")
-            assert it.answers == []
-            await it.open(b"p1")
-            assert it.answers == [b"p1", b"p2", b"a", b"p3"]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_one_that_lets_the_next_pass_only_holds_back_answers() -> None:
+    async with setting() as it:
+        it.deliver(b"p1", b"p2", b"a", b"n", b"p3")
+        assert it.handler.handled == [b"p1", b"p2", b"a", b"n", b"p3"]
+        assert it.reads()
+        await it.open(b"p2")
+        await it.open(b"p3")
+        assert it.answers == []
+        await it.open(b"p1")
+        assert it.answers == [b"p1", b"p2", b"a", b"p3"]
 
 
-def test_a_wait_may_end_without_an_answer(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"N1", b"a")
-            await it.open(b"N1")
-            assert it.answers == [b"a"]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_wait_may_end_without_an_answer() -> None:
+    async with setting() as it:
+        it.deliver(b"N1", b"a")
+        await it.open(b"N1")
+        assert it.answers == [b"a"]
 
 
-def test_a_disconnect_is_noticed_while_a_request_waits(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"w1")
-            await settle()
-            # Reads on: this is how the end of the stream is seen.
-            assert it.reads()
-            it.channel.end(None)
-            await settle()
-            assert it.handler.cancelled == [b"w1"]
-            assert it.handler.closed == 1
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_disconnect_is_noticed_while_a_request_waits() -> None:
+    async with setting() as it:
+        it.deliver(b"w1")
+        await settle()
+        # Reads on: this is how the end of the stream is seen.
+        assert it.reads()
+        it.channel.end(None)
+        await settle()
+        assert it.handler.cancelled == [b"w1"]
+        assert it.handler.closed == 1
 
 
-def test_a_request_that_never_began_is_dropped_in_silence(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"p1", b"w2")
-            it.channel.end(ConnectionResetError())
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_request_that_never_began_is_dropped_in_silence() -> None:
+    async with setting() as it:
+        it.deliver(b"p1", b"w2")
+        it.channel.end(ConnectionResetError())
 
 
-def test_a_part_of_a_frame_behind_a_waiting_request(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"w1")
-            whole = framed(b"a" * 1000) + framed(b"b")
-            it.channel.deliver(whole[:500])
-            assert it.reads()
-            it.channel.deliver(whole[500:])
-            assert not it.reads()
-            assert it.handler.handled == [b"w1"]
-            await it.open(b"w1")
-            assert it.answers == [b"w1", b"a" * 1000, b"b"]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_part_of_a_frame_behind_a_waiting_request() -> None:
+    async with setting() as it:
+        it.deliver(b"w1")
+        whole = framed(b"a" * 1000) + framed(b"b")
+        it.channel.deliver(whole[:500])
+        assert it.reads()
+        it.channel.deliver(whole[500:])
+        assert not it.reads()
+        assert it.handler.handled == [b"w1"]
+        await it.open(b"w1")
+        assert it.answers == [b"w1", b"a" * 1000, b"b"]
 
 
-def test_a_slow_reader_is_served_no_further(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting(FlowLimits(unsent_bytes_max=100_000)) as it:
-            it.channel.takes_all = False
-            request = b"a" * 30_000
-            for _ in range(20):
-                it.deliver(request)
-            # Three stay below the limit, the fourth goes above it, the rest waits in the socket.
-            assert len(it.handler.handled) == 4
-            assert not it.reads()
-            it.channel.takes_all = True
-            it.channel.drain()
-            await settle()
-            assert len(it.handler.handled) == 20
-            assert len(it.answers) == 20
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_slow_reader_is_served_no_further() -> None:
+    async with setting(FlowLimits(unsent_bytes_max=100_000)) as it:
+        it.channel.takes_all = False
+        request = b"a" * 30_000
+        for _ in range(20):
+            it.deliver(request)
+        # Three stay below the limit, the fourth goes above it, the rest waits in the socket.
+        assert len(it.handler.handled) == 4
+        assert not it.reads()
+        it.channel.takes_all = True
+        it.channel.drain()
+        await settle()
+        assert len(it.handler.handled) == 20
+        assert len(it.answers) == 20
 
 
-def test_answers_under_way_are_bounded(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting(FlowLimits(answers_max=3)) as it:
-            it.deliver(*[b"p%d" % number for number in range(6)])
-            assert len(it.handler.handled) == 3
-            assert not it.reads()
-            for number in range(6):
-                await it.open(b"p%d" % number)
-            assert it.answers == [b"p%d" % number for number in range(6)]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_answers_under_way_are_bounded() -> None:
+    async with setting(FlowLimits(answers_max=3)) as it:
+        it.deliver(*[b"p%d" % number for number in range(6)])
+        assert len(it.handler.handled) == 3
+        assert not it.reads()
+        for number in range(6):
+            await it.open(b"p%d" % number)
+        assert it.answers == [b"p%d" % number for number in range(6)]
 
 
-def test_a_muted_connection_reads_later(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"m", b"a")
-            assert it.answers == [b"m"]
-            assert not it.reads()
-            while len(it.answers) < 2:
-                await asyncio.sleep(0.001)
-            assert it.reads()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_muted_connection_reads_later() -> None:
+    async with setting() as it:
+        it.deliver(b"m", b"a")
+        assert it.answers == [b"m"]
+        assert not it.reads()
+        while len(it.answers) < 2:
+            await asyncio.sleep(0.001)
+        assert it.reads()
 
 
-def test_a_muted_connection_may_end(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"m")
-            it.channel.end(None)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_muted_connection_may_end() -> None:
+    async with setting() as it:
+        it.deliver(b"m")
+        it.channel.end(None)
 
 
-def test_the_frame_limit_may_change(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"a" * 1000)
-            it.handler.frame_bytes_max = 10
-            it.deliver(b"b")
-            it.deliver(b"c" * 11)
-            assert it.channel.closed
-            assert it.answers == [b"a" * 1000, b"b"]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_the_frame_limit_may_change() -> None:
+    async with setting() as it:
+        it.deliver(b"a" * 1000)
+        it.handler.frame_bytes_max = 10
+        it.deliver(b"b")
+        it.deliver(b"c" * 11)
+        assert it.channel.closed
+        assert it.answers == [b"a" * 1000, b"b"]
 
 
 def test_a_bad_size_closes_with_one_line(
@@ -194,7 +170,7 @@ def test_a_bad_size_closes_with_one_line(
             # What came before it was good, and is answered.
             assert it.answers == [b"a", b"b"]
 
-    on_loop(main())
+    on_loop(main)
     assert [record.getMessage() for record in caplog.records] == [
         "PLAINTEXT: closed the connection of there:2: frame of 2147483647 bytes, the limit is"
         " 1048576"
@@ -212,7 +188,7 @@ def test_a_broken_protocol_closes_with_one_escaped_line(
             await settle()
             assert it.handler.handled == [b"p1", b"x"]
 
-    on_loop(main())
+    on_loop(main)
     assert [record.getMessage() for record in caplog.records] == [
         "PLAINTEXT: closed the connection of there:2: nonsense\\r\\nfrom client"
     ]
@@ -227,7 +203,7 @@ def test_a_bug_costs_one_connection_and_leaves_its_trace(
             assert it.channel.closed
             assert it.handler.handled == [b"!"]
 
-    on_loop(main())
+    on_loop(main)
     assert len(caplog.records) == 1
     assert caplog.records[0].exc_info is not None
 
@@ -245,64 +221,58 @@ def test_a_failure_while_waiting_closes(
             assert it.channel.closed
             assert it.answers == []
 
-    on_loop(main())
+    on_loop(main)
     assert len(caplog.records) == 1
 
 
-def test_a_wait_that_is_cancelled_from_elsewhere_closes(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"w1", b"a")
-            await settle()
-            it.handler.gates[b"w1"].cancel()
-            await settle()
-            assert it.channel.closed
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_wait_that_is_cancelled_from_elsewhere_closes() -> None:
+    async with setting() as it:
+        it.deliver(b"w1", b"a")
+        await settle()
+        it.handler.gates[b"w1"].cancel()
+        await settle()
+        assert it.channel.closed
 
 
-def test_idle_is_who_neither_asks_nor_waits_nor_takes(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting() as it:
+@scenario(run_on_loop)
+async def test_idle_is_who_neither_asks_nor_waits_nor_takes() -> None:
+    async with setting() as it:
 
-            def idle_after(ms: int) -> bool:
-                it.clock.now_ms += ms
-                return it.connection.sweep(it.clock.now_ms, idle_ms_max=100)
+        def idle_after(ms: int) -> bool:
+            it.clock.now_ms += ms
+            return it.connection.sweep(it.clock.now_ms, idle_ms_max=100)
 
-            assert not idle_after(100)
-            assert idle_after(1)
-            it.deliver(b"a")
-            assert not idle_after(100)
-            it.deliver(b"w1")
-            assert not idle_after(1000)
-            await it.open(b"w1")
-            assert not idle_after(100)
-            assert idle_after(1)
-            # Unsent bytes that become fewer are a sign of life, those that stay are not.
-            it.channel.unsent_bytes = 50
-            assert not idle_after(1000)
-            it.channel.unsent_bytes = 40
-            assert not idle_after(1000)
-            assert idle_after(101)
-            it.channel.unsent_bytes = 0
-
-    on_loop(main())
+        assert not idle_after(100)
+        assert idle_after(1)
+        it.deliver(b"a")
+        assert not idle_after(100)
+        it.deliver(b"w1")
+        assert not idle_after(1000)
+        await it.open(b"w1")
+        assert not idle_after(100)
+        assert idle_after(1)
+        # Unsent bytes that become fewer are a sign of life, those that stay are not.
+        it.channel.unsent_bytes = 50
+        assert not idle_after(1000)
+        it.channel.unsent_bytes = 40
+        assert not idle_after(1000)
+        assert idle_after(101)
+        it.channel.unsent_bytes = 0
 
 
-def test_an_idle_connection_gives_memory_back(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        budget = FrameBudget()
-        async with setting(budget=budget) as it:
-            it.deliver(b"a" * 500_000)
-            assert budget.total >= 500_000
-            it.clock.now_ms += 10
-            it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
-            it.clock.now_ms += 10
-            it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
-            assert budget.total < 10_000
-        assert budget.total == 0
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_an_idle_connection_gives_memory_back() -> None:
+    budget = FrameBudget()
+    async with setting(budget=budget) as it:
+        it.deliver(b"a" * 500_000)
+        assert budget.total >= 500_000
+        it.clock.now_ms += 10
+        it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
+        it.clock.now_ms += 10
+        it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
+        assert budget.total < 10_000
+    assert budget.total == 0
 
 
 def test_the_frame_that_is_incomplete_for_longest_goes_first(
@@ -329,7 +299,7 @@ def test_the_frame_that_is_incomplete_for_longest_goes_first(
             young.channel.deliver(big[-1:])
             assert young.answers == [b"a" * 900_000]
 
-    on_loop(main())
+    on_loop(main)
     assert len(caplog.records) == 1
 
 
@@ -341,18 +311,16 @@ def test_expected_ends_are_not_logged(on_loop: RunOnLoop, caplog: pytest.LogCapt
             it.deliver(b"a")
             it.channel.end(ConnectionResetError(104, "Connection reset by peer"))
 
-    on_loop(main())
+    on_loop(main)
     assert caplog.records == []
 
 
-def test_a_node_that_ends_takes_no_new_waits(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            it = Setting(group, FlowLimits(), FrameBudget())
-        it.deliver(b"a", b"w1", b"b")
-        assert it.answers == [b"a"]
-        assert it.channel.closed
-        await settle()
-        assert it.ended == [it.connection]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_node_that_ends_takes_no_new_waits() -> None:
+    async with asyncio.TaskGroup() as group:
+        it = Setting(group, FlowLimits(), FrameBudget())
+    it.deliver(b"a", b"w1", b"b")
+    assert it.answers == [b"a"]
+    assert it.channel.closed
+    await settle()
+    assert it.ended == [it.connection]

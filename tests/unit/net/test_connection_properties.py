@@ -1,13 +1,13 @@
 """Whatever requests come, in whatever pieces, and in whatever order their waits end: every request
 is handled once and in order, and the answers leave in that order too."""
 
-import asyncio
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lograft.net.connection import FlowLimits
+from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import framed, setting, settle
 
 #: a: answers at once, n: has no answer, w: waits, p: waits and lets the next pass, N: waits, then
@@ -24,13 +24,9 @@ KINDS = "anwpN"
     clogs=st.booleans(),
     choices=st.randoms(use_true_random=False),
 )
-def test_requests_and_answers_keep_their_order(
-    kinds: list[str],
-    padding: list[int],
-    chunk: int,
-    answers_max: int,
-    clogs: bool,
-    choices: Random,
+@scenario()
+async def test_requests_and_answers_keep_their_order(
+    kinds: list[str], padding: list[int], chunk: int, answers_max: int, clogs: bool, choices: Random
 ) -> None:
     bodies = [
         f"{kind}{number}-".encode() + bytes(padding[number % len(padding)])
@@ -38,25 +34,22 @@ def test_requests_and_answers_keep_their_order(
     ]
     expected = [body for body in bodies if body[:1] not in (b"n", b"N")]
 
-    async def main() -> None:
-        limits = FlowLimits(answers_max=answers_max, unsent_bytes_max=20_000)
-        async with setting(limits) as it:
-            it.channel.takes_all = not clogs
-            it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
-            for _ in range(20 * len(bodies)):
-                await settle()
-                handled = it.handler.handled
-                assert handled == bodies[: len(handled)]
-                assert it.answers == expected[: len(it.answers)]
-                waiting = [gate for gate in it.handler.gates.values() if not gate.done()]
-                assert len(waiting) <= answers_max
-                if waiting:
-                    choices.choice(waiting).set_result(None)
-                elif it.channel.unsent_bytes:
-                    it.channel.drain()
-                elif len(it.answers) == len(expected) and len(handled) == len(bodies):
-                    break
-            assert it.handler.handled == bodies
-            assert it.answers == expected
-
-    asyncio.run(main())
+    limits = FlowLimits(answers_max=answers_max, unsent_bytes_max=20_000)
+    async with setting(limits) as it:
+        it.channel.takes_all = not clogs
+        it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
+        for _ in range(20 * len(bodies)):
+            await settle()
+            handled = it.handler.handled
+            assert handled == bodies[: len(handled)]
+            assert it.answers == expected[: len(it.answers)]
+            waiting = [gate for gate in it.handler.gates.values() if not gate.done()]
+            assert len(waiting) <= answers_max
+            if waiting:
+                choices.choice(waiting).set_result(None)
+            elif it.channel.unsent_bytes:
+                it.channel.drain()
+            elif len(it.answers) == len(expected) and len(handled) == len(bodies):
+                break
+        assert it.handler.handled == bodies
+        assert it.answers == expected

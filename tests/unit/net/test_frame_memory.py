@@ -1,78 +1,71 @@
 """queued.max.request.bytes: requests beyond the bound wait, in order, and none is lost."""
 
 from lograft.net.frame_memory import FrameBudget
+from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import framed, setting, settle
-from tests.unit.net.watching import RunOnLoop
+from tests.unit.net.loops import run_on_loop
 
 
-def test_a_request_waits_until_another_is_handled(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        budget = FrameBudget(request_bytes_max=100_000)
-        big = framed(b"a" * 99_999)
-        async with (
-            setting(budget=budget) as first,
-            setting(budget=budget) as second,
-            setting(budget=budget) as third,
-        ):
-            # The pool admits while anything is left of it: the first takes it all.
-            for each in (first, second, third):
-                each.channel.deliver(big[:5_000])
-            assert [each.channel.reading for each in (first, second, third)] == [True, False, False]
-            # Small requests that come at once need no place.
-            small = framed(b"s")
-            third_answers = third.answers
-            first.channel.deliver(big[5_000:] + small)
-            await settle()
-            assert first.answers == [b"a" * 99_999, b"s"]
-            assert [each.channel.reading for each in (second, third)] == [True, False]
-            assert third.answers == third_answers
-            second.channel.end(None)
-            await settle()
-            assert third.channel.reading
-            third.channel.deliver(big[5_000:])
-            assert third.answers == [b"a" * 99_999]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_request_waits_until_another_is_handled() -> None:
+    budget = FrameBudget(request_bytes_max=100_000)
+    big = framed(b"a" * 99_999)
+    async with (
+        setting(budget=budget) as first,
+        setting(budget=budget) as second,
+        setting(budget=budget) as third,
+    ):
+        # The pool admits while anything is left of it: the first takes it all.
+        for each in (first, second, third):
+            each.channel.deliver(big[:5_000])
+        assert [each.channel.reading for each in (first, second, third)] == [True, False, False]
+        # Small requests that come at once need no place.
+        small = framed(b"s")
+        third_answers = third.answers
+        first.channel.deliver(big[5_000:] + small)
+        await settle()
+        assert first.answers == [b"a" * 99_999, b"s"]
+        assert [each.channel.reading for each in (second, third)] == [True, False]
+        assert third.answers == third_answers
+        second.channel.end(None)
+        await settle()
+        assert third.channel.reading
+        third.channel.deliver(big[5_000:])
+        assert third.answers == [b"a" * 99_999]
 
 
-def test_a_request_larger_than_the_bound_is_served(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with setting(budget=FrameBudget(request_bytes_max=10)) as it:
-            body = b"a" * 50_000
-            it.channel.deliver(framed(body)[:100])
-            assert it.channel.reading
-            it.channel.deliver(framed(body)[100:])
-            assert it.answers == [body]
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_request_larger_than_the_bound_is_served() -> None:
+    async with setting(budget=FrameBudget(request_bytes_max=10)) as it:
+        body = b"a" * 50_000
+        it.channel.deliver(framed(body)[:100])
+        assert it.channel.reading
+        it.channel.deliver(framed(body)[100:])
+        assert it.answers == [body]
 
 
-def test_one_that_gives_up_waiting_lets_the_next_pass(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        budget = FrameBudget(request_bytes_max=1_000)
-        big = framed(b"a" * 5_000)
-        async with (
-            setting(budget=budget) as first,
-            setting(budget=budget) as second,
-            setting(budget=budget) as third,
-        ):
-            for each in (first, second, third):
-                each.channel.deliver(big[:100])
-            second.channel.end(None)
-            await settle()
-            assert not third.channel.reading
-            first.channel.deliver(big[100:])
-            assert third.channel.reading
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_one_that_gives_up_waiting_lets_the_next_pass() -> None:
+    budget = FrameBudget(request_bytes_max=1_000)
+    big = framed(b"a" * 5_000)
+    async with (
+        setting(budget=budget) as first,
+        setting(budget=budget) as second,
+        setting(budget=budget) as third,
+    ):
+        for each in (first, second, third):
+            each.channel.deliver(big[:100])
+        second.channel.end(None)
+        await settle()
+        assert not third.channel.reading
+        first.channel.deliver(big[100:])
+        assert third.channel.reading
 
 
-def test_without_the_setting_nothing_waits(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        budget = FrameBudget()
-        async with setting(budget=budget) as first, setting(budget=budget) as second:
-            for each in (first, second):
-                each.channel.deliver(framed(b"a" * 900_000)[:500_000])
-                assert each.channel.reading
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_without_the_setting_nothing_waits() -> None:
+    budget = FrameBudget()
+    async with setting(budget=budget) as first, setting(budget=budget) as second:
+        for each in (first, second):
+            each.channel.deliver(framed(b"a" * 900_000)[:500_000])
+            assert each.channel.reading

@@ -16,6 +16,8 @@ from lograft.net.listener_set import ListenerSet, resolve_hosts
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
+from tests.support.scenarios import scenario
+from tests.unit.net.loops import run_on_loop
 from tests.unit.net.test_serving import framed, make_echo
 from tests.unit.net.watching import Collector, RunOnLoop
 
@@ -91,26 +93,24 @@ async def wait_until_reported(listeners: ListenerSet, text: str | None) -> None:
         await wait_until(lambda: any(text in each for each in listeners.failures))
 
 
-def test_a_listener_opens_and_closes_while_others_go_on(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        config = node()
-        async with listening(config) as listeners:
-            before = await Client.connect(listeners.addresses["PLAINTEXT"])
-            texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:0"}
-            listeners.follow(with_dynamic(config, default={}, broker=texts))
-            await wait_until_open(listeners, "EXTRA")
-            address = listeners.addresses["EXTRA"]
-            extra = await Client.connect(address)
-            await extra.echo()
-            listeners.follow(config)
-            await wait_until_open(listeners, "EXTRA", is_open=False)
-            await extra.collector.wait_closed()
-            with pytest.raises(ConnectionRefusedError):
-                await Client.connect(address)
-            await before.echo()
-            before.channel.abort()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_listener_opens_and_closes_while_others_go_on() -> None:
+    config = node()
+    async with listening(config) as listeners:
+        before = await Client.connect(listeners.addresses["PLAINTEXT"])
+        texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:0"}
+        listeners.follow(with_dynamic(config, default={}, broker=texts))
+        await wait_until_open(listeners, "EXTRA")
+        address = listeners.addresses["EXTRA"]
+        extra = await Client.connect(address)
+        await extra.echo()
+        listeners.follow(config)
+        await wait_until_open(listeners, "EXTRA", is_open=False)
+        await extra.collector.wait_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await Client.connect(address)
+        await before.echo()
+        before.channel.abort()
 
 
 def test_a_listener_that_cannot_open_harms_nothing(
@@ -141,7 +141,7 @@ def test_a_listener_that_cannot_open_harms_nothing(
                 first.channel.abort()
                 second.channel.abort()
 
-    on_loop(main())
+    on_loop(main)
     assert re.search(r"listener EXTRA://127.0.0.1:\d+ cannot open: .*in use", caplog.text)
 
 
@@ -164,41 +164,37 @@ def test_the_address_of_an_open_listener_stays(
             listeners.follow(config)
             await wait_until_reported(listeners, None)
 
-    on_loop(main())
+    on_loop(main)
     assert caplog.text.count("stays at") == 1
 
 
-def test_a_listener_opens_when_its_port_becomes_free(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        config = node()
-        async with listening(config) as listeners:
-            with socket.create_server(("127.0.0.1", 0)) as other:
-                port = other.getsockname()[1]
-                texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:{port}"}
-                listeners.follow(with_dynamic(config, default={}, broker=texts))
-                await wait_until_reported(listeners, "cannot open")
-            await wait_until_open(listeners, "EXTRA")
-            await wait_until_reported(listeners, None)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_listener_opens_when_its_port_becomes_free() -> None:
+    config = node()
+    async with listening(config) as listeners:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:{port}"}
+            listeners.follow(with_dynamic(config, default={}, broker=texts))
+            await wait_until_reported(listeners, "cannot open")
+        await wait_until_open(listeners, "EXTRA")
+        await wait_until_reported(listeners, None)
 
 
-def test_texts_that_cannot_be_host_names_harm_nothing(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        config = node()
-        async with listening(config) as listeners:
-            for texts in (
-                {"listeners": f"{PLAIN},EXTRA://a..b:9"},
-                {"max.connections.per.ip.overrides": "a..b:5"},
-            ):
-                listeners.follow(with_dynamic(config, default={}, broker=texts))
-                await wait_until_reported(listeners, f"{next(iter(texts))}: ")
-                assert "'a..b' cannot be the name of a host" in listeners.failures[0]
-                client = await Client.connect(listeners.addresses["PLAINTEXT"])
-                await client.echo()
-                client.channel.abort()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_texts_that_cannot_be_host_names_harm_nothing() -> None:
+    config = node()
+    async with listening(config) as listeners:
+        for texts in (
+            {"listeners": f"{PLAIN},EXTRA://a..b:9"},
+            {"max.connections.per.ip.overrides": "a..b:5"},
+        ):
+            listeners.follow(with_dynamic(config, default={}, broker=texts))
+            await wait_until_reported(listeners, f"{next(iter(texts))}: ")
+            assert "'a..b' cannot be the name of a host" in listeners.failures[0]
+            client = await Client.connect(listeners.addresses["PLAINTEXT"])
+            await client.echo()
+            client.channel.abort()
 
 
 def test_an_unexpected_error_is_reported_and_the_next_change_followed(
@@ -215,43 +211,39 @@ def test_an_unexpected_error_is_reported_and_the_next_change_followed(
             listeners.follow(with_dynamic(config, default={}, broker=texts))
             await wait_until_open(listeners, "EXTRA")
 
-    on_loop(main())
+    on_loop(main)
     assert "could not apply the settings of the listeners" in caplog.text
 
 
-def test_requests_to_the_broker_do_not_lock_out_the_controller(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        config = node({"queued.max.request.bytes": "1000", "socket.request.max.bytes": "1000"})
-        async with listening(config) as listeners:
-            listeners.serve("controller")
-            request = framed(b"x" * 5_000)
-            clients = [
-                await Client.connect(listeners.addresses[name])
-                for name in ("PLAINTEXT", "PLAINTEXT", "CONTROLLER")
-            ]
-            stalled, waiting, other = clients
-            stalled.channel.send([request[:100]])
-            await wait_until(lambda: listeners._budgets["broker"]._admitted)
-            waiting.channel.send([request[:100]])
-            await wait_until(lambda: listeners._budgets["broker"]._waiting)
-            other.channel.send([request[:100]])
-            await wait_until(lambda: listeners._budgets["controller"]._admitted)
-            other.channel.send([request[100:]])
-            await other.collector.wait_bytes(len(request))
-            for each in clients:
-                each.channel.abort()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_requests_to_the_broker_do_not_lock_out_the_controller() -> None:
+    config = node({"queued.max.request.bytes": "1000", "socket.request.max.bytes": "1000"})
+    async with listening(config) as listeners:
+        listeners.serve("controller")
+        request = framed(b"x" * 5_000)
+        clients = [
+            await Client.connect(listeners.addresses[name])
+            for name in ("PLAINTEXT", "PLAINTEXT", "CONTROLLER")
+        ]
+        stalled, waiting, other = clients
+        stalled.channel.send([request[:100]])
+        await wait_until(lambda: listeners._budgets["broker"]._admitted)
+        waiting.channel.send([request[:100]])
+        await wait_until(lambda: listeners._budgets["broker"]._waiting)
+        other.channel.send([request[:100]])
+        await wait_until(lambda: listeners._budgets["controller"]._admitted)
+        other.channel.send([request[100:]])
+        await other.collector.wait_bytes(len(request))
+        for each in clients:
+            each.channel.abort()
 
 
-def test_overrides_by_host_name(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        found, unknown = await resolve_hosts(
-            {"localhost": 2, "0:0:0:0:0:0:0:1": 3, "no.such.invalid": 4}
-        )
-        assert found["127.0.0.1"] == 2
-        assert found["::1"] == 3
-        assert set(found) == {"127.0.0.1", "::1"}
-        assert set(unknown) == {"no.such.invalid"}
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_overrides_by_host_name() -> None:
+    found, unknown = await resolve_hosts(
+        {"localhost": 2, "0:0:0:0:0:0:0:1": 3, "no.such.invalid": 4}
+    )
+    assert found["127.0.0.1"] == 2
+    assert found["::1"] == 3
+    assert set(found) == {"127.0.0.1", "::1"}
+    assert set(unknown) == {"no.such.invalid"}

@@ -24,7 +24,9 @@ from lograft.net.tls import TlsTransport
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
+from tests.support.scenarios import scenario
 from tests.unit.net.certificates import make_certificate
+from tests.unit.net.loops import run_on_loop
 from tests.unit.net.watching import Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -104,51 +106,45 @@ async def connect(server: Server, transport: Transport | None = None) -> tuple[C
     return channel, collector
 
 
-def test_several_clients_at_once(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with serving() as server:
-            clients = [await connect(server) for _ in range(20)]
-            for number, (channel, _) in enumerate(clients):
-                channel.send([framed(b"%d" % number), framed(bytes(200_000))])
-            for number, (_, collector) in enumerate(clients):
-                expected = framed(b"%d" % number) + framed(bytes(200_000))
-                await collector.wait_bytes(len(expected))
-                assert collector.received == expected
-            assert value_of(server, CONNECTIONS) == 20
-        for _, collector in clients:
-            await collector.wait_closed()
-        assert counts_of(server) == (0, 20, 0)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_several_clients_at_once() -> None:
+    async with serving() as server:
+        clients = [await connect(server) for _ in range(20)]
+        for number, (channel, _) in enumerate(clients):
+            channel.send([framed(b"%d" % number), framed(bytes(200_000))])
+        for number, (_, collector) in enumerate(clients):
+            expected = framed(b"%d" % number) + framed(bytes(200_000))
+            await collector.wait_bytes(len(expected))
+            assert collector.received == expected
+        assert value_of(server, CONNECTIONS) == 20
+    for _, collector in clients:
+        await collector.wait_closed()
+    assert counts_of(server) == (0, 20, 0)
 
 
-def test_clients_that_come_early_wait_until_the_node_serves(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with serving(ready=False) as server:
-            channel, collector = await connect(server)
-            channel.send([framed(b"early")])
-            later, _ = await connect(server)
-            assert value_of(server, CONNECTIONS) == 0
-            server.serve()
-            await collector.wait_bytes(len(framed(b"early")))
-            later.abort()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_clients_that_come_early_wait_until_the_node_serves() -> None:
+    async with serving(ready=False) as server:
+        channel, collector = await connect(server)
+        channel.send([framed(b"early")])
+        later, _ = await connect(server)
+        assert value_of(server, CONNECTIONS) == 0
+        server.serve()
+        await collector.wait_bytes(len(framed(b"early")))
+        later.abort()
 
 
-def test_a_client_that_goes_takes_its_parked_request_along(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        Echo.cancelled = 0
-        async with serving() as server:
-            channel, _ = await connect(server)
-            channel.send([framed(b"park")])
-            while not Echo.cancelled:
-                await asyncio.sleep(0)
-                if value_of(server, ACCEPTED):
-                    channel.close()
-            assert Echo.cancelled == 1
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_client_that_goes_takes_its_parked_request_along() -> None:
+    Echo.cancelled = 0
+    async with serving() as server:
+        channel, _ = await connect(server)
+        channel.send([framed(b"park")])
+        while not Echo.cancelled:
+            await asyncio.sleep(0)
+            if value_of(server, ACCEPTED):
+                channel.close()
+        assert Echo.cancelled == 1
 
 
 def test_an_address_beyond_its_limit_is_refused(
@@ -175,99 +171,89 @@ def test_an_address_beyond_its_limit_is_refused(
             await collector.wait_bytes(9)
         assert quota.total == 0
 
-    on_loop(main())
+    on_loop(main)
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
         "PLAINTEXT: rejected a connection: max.connections.per.ip=2 is reached for 127.0.0.1"
     ]
 
 
-def test_a_listener_at_its_limit_lets_clients_wait(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        quota = ConnectionQuota(ConnectionLimits(listener_connections_max={"PLAINTEXT": 2}))
-        async with serving(quota=quota) as server:
-            kept = [await connect(server) for _ in range(2)]
-            waiting = [await connect(server) for _ in range(3)]
-            for channel, _ in waiting:
-                channel.send([framed(b"late")])
-            last, answer = kept[1]
-            last.send([framed(b"here")])
-            await answer.wait_bytes(8)
-            assert counts_of(server) == (2, 2, 0)
-            kept[0][0].close()
-            await waiting[0][1].wait_bytes(8)
-            assert value_of(server, CONNECTIONS) == 2
-            # A higher limit takes effect at once.
-            quota.update(ConnectionLimits())
-            for _, collector in waiting[1:]:
-                await collector.wait_bytes(8)
-            assert value_of(server, CONNECTIONS) == 4
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_listener_at_its_limit_lets_clients_wait() -> None:
+    quota = ConnectionQuota(ConnectionLimits(listener_connections_max={"PLAINTEXT": 2}))
+    async with serving(quota=quota) as server:
+        kept = [await connect(server) for _ in range(2)]
+        waiting = [await connect(server) for _ in range(3)]
+        for channel, _ in waiting:
+            channel.send([framed(b"late")])
+        last, answer = kept[1]
+        last.send([framed(b"here")])
+        await answer.wait_bytes(8)
+        assert counts_of(server) == (2, 2, 0)
+        kept[0][0].close()
+        await waiting[0][1].wait_bytes(8)
+        assert value_of(server, CONNECTIONS) == 2
+        # A higher limit takes effect at once.
+        quota.update(ConnectionLimits())
+        for _, collector in waiting[1:]:
+            await collector.wait_bytes(8)
+        assert value_of(server, CONNECTIONS) == 4
 
 
-def test_a_lower_limit_closes_the_least_recently_active(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        quota = ConnectionQuota()
-        async with serving(quota=quota) as server:
-            idle, idle_end = await connect(server)
-            busy, busy_end = await connect(server)
-            idle.send([framed(b"1")])
-            await idle_end.wait_bytes(5)
-            await asyncio.sleep(0.005)  # the order of activity is measured in milliseconds
-            busy.send([framed(b"2")])
-            await busy_end.wait_bytes(5)
-            quota.update(ConnectionLimits(connections_max=1))
-            await idle_end.wait_closed()
-            busy.send([framed(b"3")])
-            await busy_end.wait_bytes(10)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_lower_limit_closes_the_least_recently_active() -> None:
+    quota = ConnectionQuota()
+    async with serving(quota=quota) as server:
+        idle, idle_end = await connect(server)
+        busy, busy_end = await connect(server)
+        idle.send([framed(b"1")])
+        await idle_end.wait_bytes(5)
+        await asyncio.sleep(0.005)  # the order of activity is measured in milliseconds
+        busy.send([framed(b"2")])
+        await busy_end.wait_bytes(5)
+        quota.update(ConnectionLimits(connections_max=1))
+        await idle_end.wait_closed()
+        busy.send([framed(b"3")])
+        await busy_end.wait_bytes(10)
 
 
-def test_connections_beyond_the_rate_wait(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        quota = ConnectionQuota(ConnectionLimits(creation_rate=20))
-        loop = asyncio.get_running_loop()
-        async with serving(quota=quota) as server:
-            begin = loop.time()
-            clients = [await connect(server) for _ in range(25)]
-            for channel, _ in clients:
-                channel.send([framed(b"x")])
-            for _, collector in clients:
-                await collector.wait_bytes(5)
-            # Twenty at once, then one every 50 ms.
-            assert loop.time() - begin >= 0.2
-            assert value_of(server, REJECTED) == 0
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_connections_beyond_the_rate_wait() -> None:
+    quota = ConnectionQuota(ConnectionLimits(creation_rate=20))
+    loop = asyncio.get_running_loop()
+    async with serving(quota=quota) as server:
+        begin = loop.time()
+        clients = [await connect(server) for _ in range(25)]
+        for channel, _ in clients:
+            channel.send([framed(b"x")])
+        for _, collector in clients:
+            await collector.wait_bytes(5)
+        # Twenty at once, then one every 50 ms.
+        assert loop.time() - begin >= 0.2
+        assert value_of(server, REJECTED) == 0
 
 
-def test_idle_connections_are_closed(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with serving(limits=ServerLimits(idle_ms_max=40)) as server:
-            _, idle = await connect(server)
-            waiting_channel, waiting = await connect(server)
-            waiting_channel.send([framed(b"park")])
-            await idle.wait_closed()
-            assert waiting.closed_with == []
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_idle_connections_are_closed() -> None:
+    async with serving(limits=ServerLimits(idle_ms_max=40)) as server:
+        _, idle = await connect(server)
+        waiting_channel, waiting = await connect(server)
+        waiting_channel.send([framed(b"park")])
+        await idle.wait_closed()
+        assert waiting.closed_with == []
 
 
-def test_stopping_does_not_wait_for_a_peer_that_reads_nothing(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with serving() as server:
-            channel, _ = await connect(server)
-            channel.pause_reading()
-            channel.send([framed(bytes(30 << 20))])
-            while value_of(server, ACCEPTED) == 0 or channel.unsent_bytes:
-                await asyncio.sleep(0.001)
-            await server.stop(grace_ms=10)
-            assert value_of(server, CONNECTIONS) == 0
-            channel.abort()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_stopping_does_not_wait_for_a_peer_that_reads_nothing() -> None:
+    async with serving() as server:
+        channel, _ = await connect(server)
+        channel.pause_reading()
+        channel.send([framed(bytes(30 << 20))])
+        while value_of(server, ACCEPTED) == 0 or channel.unsent_bytes:
+            await asyncio.sleep(0.001)
+        await server.stop(grace_ms=10)
+        assert value_of(server, CONNECTIONS) == 0
+        channel.abort()
 
 
 def rss_bytes() -> int:
@@ -309,7 +295,7 @@ def test_a_thousand_announcements_of_two_gigabytes_cost_nothing(
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
     try:
-        on_loop(main())
+        on_loop(main)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -354,12 +340,13 @@ def test_half_sent_frames_stay_within_the_budget(
             for other, _ in clients:
                 other.abort()
 
-    on_loop(main())
+    on_loop(main)
     assert all("incomplete for too long" in record.getMessage() for record in caplog.records)
     assert caplog.records
 
 
-def test_tls_listener_from_end_to_end(on_loop: RunOnLoop, tmp_path: Path) -> None:
+@scenario(run_on_loop)
+async def test_tls_listener_from_end_to_end(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate, key)
@@ -373,20 +360,6 @@ def test_tls_listener_from_end_to_end(on_loop: RunOnLoop, tmp_path: Path) -> Non
             parts: list[Part] = [(1_000_000).to_bytes(4, "big"), FileSlice(file, 0, 1_000_000)]
             return Answer(parts) if bytes(frame) == b"file" else super().handle_frame(frame)
 
-    async def main() -> None:
-        tls = TlsTransport(SocketTransport(), server=server_side, client=client_side)
-        async with serving(transport=tls) as server:
-            server._handlers = lambda channel: SendsFile()
-            channel, collector = await connect(server, tls)
-            channel.send([framed(b"one"), framed(b"file"), framed(b"two")])
-            expected = framed(b"one") + framed(content) + framed(b"two")
-            await collector.wait_bytes(len(expected))
-            assert collector.received == expected
-            # Python's own blocking TLS as the second opinion.
-            loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(None, blocking_client, server.address)
-            assert answer == framed(b"blocking")
-
     def blocking_client(address: Address) -> bytes:
         with (
             socket.create_connection((address.host, address.port), timeout=20) as plain,
@@ -398,4 +371,15 @@ def test_tls_listener_from_end_to_end(on_loop: RunOnLoop, tmp_path: Path) -> Non
                 answer += stream.recv(100)
             return answer
 
-    on_loop(main())
+    tls = TlsTransport(SocketTransport(), server=server_side, client=client_side)
+    async with serving(transport=tls) as server:
+        server._handlers = lambda channel: SendsFile()
+        channel, collector = await connect(server, tls)
+        channel.send([framed(b"one"), framed(b"file"), framed(b"two")])
+        expected = framed(b"one") + framed(content) + framed(b"two")
+        await collector.wait_bytes(len(expected))
+        assert collector.received == expected
+        # Python's own blocking TLS as the second opinion.
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(None, blocking_client, server.address)
+        assert answer == framed(b"blocking")

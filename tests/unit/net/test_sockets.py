@@ -19,6 +19,8 @@ from lograft.net.channels import address_of
 from lograft.net.listening import SocketListener
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.disk import RealDisk
+from tests.support.scenarios import scenario
+from tests.unit.net.loops import run_on_loop
 from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -46,241 +48,209 @@ async def pair(
         await at_peer.wait_closed()
 
 
-def test_bytes_go_both_ways(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, at_peer):
-            peer.send([b"ab", bytearray(b"cd"), b"", memoryview(b"ef")])
-            ours.send([b"answer"])
-            await at_ours.wait_bytes(6)
-            await at_peer.wait_bytes(6)
-            assert at_ours.received == b"abcdef"
-            assert at_peer.received == b"answer"
-            assert ours.peer == peer.local
-            assert ours.local == peer.peer
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_bytes_go_both_ways() -> None:
+    async with pair() as (ours, peer, at_ours, at_peer):
+        peer.send([b"ab", bytearray(b"cd"), b"", memoryview(b"ef")])
+        ours.send([b"answer"])
+        await at_ours.wait_bytes(6)
+        await at_peer.wait_bytes(6)
+        assert at_ours.received == b"abcdef"
+        assert at_peer.received == b"answer"
+        assert ours.peer == peer.local
+        assert ours.local == peer.peer
 
 
-def test_slices_of_files_between_bytes(on_loop: RunOnLoop, tmp_path: Path) -> None:
-    async def main() -> None:
-        file = RealDisk().open(str(tmp_path / "segment"), create=True)
-        content = os.urandom(3_000_000)
-        file.append(content)
-        async with pair() as (ours, _, _, at_peer):
-            parts: list[Part] = [
-                b"head",
-                FileSlice(file, 10, 2_900_000),
-                b"mid",
-                FileSlice(file, 0, 7),
-                b"end",
-            ]
-            expected = b"head" + content[10:2_900_010] + b"mid" + content[:7] + b"end"
-            ours.send(parts)
-            # The slice holds the file: nobody else has to.
-            del file, parts
-            await at_peer.wait_bytes(len(expected))
-            assert at_peer.received == expected
-            assert ours.unsent_bytes == 0
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_slices_of_files_between_bytes(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    content = os.urandom(3_000_000)
+    file.append(content)
+    async with pair() as (ours, _, _, at_peer):
+        parts: list[Part] = [
+            b"head",
+            FileSlice(file, 10, 2_900_000),
+            b"mid",
+            FileSlice(file, 0, 7),
+            b"end",
+        ]
+        expected = b"head" + content[10:2_900_010] + b"mid" + content[:7] + b"end"
+        ours.send(parts)
+        # The slice holds the file: nobody else has to.
+        del file, parts
+        await at_peer.wait_bytes(len(expected))
+        assert at_peer.received == expected
+        assert ours.unsent_bytes == 0
 
 
-def test_a_file_system_without_sendfile(
-    on_loop: RunOnLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@scenario(run_on_loop)
+async def test_a_file_system_without_sendfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsupported(*_: object) -> int:
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "sendfile", unsupported)
 
-    async def main() -> None:
-        file = RealDisk().open(str(tmp_path / "segment"), create=True)
-        content = os.urandom(700_000)
-        file.append(content)
-        async with pair() as (ours, _, _, at_peer):
-            ours.send([FileSlice(file, 0, 700_000)])
-            await at_peer.wait_bytes(700_000)
-            assert at_peer.received == content
-
-    on_loop(main())
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    content = os.urandom(700_000)
+    file.append(content)
+    async with pair() as (ours, _, _, at_peer):
+        ours.send([FileSlice(file, 0, 700_000)])
+        await at_peer.wait_bytes(700_000)
+        assert at_peer.received == content
 
 
-def test_a_file_shorter_than_its_slice_ends_the_connection(
-    on_loop: RunOnLoop, tmp_path: Path
-) -> None:
-    async def main() -> None:
-        file = RealDisk().open(str(tmp_path / "segment"), create=True)
-        file.append(b"short")
-        async with pair() as (ours, _, at_ours, at_peer):
-            ours.send([b"10 bytes follow:", FileSlice(file, 0, 10)])
-            await at_ours.wait_closed()
-            await at_peer.wait_closed()
-            assert "file ends" in str(at_ours.closed_with[0])
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_file_shorter_than_its_slice_ends_the_connection(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    file.append(b"short")
+    async with pair() as (ours, _, at_ours, at_peer):
+        ours.send([b"10 bytes follow:", FileSlice(file, 0, 10)])
+        await at_ours.wait_closed()
+        await at_peer.wait_closed()
+        assert "file ends" in str(at_ours.closed_with[0])
 
 
-def test_what_the_kernel_does_not_take_waits_and_drains(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, at_peer):
-            peer.pause_reading()
-            total = 0
-            chunk = os.urandom(1 << 20)
-            while not ours.unsent_bytes:
-                ours.send([chunk[:500_000], chunk[500_000:]])
-                total += len(chunk)
-            ours.send([b"tail"])
-            assert at_ours.drained == 0
-            assert at_peer.received == b""
-            peer.resume_reading()
-            await at_ours.wait_until(lambda: at_ours.drained == 1)
-            assert ours.unsent_bytes == 0
-            await at_peer.wait_bytes(total + 4)
-            assert at_peer.received == chunk * (total >> 20) + b"tail"
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_what_the_kernel_does_not_take_waits_and_drains() -> None:
+    async with pair() as (ours, peer, at_ours, at_peer):
+        peer.pause_reading()
+        total = 0
+        chunk = os.urandom(1 << 20)
+        while not ours.unsent_bytes:
+            ours.send([chunk[:500_000], chunk[500_000:]])
+            total += len(chunk)
+        ours.send([b"tail"])
+        assert at_ours.drained == 0
+        assert at_peer.received == b""
+        peer.resume_reading()
+        await at_ours.wait_until(lambda: at_ours.drained == 1)
+        assert ours.unsent_bytes == 0
+        await at_peer.wait_bytes(total + 4)
+        assert at_peer.received == chunk * (total >> 20) + b"tail"
 
 
-def test_a_paused_channel_reads_nothing(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, at_peer):
-            ours.pause_reading()
-            peer.send([b"x"])
-            # Something that takes at least as long as the byte would have.
-            ours.send([b"ping"])
-            await at_peer.wait_bytes(4)
-            assert at_ours.received == b""
-            ours.resume_reading()
-            await at_ours.wait_bytes(1)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_paused_channel_reads_nothing() -> None:
+    async with pair() as (ours, peer, at_ours, at_peer):
+        ours.pause_reading()
+        peer.send([b"x"])
+        # Something that takes at least as long as the byte would have.
+        ours.send([b"ping"])
+        await at_peer.wait_bytes(4)
+        assert at_ours.received == b""
+        ours.resume_reading()
+        await at_ours.wait_bytes(1)
 
 
-def test_one_wake_up_reads_a_bounded_share(
-    on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@scenario(run_on_loop)
+async def test_one_wake_up_reads_a_bounded_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "READ_BYTES_PER_WAKE", 3000)
 
-    async def main() -> None:
-        transport, accepted = SocketTransport(), Accepted()
-        listener = await transport.listen(LOOPBACK, accepted)
-        flooder = await transport.connect(listener.address, timeout_ms=5000)
-        flooder.send([bytes(30_000)])
-        channel = await accepted.wait()
-        # All of it lies in the receive buffer before the first read.
-        raw = channel._socket  # type: ignore[attr-defined]
-        while len(raw.recv(40_000, socket.MSG_PEEK)) < 30_000:
-            await asyncio.sleep(0)
-        flooded = Collector(buffer_bytes=1000)
-        channel.start(flooded)
-        reads = [0]
-        while len(flooded.received) < 30_000:
-            await asyncio.sleep(0)
-            reads.append(flooded.reads)
-        assert max(after - before for before, after in pairwise(reads)) == 3
-        flooder.abort()
-        channel.abort()
-        listener.close()
-
-    on_loop(main())
+    transport, accepted = SocketTransport(), Accepted()
+    listener = await transport.listen(LOOPBACK, accepted)
+    flooder = await transport.connect(listener.address, timeout_ms=5000)
+    flooder.send([bytes(30_000)])
+    channel = await accepted.wait()
+    # All of it lies in the receive buffer before the first read.
+    raw = channel._socket  # type: ignore[attr-defined]
+    while len(raw.recv(40_000, socket.MSG_PEEK)) < 30_000:
+        await asyncio.sleep(0)
+    flooded = Collector(buffer_bytes=1000)
+    channel.start(flooded)
+    reads = [0]
+    while len(flooded.received) < 30_000:
+        await asyncio.sleep(0)
+        reads.append(flooded.reads)
+    assert max(after - before for before, after in pairwise(reads)) == 3
+    flooder.abort()
+    channel.abort()
+    listener.close()
 
 
-def test_the_peer_ends_the_stream(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, at_peer):
-            peer.send([b"last words"])
-            peer.close()
-            await at_ours.wait_closed()
-            assert at_ours.received == b"last words"
-            assert at_ours.closed_with == [None]
-            await at_peer.wait_closed()
-            ours.send([b"into the void"])
-            ours.close()
-            ours.abort()
+@scenario(run_on_loop)
+async def test_the_peer_ends_the_stream() -> None:
+    async with pair() as (ours, peer, at_ours, at_peer):
+        peer.send([b"last words"])
+        peer.close()
+        await at_ours.wait_closed()
+        assert at_ours.received == b"last words"
         assert at_ours.closed_with == [None]
-        assert at_peer.closed_with == [None]
-
-    on_loop(main())
-
-
-def test_close_sends_what_is_queued_first(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, at_peer):
-            peer.pause_reading()
-            sent = 0
-            while not ours.unsent_bytes:
-                ours.send([bytes(1 << 20)])
-                sent += 1 << 20
-            ours.close()
-            ours.send([b"too late"])
-            peer.resume_reading()
-            await at_peer.wait_closed()
-            assert len(at_peer.received) == sent
-            await at_ours.wait_closed()
-            assert at_ours.closed_with == [None]
-
-    on_loop(main())
+        await at_peer.wait_closed()
+        ours.send([b"into the void"])
+        ours.close()
+        ours.abort()
+    assert at_ours.closed_with == [None]
+    assert at_peer.closed_with == [None]
 
 
-def test_a_closed_channel_does_not_wait_for_ever(
-    on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@scenario(run_on_loop)
+async def test_close_sends_what_is_queued_first() -> None:
+    async with pair() as (ours, peer, at_ours, at_peer):
+        peer.pause_reading()
+        sent = 0
+        while not ours.unsent_bytes:
+            ours.send([bytes(1 << 20)])
+            sent += 1 << 20
+        ours.close()
+        ours.send([b"too late"])
+        peer.resume_reading()
+        await at_peer.wait_closed()
+        assert len(at_peer.received) == sent
+        await at_ours.wait_closed()
+        assert at_ours.closed_with == [None]
+
+
+@scenario(run_on_loop)
+async def test_a_closed_channel_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "_LINGER_S", 0.01)
 
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, _):
-            peer.pause_reading()
-            while not ours.unsent_bytes:
-                ours.send([bytes(1 << 20)])
-            ours.close()
-            await at_ours.wait_closed()
-            assert ours.unsent_bytes == 0
-
-    on_loop(main())
+    async with pair() as (ours, peer, at_ours, _):
+        peer.pause_reading()
+        while not ours.unsent_bytes:
+            ours.send([bytes(1 << 20)])
+        ours.close()
+        await at_ours.wait_closed()
+        assert ours.unsent_bytes == 0
 
 
-def test_a_reset_is_told_to_the_receiver(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, _):
-            raw = peer._socket  # type: ignore[attr-defined]
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.abort()
-            await at_ours.wait_closed()
-            assert isinstance(at_ours.closed_with[0], ConnectionResetError)
-            ours.resume_reading()
-            ours.pause_reading()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_reset_is_told_to_the_receiver() -> None:
+    async with pair() as (ours, peer, at_ours, _):
+        raw = peer._socket  # type: ignore[attr-defined]
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.abort()
+        await at_ours.wait_closed()
+        assert isinstance(at_ours.closed_with[0], ConnectionResetError)
+        ours.resume_reading()
+        ours.pause_reading()
 
 
-def test_a_failed_send_closes_after_the_call(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair() as (ours, peer, at_ours, _):
-            ours.pause_reading()
-            raw = peer._socket  # type: ignore[attr-defined]
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.abort()
-            while not at_ours.closed_with:
-                ours.send([b"x" * 100_000])
-                await asyncio.sleep(0)
-            assert isinstance(at_ours.closed_with[0], OSError)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_failed_send_closes_after_the_call() -> None:
+    async with pair() as (ours, peer, at_ours, _):
+        ours.pause_reading()
+        raw = peer._socket  # type: ignore[attr-defined]
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.abort()
+        while not at_ours.closed_with:
+            ours.send([b"x" * 100_000])
+            await asyncio.sleep(0)
+        assert isinstance(at_ours.closed_with[0], OSError)
 
 
-def test_a_channel_closed_before_it_starts(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        transport, accepted = SocketTransport(), Accepted()
-        listener = await transport.listen(LOOPBACK, accepted)
-        channel = await transport.connect(listener.address, timeout_ms=5000)
-        channel.close()
-        collector = Collector()
-        channel.start(collector)
-        await collector.wait_closed()
-        (await accepted.wait()).abort()
-        listener.close()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_channel_closed_before_it_starts() -> None:
+    transport, accepted = SocketTransport(), Accepted()
+    listener = await transport.listen(LOOPBACK, accepted)
+    channel = await transport.connect(listener.address, timeout_ms=5000)
+    channel.close()
+    collector = Collector()
+    channel.start(collector)
+    await collector.wait_closed()
+    (await accepted.wait()).abort()
+    listener.close()
 
 
 @pytest.mark.parametrize(
@@ -309,72 +279,60 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 
 @needs_ipv6
-def test_ipv6(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        async with pair(address=Address("::1", 0)) as (ours, peer, at_ours, _):
-            peer.send([b"six"])
-            await at_ours.wait_bytes(3)
-            assert ours.peer.host == "::1"
-            assert str(ours.peer).startswith("[::1]:")
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_ipv6() -> None:
+    async with pair(address=Address("::1", 0)) as (ours, peer, at_ours, _):
+        peer.send([b"six"])
+        await at_ours.wait_bytes(3)
+        assert ours.peer.host == "::1"
+        assert str(ours.peer).startswith("[::1]:")
 
 
 @needs_ipv6
 @pytest.mark.parametrize("host", ["", "::"])
-def test_all_interfaces_take_both_families(on_loop: RunOnLoop, host: str) -> None:
-    async def main() -> None:
-        transport, accepted = SocketTransport(), Accepted()
-        listener = await transport.listen(Address(host, 0), accepted)
-        port = listener.address.port
-        assert port > 0
-        four = await transport.connect(Address("127.0.0.1", port), timeout_ms=5000)
-        six = await transport.connect(Address("::1", port), timeout_ms=5000)
-        await accepted.wait(2)
-        assert sorted(channel.peer.host for channel in accepted.channels) == ["127.0.0.1", "::1"]
-        listener.close()
-        for channel in (four, six, *accepted.channels):
-            channel.abort()
-
-    on_loop(main())
-
-
-def test_a_name_listens_on_all_its_addresses(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        transport, accepted = SocketTransport(), Accepted()
-        listener = await transport.listen(Address("localhost", 0), accepted)
-        channel = await transport.connect(
-            Address("localhost", listener.address.port), timeout_ms=5000
-        )
-        await accepted.wait()
-        listener.close()
+@scenario(run_on_loop)
+async def test_all_interfaces_take_both_families(host: str) -> None:
+    transport, accepted = SocketTransport(), Accepted()
+    listener = await transport.listen(Address(host, 0), accepted)
+    port = listener.address.port
+    assert port > 0
+    four = await transport.connect(Address("127.0.0.1", port), timeout_ms=5000)
+    six = await transport.connect(Address("::1", port), timeout_ms=5000)
+    await accepted.wait(2)
+    assert sorted(channel.peer.host for channel in accepted.channels) == ["127.0.0.1", "::1"]
+    listener.close()
+    for channel in (four, six, *accepted.channels):
         channel.abort()
-        accepted.channels[0].abort()
-
-    on_loop(main())
 
 
-def test_a_taken_port_is_named(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        transport = SocketTransport()
-        listener = await transport.listen(LOOPBACK, Accepted())
-        with pytest.raises(OSError, match=f"127.0.0.1:{listener.address.port}"):
-            await transport.listen(listener.address, Accepted())
-        listener.close()
+@scenario(run_on_loop)
+async def test_a_name_listens_on_all_its_addresses() -> None:
+    transport, accepted = SocketTransport(), Accepted()
+    listener = await transport.listen(Address("localhost", 0), accepted)
+    channel = await transport.connect(Address("localhost", listener.address.port), timeout_ms=5000)
+    await accepted.wait()
+    listener.close()
+    channel.abort()
+    accepted.channels[0].abort()
 
-    on_loop(main())
+
+@scenario(run_on_loop)
+async def test_a_taken_port_is_named() -> None:
+    transport = SocketTransport()
+    listener = await transport.listen(LOOPBACK, Accepted())
+    with pytest.raises(OSError, match=f"127.0.0.1:{listener.address.port}"):
+        await transport.listen(listener.address, Accepted())
+    listener.close()
 
 
-def test_a_refused_connection_raises(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        transport = SocketTransport()
-        listener = await transport.listen(LOOPBACK, Accepted())
-        address = listener.address
-        listener.close()
-        with pytest.raises(ConnectionRefusedError):
-            await transport.connect(address, timeout_ms=5000)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_refused_connection_raises() -> None:
+    transport = SocketTransport()
+    listener = await transport.listen(LOOPBACK, Accepted())
+    address = listener.address
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        await transport.connect(address, timeout_ms=5000)
 
 
 def test_a_late_connection_raises(on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,8 +357,9 @@ def test_a_late_connection_raises(on_loop: RunOnLoop, monkeypatch: pytest.Monkey
         runner.run(main())
 
 
-def test_accepting_rests_when_descriptors_run_out(
-    on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@scenario(run_on_loop)
+async def test_accepting_rests_when_descriptors_run_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accepts = 0
     exhausted = True
@@ -413,34 +372,29 @@ def test_accepting_rests_when_descriptors_run_out(
             raise OSError(errno.EMFILE, "Too many open files")
         return real_accept(listening)
 
-    async def main() -> None:
-        nonlocal exhausted
-        monkeypatch.setattr("lograft.net.listening._ACCEPT_PAUSE_S", 0.05)
-        transport, accepted = SocketTransport(), Accepted()
-        listener = await transport.listen(LOOPBACK, accepted)
-        monkeypatch.setattr(socket.socket, "accept", accept)
-        with caplog.at_level(logging.WARNING):
-            channel = await transport.connect(listener.address, timeout_ms=5000)
-            while not accepts:
-                await asyncio.sleep(0)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            tries_while_resting = accepts
-            exhausted = False
-            # The connection waited in the backlog.
-            await accepted.wait()
-        assert tries_while_resting == 1
-        assert [record.getMessage() for record in caplog.records if "Too many" in record.message]
-        listener.close()
-        channel.abort()
-        accepted.channels[0].abort()
-
-    on_loop(main())
+    monkeypatch.setattr("lograft.net.listening._ACCEPT_PAUSE_S", 0.05)
+    transport, accepted = SocketTransport(), Accepted()
+    listener = await transport.listen(LOOPBACK, accepted)
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    with caplog.at_level(logging.WARNING):
+        channel = await transport.connect(listener.address, timeout_ms=5000)
+        while not accepts:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        tries_while_resting = accepts
+        exhausted = False
+        # The connection waited in the backlog.
+        await accepted.wait()
+    assert tries_while_resting == 1
+    assert [record.getMessage() for record in caplog.records if "Too many" in record.message]
+    listener.close()
+    channel.abort()
+    accepted.channels[0].abort()
 
 
-def test_a_listener_that_rests_can_be_closed(
-    on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@scenario(run_on_loop)
+async def test_a_listener_that_rests_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = 0
 
     def accept(_: socket.socket) -> tuple[socket.socket, object]:
@@ -448,17 +402,14 @@ def test_a_listener_that_rests_can_be_closed(
         tried += 1
         raise OSError(errno.ENFILE, "Too many open files in system")
 
-    async def main() -> None:
-        transport = SocketTransport()
-        listener = await transport.listen(LOOPBACK, Accepted())
-        monkeypatch.setattr(socket.socket, "accept", accept)
-        channel = await transport.connect(listener.address, timeout_ms=5000)
-        while not tried:
-            await asyncio.sleep(0)
-        listener.close()
-        channel.abort()
-
-    on_loop(main())
+    transport = SocketTransport()
+    listener = await transport.listen(LOOPBACK, Accepted())
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    channel = await transport.connect(listener.address, timeout_ms=5000)
+    while not tried:
+        await asyncio.sleep(0)
+    listener.close()
+    channel.abort()
 
 
 class Witness(Collector):
@@ -476,53 +427,49 @@ class Witness(Collector):
         super().on_received(count)
 
 
-def test_small_requests_overtake_a_bulk_sender(on_loop: RunOnLoop) -> None:
-    async def main() -> None:
-        transport, accepted = SocketTransport(), Accepted()
-        listener = await transport.listen(LOOPBACK, accepted)
-        reads: list[str] = []
-        senders: list[Channel] = []
-        witnesses: list[Witness] = []
-        for name in ("bulk", "small"):
-            sender = await transport.connect(listener.address, timeout_ms=5000)
-            sender.start(Collector())
-            witness = Witness(name, reads)
-            (await accepted.wait(len(senders) + 1)).start(witness)
-            senders.append(sender)
-            witnesses.append(witness)
-        bulk, small = senders
-        sent = 0
-        # The kernel's window opens slowly.
-        while witnesses[0].largest <= channels.READ_BYTES_PER_WAKE:
-            bulk.send([bytes(1 << 20)])
-            sent += 1 << 20
-            await witnesses[0].wait_bytes(sent)
-        reads.clear()
-        # Both have something when the loop looks next, the bulk sender first.
-        bulk.send([bytes(1000)])
-        small.send([b"s"])
-        await witnesses[0].wait_bytes(sent + 1000)
-        assert reads == ["small", "bulk"]
-        listener.close()
-        for channel in (*senders, *accepted.channels):
-            channel.abort()
-        for witness in witnesses:
-            await witness.wait_closed()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_small_requests_overtake_a_bulk_sender() -> None:
+    transport, accepted = SocketTransport(), Accepted()
+    listener = await transport.listen(LOOPBACK, accepted)
+    reads: list[str] = []
+    senders: list[Channel] = []
+    witnesses: list[Witness] = []
+    for name in ("bulk", "small"):
+        sender = await transport.connect(listener.address, timeout_ms=5000)
+        sender.start(Collector())
+        witness = Witness(name, reads)
+        (await accepted.wait(len(senders) + 1)).start(witness)
+        senders.append(sender)
+        witnesses.append(witness)
+    bulk, small = senders
+    sent = 0
+    # The kernel's window opens slowly.
+    while witnesses[0].largest <= channels.READ_BYTES_PER_WAKE:
+        bulk.send([bytes(1 << 20)])
+        sent += 1 << 20
+        await witnesses[0].wait_bytes(sent)
+    reads.clear()
+    # Both have something when the loop looks next, the bulk sender first.
+    bulk.send([bytes(1000)])
+    small.send([b"s"])
+    await witnesses[0].wait_bytes(sent + 1000)
+    assert reads == ["small", "bulk"]
+    listener.close()
+    for channel in (*senders, *accepted.channels):
+        channel.abort()
+    for witness in witnesses:
+        await witness.wait_closed()
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux shows the backlog")
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
-def test_the_backlog_of_a_listener(on_loop: RunOnLoop, host: str) -> None:
-    async def main() -> None:
-        listener = await SocketTransport(backlog=7).listen(Address(host, 0), Accepted())
-        assert isinstance(listener, SocketListener)
-        try:
-            # Of a listening socket, tcpi_sacked is its backlog.
-            info = listener._sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
-            assert struct.unpack_from("=I", info, 28) == (7,)
-        finally:
-            listener.close()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_the_backlog_of_a_listener(host: str) -> None:
+    listener = await SocketTransport(backlog=7).listen(Address(host, 0), Accepted())
+    assert isinstance(listener, SocketListener)
+    try:
+        # Of a listening socket, tcpi_sacked is its backlog.
+        info = listener._sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+        assert struct.unpack_from("=I", info, 28) == (7,)
+    finally:
+        listener.close()

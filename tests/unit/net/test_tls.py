@@ -15,10 +15,17 @@ from lograft.net.errors import HandshakeTimedOut
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsChannel, TlsTransport
 from lograft.runtime.disk import RealDisk
+from tests.support.scenarios import scenario
 from tests.unit.net.certificates import make_certificate
-from tests.unit.net.watching import Accepted, Collector, RunOnLoop
+from tests.unit.net.loops import run_on_loop
+from tests.unit.net.watching import Accepted, Collector
 
 LOOPBACK = Address("127.0.0.1", 0)
+
+
+def join_files(target: Path, *sources: str) -> Path:
+    target.write_bytes(b"".join(Path(source).read_bytes() for source in sources))
+    return target
 
 
 @pytest.fixture(scope="module")
@@ -56,146 +63,128 @@ async def pair(
         await at_peer.wait_closed()
 
 
-def test_bytes_and_slices_both_ways(on_loop: RunOnLoop, contexts: Contexts, tmp_path: Path) -> None:
-    async def main() -> None:
-        file = RealDisk().open(str(tmp_path / "segment"), create=True)
-        content = os.urandom(2_000_000)
-        file.append(content)
-        async with pair(contexts) as (ours, peer, at_ours, at_peer):
-            # Sent before the handshake is done: it waits.
-            peer.send([b"re", b"quest", content])
-            await at_ours.wait_bytes(7 + len(content))
-            assert at_ours.received == b"request" + content
-            ours.send([b"head", FileSlice(file, 5, 1_500_000), b"tail"])
-            await at_peer.wait_bytes(1_500_008)
-            assert at_peer.received == b"head" + content[5:1_500_005] + b"tail"
-            assert ours.unsent_bytes == 0
-            assert isinstance(peer, TlsChannel)
-            assert peer.peer_certificate() is not None
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_bytes_and_slices_both_ways(contexts: Contexts, tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    content = os.urandom(2_000_000)
+    file.append(content)
+    async with pair(contexts) as (ours, peer, at_ours, at_peer):
+        # Sent before the handshake is done: it waits.
+        peer.send([b"re", b"quest", content])
+        await at_ours.wait_bytes(7 + len(content))
+        assert at_ours.received == b"request" + content
+        ours.send([b"head", FileSlice(file, 5, 1_500_000), b"tail"])
+        await at_peer.wait_bytes(1_500_008)
+        assert at_peer.received == b"head" + content[5:1_500_005] + b"tail"
+        assert ours.unsent_bytes == 0
+        assert isinstance(peer, TlsChannel)
+        assert peer.peer_certificate() is not None
 
 
-def test_a_slow_peer_costs_no_ciphertext(
-    on_loop: RunOnLoop, contexts: Contexts, tmp_path: Path
-) -> None:
-    async def main() -> None:
-        file = RealDisk().open(str(tmp_path / "segment"), create=True)
-        size = 64 << 20
-        file.truncate(size)
-        async with pair(contexts) as (ours, peer, at_ours, at_peer):
-            peer.send([b"hello"])
-            await at_ours.wait_bytes(5)
-            peer.pause_reading()
-            ours.send([FileSlice(file, 0, size)])
-            while not (below := ours._below.unsent_bytes):  # type: ignore[attr-defined]
-                await asyncio.sleep(0)
-            assert below < 1 << 20
-            assert ours.unsent_bytes > 1 << 20
-            assert at_ours.drained == 0
-            peer.resume_reading()
-            await at_ours.wait_until(lambda: at_ours.drained > 0)
-            assert ours.unsent_bytes == 0
-            await at_peer.wait_bytes(size)
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_a_slow_peer_costs_no_ciphertext(contexts: Contexts, tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    size = 64 << 20
+    file.truncate(size)
+    async with pair(contexts) as (ours, peer, at_ours, at_peer):
+        peer.send([b"hello"])
+        await at_ours.wait_bytes(5)
+        peer.pause_reading()
+        ours.send([FileSlice(file, 0, size)])
+        while not (below := ours._below.unsent_bytes):  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        assert below < 1 << 20
+        assert ours.unsent_bytes > 1 << 20
+        assert at_ours.drained == 0
+        peer.resume_reading()
+        await at_ours.wait_until(lambda: at_ours.drained > 0)
+        assert ours.unsent_bytes == 0
+        await at_peer.wait_bytes(size)
 
 
-def test_a_paused_channel_hands_on_nothing(on_loop: RunOnLoop, contexts: Contexts) -> None:
-    async def main() -> None:
-        async with pair(contexts) as (ours, peer, at_ours, at_peer):
-            ours.pause_reading()
-            peer.send([bytes(100_000)])
-            ours.send([b"ping"])
-            await at_peer.wait_bytes(4)
-            assert at_ours.received == b""
-            ours.resume_reading()
-            await at_ours.wait_bytes(100_000)
-
-    on_loop(main())
-
-
-def test_close_says_goodbye_after_what_is_queued(on_loop: RunOnLoop, contexts: Contexts) -> None:
-    async def main() -> None:
-        async with pair(contexts) as (ours, peer, at_ours, at_peer):
-            peer.send([b"hello"])
-            await at_ours.wait_bytes(5)
-            data = os.urandom(3_000_000)
-            ours.send([data])
-            ours.close()
-            await at_peer.wait_closed()
-            assert at_peer.received == data
-            assert at_peer.closed_with == [None]
-            await at_ours.wait_closed()
-            assert at_ours.closed_with == [None]
-
-    on_loop(main())
-
-
-def test_a_peer_without_tls_is_refused(on_loop: RunOnLoop, contexts: Contexts) -> None:
-    async def main() -> None:
-        transport = TlsTransport(SocketTransport(), server=contexts[0])
-        accepted = Accepted()
-        listener = await transport.listen(LOOPBACK, accepted)
-        plain = await SocketTransport().connect(listener.address, timeout_ms=5000)
-        at_plain, at_ours = Collector(), Collector()
-        plain.start(at_plain)
-        (await accepted.wait()).start(at_ours)
-        plain.send([b"\x00\x00\x00\x12\x00\x12\x00\x03 plain kafka"])
-        await at_ours.wait_closed()
-        assert isinstance(at_ours.closed_with[0], ssl.SSLError)
-        await at_plain.wait_closed()
+@scenario(run_on_loop)
+async def test_a_paused_channel_hands_on_nothing(contexts: Contexts) -> None:
+    async with pair(contexts) as (ours, peer, at_ours, at_peer):
+        ours.pause_reading()
+        peer.send([bytes(100_000)])
+        ours.send([b"ping"])
+        await at_peer.wait_bytes(4)
         assert at_ours.received == b""
-        listener.close()
-
-    on_loop(main())
-
-
-def test_a_handshake_has_a_deadline(on_loop: RunOnLoop, contexts: Contexts) -> None:
-    async def main() -> None:
-        accepted = Accepted()
-        listener = await SocketTransport().listen(LOOPBACK, accepted)
-        with socket.create_connection((listener.address.host, listener.address.port)):
-            below = await accepted.wait()
-            channel = TlsChannel(
-                below, lambda: contexts[0], server_side=True, handshake_timeout_ms=10
-            )
-            collector = Collector()
-            channel.start(collector)
-            await collector.wait_closed()
-            assert isinstance(collector.closed_with[0], HandshakeTimedOut)
-        listener.close()
-
-    on_loop(main())
+        ours.resume_reading()
+        await at_ours.wait_bytes(100_000)
 
 
-def test_an_untrusted_certificate_is_refused(on_loop: RunOnLoop, contexts: Contexts) -> None:
-    async def main() -> None:
-        stranger = ssl.create_default_context()
-        transport = TlsTransport(SocketTransport(), server=contexts[0], client=stranger)
-        accepted = Accepted()
-        listener = await transport.listen(LOOPBACK, accepted)
-        peer = await transport.connect(listener.address, timeout_ms=5000)
-        at_peer, at_ours = Collector(), Collector()
-        peer.start(at_peer)
-        (await accepted.wait()).start(at_ours)
-        peer.send([b"secret"])
+@scenario(run_on_loop)
+async def test_close_says_goodbye_after_what_is_queued(contexts: Contexts) -> None:
+    async with pair(contexts) as (ours, peer, at_ours, at_peer):
+        peer.send([b"hello"])
+        await at_ours.wait_bytes(5)
+        data = os.urandom(3_000_000)
+        ours.send([data])
+        ours.close()
         await at_peer.wait_closed()
-        assert isinstance(at_peer.closed_with[0], ssl.SSLCertVerificationError)
+        assert at_peer.received == data
+        assert at_peer.closed_with == [None]
         await at_ours.wait_closed()
-        assert at_ours.received == b""
-        listener.close()
+        assert at_ours.closed_with == [None]
 
-    on_loop(main())
+
+@scenario(run_on_loop)
+async def test_a_peer_without_tls_is_refused(contexts: Contexts) -> None:
+    transport = TlsTransport(SocketTransport(), server=contexts[0])
+    accepted = Accepted()
+    listener = await transport.listen(LOOPBACK, accepted)
+    plain = await SocketTransport().connect(listener.address, timeout_ms=5000)
+    at_plain, at_ours = Collector(), Collector()
+    plain.start(at_plain)
+    (await accepted.wait()).start(at_ours)
+    plain.send([b"\x00\x00\x00\x12\x00\x12\x00\x03 plain kafka"])
+    await at_ours.wait_closed()
+    assert isinstance(at_ours.closed_with[0], ssl.SSLError)
+    await at_plain.wait_closed()
+    assert at_ours.received == b""
+    listener.close()
+
+
+@scenario(run_on_loop)
+async def test_a_handshake_has_a_deadline(contexts: Contexts) -> None:
+    accepted = Accepted()
+    listener = await SocketTransport().listen(LOOPBACK, accepted)
+    with socket.create_connection((listener.address.host, listener.address.port)):
+        below = await accepted.wait()
+        channel = TlsChannel(below, lambda: contexts[0], server_side=True, handshake_timeout_ms=10)
+        collector = Collector()
+        channel.start(collector)
+        await collector.wait_closed()
+        assert isinstance(collector.closed_with[0], HandshakeTimedOut)
+    listener.close()
+
+
+@scenario(run_on_loop)
+async def test_an_untrusted_certificate_is_refused(contexts: Contexts) -> None:
+    stranger = ssl.create_default_context()
+    transport = TlsTransport(SocketTransport(), server=contexts[0], client=stranger)
+    accepted = Accepted()
+    listener = await transport.listen(LOOPBACK, accepted)
+    peer = await transport.connect(listener.address, timeout_ms=5000)
+    at_peer, at_ours = Collector(), Collector()
+    peer.start(at_peer)
+    (await accepted.wait()).start(at_ours)
+    peer.send([b"secret"])
+    await at_peer.wait_closed()
+    assert isinstance(at_peer.closed_with[0], ssl.SSLCertVerificationError)
+    await at_ours.wait_closed()
+    assert at_ours.received == b""
+    listener.close()
 
 
 @pytest.mark.parametrize("shows_certificate", [False, True])
-def test_a_listener_may_ask_for_the_clients_certificate(
-    on_loop: RunOnLoop, tmp_path: Path, shows_certificate: bool
+@scenario(run_on_loop)
+async def test_a_listener_may_ask_for_the_clients_certificate(
+    tmp_path: Path, shows_certificate: bool
 ) -> None:
     certificate, key = make_certificate(tmp_path)
-    both = tmp_path / "both.pem"
-    both.write_bytes(Path(key).read_bytes() + Path(certificate).read_bytes())
+    both = join_files(tmp_path / "both.pem", key, certificate)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
     server.load_verify_locations(certificate)
@@ -204,17 +193,14 @@ def test_a_listener_may_ask_for_the_clients_certificate(
     if shows_certificate:
         client.load_cert_chain(str(both))
 
-    async def main() -> None:
-        async with pair((server, client)) as (ours, peer, at_ours, at_peer):
-            peer.send([b"hello"])
-            if shows_certificate:
-                await at_ours.wait_bytes(5)
-                assert isinstance(ours, TlsChannel)
-                assert ours.peer_certificate() is not None
-            else:
-                await at_ours.wait_closed()
-                assert isinstance(at_ours.closed_with[0], ssl.SSLError)
-                assert at_ours.received == b""
-            assert at_peer.received == b""
-
-    on_loop(main())
+    async with pair((server, client)) as (ours, peer, at_ours, at_peer):
+        peer.send([b"hello"])
+        if shows_certificate:
+            await at_ours.wait_bytes(5)
+            assert isinstance(ours, TlsChannel)
+            assert ours.peer_certificate() is not None
+        else:
+            await at_ours.wait_closed()
+            assert isinstance(at_ours.closed_with[0], ssl.SSLError)
+            assert at_ours.received == b""
+        assert at_peer.received == b""

@@ -13,9 +13,11 @@ from lograft.model.settings.broker import BrokerConfig, with_dynamic
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsChannel
 from lograft.net.tls_rotation import TlsTransports
+from tests.support.scenarios import scenario
 from tests.unit.net.certificates import Authority, Identity
+from tests.unit.net.loops import run_on_loop
 from tests.unit.net.test_tls_settings import PEM_STORES, PREFIX, config_of
-from tests.unit.net.watching import Accepted, Collector, RunOnLoop
+from tests.unit.net.watching import Accepted, Collector
 
 OUTSIDE = "listener.name.outside."
 #: What requests set in these tests.
@@ -117,44 +119,40 @@ class Connection:
         await self.at_server.wait_closed()
 
 
-def test_new_connections_get_the_new_certificate(on_loop: RunOnLoop, rotation: Rotation) -> None:
-    async def main() -> None:
-        async with Connections(rotation) as connections:
-            old, waiting = await connections.open(), await connections.open()
-            old.start()
-            await old.exchange(b"hello")
-            second = rotation.write(rotation.authority.issue())
-            rotation.transports.check(rotation.config, STORES)
-            rotation.transports.reload(rotation.config)
-            # Accepted before, but its handshake had not begun.
-            waiting.start()
-            new = await connections.open()
-            new.start()
-            for connection in (waiting, new, old):
-                await connection.exchange(b"hello again")
-            assert old.client.peer_certificate() == der(rotation.first)
-            assert waiting.client.peer_certificate() == der(second)
-            assert new.client.peer_certificate() == der(second)
-            for connection in (waiting, new, old):
-                await connection.close()
-
-    on_loop(main())
+@scenario(run_on_loop)
+async def test_new_connections_get_the_new_certificate(rotation: Rotation) -> None:
+    async with Connections(rotation) as connections:
+        old, waiting = await connections.open(), await connections.open()
+        old.start()
+        await old.exchange(b"hello")
+        second = rotation.write(rotation.authority.issue())
+        rotation.transports.check(rotation.config, STORES)
+        rotation.transports.reload(rotation.config)
+        # Accepted before, but its handshake had not begun.
+        waiting.start()
+        new = await connections.open()
+        new.start()
+        for connection in (waiting, new, old):
+            await connection.exchange(b"hello again")
+        assert old.client.peer_certificate() == der(rotation.first)
+        assert waiting.client.peer_certificate() == der(second)
+        assert new.client.peer_certificate() == der(second)
+        for connection in (waiting, new, old):
+            await connection.close()
 
 
-def test_the_certificate_that_is_shown_to_other_nodes(on_loop: RunOnLoop, tmp_path: Path) -> None:
+@scenario(run_on_loop)
+async def test_the_certificate_that_is_shown_to_other_nodes(tmp_path: Path) -> None:
     rotation = Rotation(tmp_path, **{"ssl.client.auth": "required"})
 
-    async def main() -> None:
-        async with Connections(rotation) as connections:
-            second = rotation.write(rotation.authority.issue())
-            rotation.transports.reload(rotation.config)
-            new = await connections.open()
-            new.start()
-            await new.exchange(b"hello")
-            assert new.server.peer_certificate() == der(second)
-            await new.close()
-
-    on_loop(main())
+    async with Connections(rotation) as connections:
+        second = rotation.write(rotation.authority.issue())
+        rotation.transports.reload(rotation.config)
+        new = await connections.open()
+        new.start()
+        await new.exchange(b"hello")
+        assert new.server.peer_certificate() == der(second)
+        await new.close()
 
 
 def test_a_change_of_one_listener_leaves_the_others(rotation: Rotation) -> None:

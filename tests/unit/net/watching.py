@@ -6,7 +6,7 @@ from typing import Any
 
 from lograft.model.seams import Channel
 
-RunOnLoop = Callable[[Coroutine[Any, Any, Any]], Any]
+RunOnLoop = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 
 class Collector:

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from lograft.runtime.workers import ThreadWorkers
+from tests.support.scenarios import scenario
 
 
 @pytest.fixture
@@ -58,13 +59,11 @@ def test_lanes_do_not_wait_for_each_other(workers: ThreadWorkers) -> None:
     assert asyncio.run(main()) == "fast"
 
 
-def test_jobs_without_a_lane_overlap(workers: ThreadWorkers) -> None:
+@scenario()
+async def test_jobs_without_a_lane_overlap(workers: ThreadWorkers) -> None:
     both = threading.Barrier(2, timeout=20)
 
-    async def main() -> None:
-        await asyncio.gather(workers.run(both.wait), workers.run(both.wait))
-
-    asyncio.run(main())
+    await asyncio.gather(workers.run(both.wait), workers.run(both.wait))
 
 
 def test_the_error_of_a_job_reaches_its_caller(workers: ThreadWorkers) -> None:

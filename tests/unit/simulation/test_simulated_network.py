@@ -8,6 +8,7 @@ from lograft.model.seams import Address, Channel, FileSlice
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
+from tests.support.scenarios import scenario
 
 SERVER = Address("server", 9092)
 
@@ -74,119 +75,100 @@ class World:
             self.loop.close()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_bytes_arrive_whole_in_order_and_in_pieces(seed: int) -> None:
+def run(scenario: Callable[[World], Coroutine[Any, Any, None]], seed: int = 1) -> None:
     world = World(seed)
-
-    async def main() -> None:
-        await world.serve()
-        channel, collector = await world.connect()
-        sent = bytes(range(256)) * 1000
-        channel.send([sent[:100_000], memoryview(sent)[100_000:]])
-        while not world.accepted or len(world.accepted[0][1].data) < len(sent):
-            await asyncio.sleep(0.01)
-        received = world.accepted[0][1]
-        assert received.data == sent
-        assert len(set(received.chunks)) > 3
-        assert 1 in received.chunks
-        assert channel.unsent_bytes == 0
-        assert collector.drained == 1
-        world.accepted[0][0].send([b"answer"])
-        world.accepted[0][0].close()
-        assert await collector.closed is None
-        assert collector.data == b"answer"
-
-    world.run(main)
+    world.run(lambda: scenario(world))
 
 
-def test_a_slow_reader_holds_the_sender_back() -> None:
-    world = World(3)
-
-    async def main() -> None:
-        await world.serve()
-        channel, _ = await world.connect()
-        while not world.accepted:
-            await asyncio.sleep(0.01)
-        far, received = world.accepted[0]
-        far.pause_reading()
-        channel.send([bytes(1_000_000)])
-        await asyncio.sleep(10)
-        assert received.data == b""
-        assert channel.unsent_bytes > 900_000
-        far.resume_reading()
-        await asyncio.sleep(200)
-        assert len(received.data) == 1_000_000
-        assert channel.unsent_bytes == 0
-
-    world.run(main)
-
-
-def test_file_slices_are_read_when_they_leave() -> None:
-    world = World(4)
-
-    async def main() -> None:
-        await world.serve()
-        channel, _ = await world.connect()
-        disk = world.client_life.disk
-        file = disk.open("/f", create=True)
-        file.append(bytes(range(200)) * 10)
-        channel.send([b"<", FileSlice(file, 100, 1000), b">"])
-        await asyncio.sleep(10)
-        expected = b"<" + (bytes(range(200)) * 10)[100:1100] + b">"
-        assert world.accepted[0][1].data == expected
-
-    world.run(main)
+@pytest.mark.parametrize("seed", range(10))
+@scenario(run)
+async def test_bytes_arrive_whole_in_order_and_in_pieces(world: World, /, seed: int) -> None:
+    await world.serve()
+    channel, collector = await world.connect()
+    sent = bytes(range(256)) * 1000
+    channel.send([sent[:100_000], memoryview(sent)[100_000:]])
+    while not world.accepted or len(world.accepted[0][1].data) < len(sent):
+        await asyncio.sleep(0.01)
+    received = world.accepted[0][1]
+    assert received.data == sent
+    assert len(set(received.chunks)) > 3
+    assert 1 in received.chunks
+    assert channel.unsent_bytes == 0
+    assert collector.drained == 1
+    world.accepted[0][0].send([b"answer"])
+    world.accepted[0][0].close()
+    assert await collector.closed is None
+    assert collector.data == b"answer"
 
 
-def test_refused_when_nobody_listens_and_silent_when_cut() -> None:
-    world = World(5)
+@scenario(run, 3)
+async def test_a_slow_reader_holds_the_sender_back(world: World, /) -> None:
+    await world.serve()
+    channel, _ = await world.connect()
+    while not world.accepted:
+        await asyncio.sleep(0.01)
+    far, received = world.accepted[0]
+    far.pause_reading()
+    channel.send([bytes(1_000_000)])
+    await asyncio.sleep(10)
+    assert received.data == b""
+    assert channel.unsent_bytes > 900_000
+    far.resume_reading()
+    await asyncio.sleep(200)
+    assert len(received.data) == 1_000_000
+    assert channel.unsent_bytes == 0
 
-    async def main() -> None:
-        with pytest.raises(ConnectionRefusedError):
-            await world.connect()
-        await world.serve()
-        world.network.cut("server", "client")
-        with pytest.raises(TimeoutError):
-            await world.connect()
-        world.network.heal()
+
+@scenario(run, 4)
+async def test_file_slices_are_read_when_they_leave(world: World, /) -> None:
+    await world.serve()
+    channel, _ = await world.connect()
+    disk = world.client_life.disk
+    file = disk.open("/f", create=True)
+    file.append(bytes(range(200)) * 10)
+    channel.send([b"<", FileSlice(file, 100, 1000), b">"])
+    await asyncio.sleep(10)
+    expected = b"<" + (bytes(range(200)) * 10)[100:1100] + b">"
+    assert world.accepted[0][1].data == expected
+
+
+@scenario(run, 5)
+async def test_refused_when_nobody_listens_and_silent_when_cut(world: World, /) -> None:
+    with pytest.raises(ConnectionRefusedError):
         await world.connect()
-
-    world.run(main)
-
-
-def test_a_one_way_cut_holds_bytes_until_it_heals() -> None:
-    world = World(6)
-
-    async def main() -> None:
-        await world.serve()
-        channel, collector = await world.connect()
-        channel.send([b"hello"])
-        await asyncio.sleep(1)
-        world.network.cut("client", "server")
-        channel.send([b" world"])
-        world.accepted[0][0].send([b"back"])
-        await asyncio.sleep(100)
-        assert world.accepted[0][1].data == b"hello"
-        assert collector.data == b"back"
-        world.network.heal()
-        await asyncio.sleep(1)
-        assert world.accepted[0][1].data == b"hello world"
-
-    world.run(main)
+    await world.serve()
+    world.network.cut("server", "client")
+    with pytest.raises(TimeoutError):
+        await world.connect()
+    world.network.heal()
+    await world.connect()
 
 
-def test_a_killed_process_resets_its_connections() -> None:
-    world = World(7)
+@scenario(run, 6)
+async def test_a_one_way_cut_holds_bytes_until_it_heals(world: World, /) -> None:
+    await world.serve()
+    channel, collector = await world.connect()
+    channel.send([b"hello"])
+    await asyncio.sleep(1)
+    world.network.cut("client", "server")
+    channel.send([b" world"])
+    world.accepted[0][0].send([b"back"])
+    await asyncio.sleep(100)
+    assert world.accepted[0][1].data == b"hello"
+    assert collector.data == b"back"
+    world.network.heal()
+    await asyncio.sleep(1)
+    assert world.accepted[0][1].data == b"hello world"
 
-    async def main() -> None:
-        await world.serve()
-        _, collector = await world.connect()
-        await asyncio.sleep(1)
-        world.server.kill()
-        assert isinstance(await collector.closed, ConnectionResetError)
-        assert not world.accepted[0][1].closed.done()
 
-    world.run(main)
+@scenario(run, 7)
+async def test_a_killed_process_resets_its_connections(world: World, /) -> None:
+    await world.serve()
+    _, collector = await world.connect()
+    await asyncio.sleep(1)
+    world.server.kill()
+    assert isinstance(await collector.closed, ConnectionResetError)
+    assert not world.accepted[0][1].closed.done()
 
 
 def test_a_vanished_host_is_silent_until_it_is_back() -> None:
@@ -214,30 +196,22 @@ def test_a_vanished_host_is_silent_until_it_is_back() -> None:
     assert 0 < silent < 10
 
 
-def test_reset_reaches_both_ends() -> None:
-    world = World(8)
-
-    async def main() -> None:
-        await world.serve()
-        _, collector = await world.connect()
-        await asyncio.sleep(1)
-        world.network.reset_all("client")
-        assert isinstance(await collector.closed, ConnectionResetError)
-        assert isinstance(await world.accepted[0][1].closed, ConnectionResetError)
-
-    world.run(main)
+@scenario(run, 8)
+async def test_reset_reaches_both_ends(world: World, /) -> None:
+    await world.serve()
+    _, collector = await world.connect()
+    await asyncio.sleep(1)
+    world.network.reset_all("client")
+    assert isinstance(await collector.closed, ConnectionResetError)
+    assert isinstance(await world.accepted[0][1].closed, ConnectionResetError)
 
 
-def test_the_same_port_is_taken_once() -> None:
-    world = World(9)
-
-    async def main() -> None:
-        life = await world.serve()
-        with pytest.raises(OSError, match="in use"):
-            await life.runtime.transport.listen(SERVER, print)
-        listener = await life.runtime.transport.listen(Address("0.0.0.0", 0), print)
-        assert listener.address.host == "server"
-        assert listener.address.port > 0
-        listener.close()
-
-    world.run(main)
+@scenario(run, 9)
+async def test_the_same_port_is_taken_once(world: World, /) -> None:
+    life = await world.serve()
+    with pytest.raises(OSError, match="in use"):
+        await life.runtime.transport.listen(SERVER, print)
+    listener = await life.runtime.transport.listen(Address("0.0.0.0", 0), print)
+    assert listener.address.host == "server"
+    assert listener.address.port > 0
+    listener.close()

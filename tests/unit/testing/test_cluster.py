@@ -11,6 +11,7 @@ from lograft.client.errors import BrokerError, OutcomeUnknown
 from lograft.client.producer import Producer
 from lograft.model.errors import ErrorCode
 from lograft.testing import Cluster, NodeFailed
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[Cluster, Producer], Awaitable[None]]
 
@@ -97,34 +98,33 @@ def test_a_topic_that_cannot_be_created_is_told() -> None:
         assert cluster.leader_of("t", 7) == -1
 
 
-def test_records_survive_a_kill_and_a_stop() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        assert (await producer.send("t", b"one", partition=0)).offset == 0
-        cluster.kill(1)
-        assert not cluster.is_running(1)
-        cluster.start(1)
-        assert (await producer.send("t", b"two", partition=0)).offset == 1
-        cluster.stop(1)
-        cluster.start()
-        assert (await producer.send("t", b"three", partition=0)).offset == 2
-
-    play(scenario)
+@scenario(play)
+async def test_records_survive_a_kill_and_a_stop(cluster: Cluster, producer: Producer, /) -> None:
+    assert (await producer.send("t", b"one", partition=0)).offset == 0
+    cluster.kill(1)
+    assert not cluster.is_running(1)
+    cluster.start(1)
+    assert (await producer.send("t", b"two", partition=0)).offset == 1
+    cluster.stop(1)
+    cluster.start()
+    assert (await producer.send("t", b"three", partition=0)).offset == 2
 
 
-def test_a_leader_dies_and_another_takes_over() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        await producer.send("t", b"one", partition=0)
-        leader = cluster.leader_of("t", 0)
-        cluster.kill(leader)
-        assert (await producer.send("t", b"two", partition=0)).offset == 1
-        assert cluster.leader_of("t", 0) != leader
-        cluster.start(leader)
-        assert (await producer.send("t", b"three", partition=0)).offset == 2
+@scenario(play, nodes=3)
+async def test_a_leader_dies_and_another_takes_over(
+    cluster: Cluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"one", partition=0)
+    leader = cluster.leader_of("t", 0)
+    cluster.kill(leader)
+    assert (await producer.send("t", b"two", partition=0)).offset == 1
+    assert cluster.leader_of("t", 0) != leader
+    cluster.start(leader)
+    assert (await producer.send("t", b"three", partition=0)).offset == 2
 
-    play(scenario, nodes=3)
 
-
-def test_a_power_loss_takes_what_nobody_fsynced() -> None:
+@scenario()
+async def test_a_power_loss_takes_what_nobody_fsynced() -> None:
     """One node, no fsync: of a thousand records some are gone, with some draw."""
 
     async def lost(seed: int) -> bool:
@@ -137,123 +137,108 @@ def test_a_power_loss_takes_what_nobody_fsynced() -> None:
                 cluster.start(1)
             return end_offset(cluster, 1) < 100
 
-    async def main() -> None:
-        assert any([await lost(seed) for seed in range(8)])
-
-    asyncio.run(main())
+    assert any([await lost(seed) for seed in range(8)])
 
 
-def test_requests_fail_by_api_and_partition() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        fault = cluster.fail("Produce", ErrorCode.INVALID_RECORD, topic="t", partition=1)
-        sent = [producer.send("t", b"v", partition=i) for i in (0, 1)]
-        good, bad = await asyncio.gather(*sent, return_exceptions=True)
-        assert not isinstance(good, BaseException)
-        assert isinstance(bad, BrokerError)
-        assert bad.code == ErrorCode.INVALID_RECORD
-        assert fault.hits == 1
-        assert (await producer.send("t", b"v", partition=1)).offset == 0
-
-    play(scenario, linger_ms=50)
+@scenario(play, linger_ms=50)
+async def test_requests_fail_by_api_and_partition(cluster: Cluster, producer: Producer, /) -> None:
+    fault = cluster.fail("Produce", ErrorCode.INVALID_RECORD, topic="t", partition=1)
+    sent = [producer.send("t", b"v", partition=i) for i in (0, 1)]
+    good, bad = await asyncio.gather(*sent, return_exceptions=True)
+    assert not isinstance(good, BaseException)
+    assert isinstance(bad, BrokerError)
+    assert bad.code == ErrorCode.INVALID_RECORD
+    assert fault.hits == 1
+    assert (await producer.send("t", b"v", partition=1)).offset == 0
 
 
-def test_an_error_that_passes_is_tried_again() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        fault = cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=3)
-        assert (await producer.send("t", b"v", partition=0)).offset == 0
-        assert fault.hits == 3
-        assert producer.statistics()["retries"] == 3
-
-    play(scenario)
+@scenario(play)
+async def test_an_error_that_passes_is_tried_again(cluster: Cluster, producer: Producer, /) -> None:
+    fault = cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=3)
+    assert (await producer.send("t", b"v", partition=0)).offset == 0
+    assert fault.hits == 3
+    assert producer.statistics()["retries"] == 3
 
 
-def test_an_error_of_a_whole_request() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        fault = cluster.fail("InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
-            await producer.send("t", b"v", partition=0)
-        assert fault.hits == 1
-
-    play(scenario)
-
-
-def test_a_lost_answer_makes_no_duplicate_and_a_lost_request_no_gap() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        await producer.send("t", b"zero", partition=0)
-        lost = [cluster.lose_answer("Produce"), cluster.lose_request("Produce")]
-        assert (await producer.send("t", b"one", partition=0)).offset == 1
-        assert [fault.hits for fault in lost] == [1, 1]
-        assert (await producer.send("t", b"two", partition=0)).offset == 2
-
-    play(scenario)
-
-
-def test_a_delay_is_waited_for() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+@scenario(play)
+async def test_an_error_of_a_whole_request(cluster: Cluster, producer: Producer, /) -> None:
+    fault = cluster.fail("InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
         await producer.send("t", b"v", partition=0)
-        fault = cluster.delay("Produce", 0.3, times=None)
-        began = asyncio.get_running_loop().time()
-        await producer.send("t", b"v", partition=0)
-        assert asyncio.get_running_loop().time() - began >= 0.3
-        cluster.remove(fault)
-        await producer.send("t", b"v", partition=0)
-        assert fault.hits == 1
-
-    play(scenario)
+    assert fault.hits == 1
 
 
-def test_a_follower_that_is_cut_off_leaves_and_comes_back() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        await producer.send("t", b"zero", partition=0)
-        leader = cluster.leader_of("t", 0)
-        follower = next(i for i in (1, 2, 3) if i not in (leader, cluster.controller_id))
-        cluster.isolate(follower)
-        assert (await producer.send("t", b"one", partition=0)).offset == 1
-        assert end_offset(cluster, follower) == 1
-        cluster.heal()
-        while end_offset(cluster, follower) < 2:
-            await asyncio.sleep(0.01)
-
-    play(scenario, nodes=3)
+@scenario(play)
+async def test_a_lost_answer_makes_no_duplicate_and_a_lost_request_no_gap(
+    cluster: Cluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"zero", partition=0)
+    lost = [cluster.lose_answer("Produce"), cluster.lose_request("Produce")]
+    assert (await producer.send("t", b"one", partition=0)).offset == 1
+    assert [fault.hits for fault in lost] == [1, 1]
+    assert (await producer.send("t", b"two", partition=0)).offset == 2
 
 
-def test_clients_are_cut_off_from_a_node() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        await producer.send("t", b"zero", partition=0)
-        cluster.cut(1, 0)
-        delivery = await producer.enqueue("t", b"one", partition=0)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(delivery.wait(), 0.3)
-        cluster.heal()
-        assert (await delivery).offset == 1
-
-    play(scenario)
-
-
-def test_a_paused_node_goes_on() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        await producer.send("t", b"zero", partition=0)
-        cluster.pause(1)
-        delivery = await producer.enqueue("t", b"one", partition=0)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(delivery.wait(), 0.3)
-        cluster.resume(1)
-        assert (await delivery).offset == 1
-
-    play(scenario)
+@scenario(play)
+async def test_a_delay_is_waited_for(cluster: Cluster, producer: Producer, /) -> None:
+    await producer.send("t", b"v", partition=0)
+    fault = cluster.delay("Produce", 0.3, times=None)
+    began = asyncio.get_running_loop().time()
+    await producer.send("t", b"v", partition=0)
+    assert asyncio.get_running_loop().time() - began >= 0.3
+    cluster.remove(fault)
+    await producer.send("t", b"v", partition=0)
+    assert fault.hits == 1
 
 
-def test_a_full_disk_ends_a_node_and_room_lets_it_start_again() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        await producer.send("t", b"zero", partition=0)
-        cluster.fill_disk(1)
-        delivery = await producer.enqueue("t", b"one", partition=0)
-        await asyncio.to_thread(cluster.wait_ended, 1)
-        cluster.heal()
-        cluster.start(1)
-        assert (await delivery).offset >= 0
+@scenario(play, nodes=3)
+async def test_a_follower_that_is_cut_off_leaves_and_comes_back(
+    cluster: Cluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"zero", partition=0)
+    leader = cluster.leader_of("t", 0)
+    follower = next(i for i in (1, 2, 3) if i not in (leader, cluster.controller_id))
+    cluster.isolate(follower)
+    assert (await producer.send("t", b"one", partition=0)).offset == 1
+    assert end_offset(cluster, follower) == 1
+    cluster.heal()
+    while end_offset(cluster, follower) < 2:
+        await asyncio.sleep(0.01)
 
-    play(scenario)
+
+@scenario(play)
+async def test_clients_are_cut_off_from_a_node(cluster: Cluster, producer: Producer, /) -> None:
+    await producer.send("t", b"zero", partition=0)
+    cluster.cut(1, 0)
+    delivery = await producer.enqueue("t", b"one", partition=0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(delivery.wait(), 0.3)
+    cluster.heal()
+    assert (await delivery).offset == 1
+
+
+@scenario(play)
+async def test_a_paused_node_goes_on(cluster: Cluster, producer: Producer, /) -> None:
+    await producer.send("t", b"zero", partition=0)
+    cluster.pause(1)
+    delivery = await producer.enqueue("t", b"one", partition=0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(delivery.wait(), 0.3)
+    cluster.resume(1)
+    assert (await delivery).offset == 1
+
+
+@scenario(play)
+async def test_a_full_disk_ends_a_node_and_room_lets_it_start_again(
+    cluster: Cluster, producer: Producer, /
+) -> None:
+    await producer.send("t", b"zero", partition=0)
+    cluster.fill_disk(1)
+    delivery = await producer.enqueue("t", b"one", partition=0)
+    await asyncio.to_thread(cluster.wait_ended, 1)
+    cluster.heal()
+    cluster.start(1)
+    assert (await delivery).offset >= 0
 
 
 def test_a_node_that_dies_of_itself_fails_the_test() -> None:
@@ -290,10 +275,10 @@ def test_faults_that_cannot_be_are_refused(api: str, topic: str | None, problem:
         cluster.fail(api, ErrorCode.UNKNOWN_SERVER_ERROR, topic=topic)
 
 
-def test_the_outcome_is_unknown_when_nobody_tries_again() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
-        cluster.lose_answer("Produce", times=None)
-        with pytest.raises(OutcomeUnknown):
-            await producer.send("t", b"v", partition=0)
-
-    play(scenario, retries=0, enable_idempotence=False)
+@scenario(play, retries=0, enable_idempotence=False)
+async def test_the_outcome_is_unknown_when_nobody_tries_again(
+    cluster: Cluster, producer: Producer, /
+) -> None:
+    cluster.lose_answer("Produce", times=None)
+    with pytest.raises(OutcomeUnknown):
+        await producer.send("t", b"v", partition=0)

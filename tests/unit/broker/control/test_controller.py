@@ -1,7 +1,6 @@
 """The active controller, the life of its broker, producer ids, and silence when idle."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -20,27 +19,21 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ControllerResult, Endpoint, ResourceType
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NodeId
-from lograft.simulation.machine import Life, Machine
+from lograft.simulation.machine import Life
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
-from tests.unit.broker.quorum.metadata_nodes import ControlNode, decision, new_machine, node_config
+from tests.support.scenarios import scenario
+from tests.unit.broker.quorum.metadata_nodes import (
+    ControlNode,
+    decision,
+    new_machine,
+    node_config,
+    run,
+)
 
 T = TypeVar("T")
-
-
-def run(work: Callable[[Life], Awaitable[T]], machine: Machine | None = None) -> T:
-    machine = machine or new_machine()
-    life = machine.boot()
-
-    async def main() -> T:
-        return await work(life)
-
-    result = machine.loop.run_until_complete(life.run(main(), name="main"))
-    assert not life.failures
-    machine.kill()
-    return result
 
 
 def stage_of(registration: BrokerRegistration) -> str:
@@ -51,30 +44,26 @@ def is_fenced(node: ControlNode) -> bool:
     return node.image.brokers[1].fenced
 
 
-def test_what_a_decision_raises_comes_out_and_changes_nothing() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        end = node.driver.log.end_offset
+@scenario(run)
+async def test_what_a_decision_raises_comes_out_and_changes_nothing(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    end = node.driver.log.end_offset
 
-        def refuse(image: object) -> object:
-            raise Rejected(ErrorCode.INVALID_REQUEST, "no")
+    def refuse(image: object) -> object:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "no")
 
-        with pytest.raises(Rejected, match="no"):
-            await node.controller.submit(refuse)  # type: ignore[arg-type]
-        assert node.driver.log.end_offset == end
-
-    run(work)
+    with pytest.raises(Rejected, match="no"):
+        await node.controller.submit(refuse)  # type: ignore[arg-type]
+    assert node.driver.log.end_offset == end
 
 
-def test_decisions_see_each_other_before_they_are_committed() -> None:
-    async def work(life: Life) -> None:
-        node = await (await ControlNode.start(life)).with_broker()
-        replies = await asyncio.gather(*(node.create("same") for _ in range(5)))
-        codes = sorted(reply.topics[0].error_code for reply in replies)
-        assert codes == [0] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 4
-        assert list(node.image.topic_ids) == ["same"]
-
-    run(work)
+@scenario(run)
+async def test_decisions_see_each_other_before_they_are_committed(life: Life, /) -> None:
+    node = await (await ControlNode.start(life)).with_broker()
+    replies = await asyncio.gather(*(node.create("same") for _ in range(5)))
+    codes = sorted(reply.topics[0].error_code for reply in replies)
+    assert codes == [0] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 4
+    assert list(node.image.topic_ids) == ["same"]
 
 
 def test_settings_without_effect_are_reported_in_one_warning(
@@ -164,110 +153,92 @@ def test_after_a_crash_partitions_get_a_new_leader_epoch() -> None:
     assert [run(work, machine) for _ in range(3)] == [0, 2, 4]
 
 
-def test_a_registration_that_cannot_be_is_an_error() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        registration = node.registration()
-        registration._request.cluster_id = "other"
-        with pytest.raises(Rejected, match="INCONSISTENT_CLUSTER_ID"):
-            await registration.register()
-        await registration.shut_down()
-        assert stage_of(registration) == "stopped"
-
-    run(work)
-
-
-def test_a_silent_broker_is_fenced_and_comes_back() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life, node_config(broker_session_timeout_ms="9000"))
-        life.runtime.spawn(node.controller.run(), name="controller")
-        registration = node.registration()
+@scenario(run)
+async def test_a_registration_that_cannot_be_is_an_error(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    registration = node.registration()
+    registration._request.cluster_id = "other"
+    with pytest.raises(Rejected, match="INCONSISTENT_CLUSTER_ID"):
         await registration.register()
-        task = life.runtime.spawn(registration.run(), name="heartbeats")
-        await registration.wait_unfenced()
-        await asyncio.sleep(60)
-        assert not is_fenced(node)
-        task.cancel()
-        await asyncio.sleep(9.1)
-        assert is_fenced(node)
-        life.runtime.spawn(registration.run(), name="heartbeats")
-        await asyncio.sleep(1)
-        assert not is_fenced(node)
-        assert stage_of(registration) == "unfenced"
-
-    run(work)
+    await registration.shut_down()
+    assert stage_of(registration) == "stopped"
 
 
-def test_a_broker_that_was_unregistered_registers_again() -> None:
-    async def work(life: Life) -> None:
-        node = await (await ControlNode.start(life)).with_broker()
-        first = node.image.brokers[1].epoch
-        request = UnregisterBrokerRequest(broker_id=1)
-        await node.controller.submit(
-            partial(unregister_broker, request=request, config=node.config)
-        )
-        assert node.image.brokers == {}
-        await asyncio.sleep(5)
-        assert not is_fenced(node)
-        assert node.image.brokers[1].epoch > first
-
-    run(work)
-
-
-def test_when_all_is_committed_both_images_are_equal() -> None:
-    async def work(life: Life) -> None:
-        node = await (await ControlNode.start(life)).with_broker()
-        await asyncio.gather(*(node.create(f"t{number}", 3) for number in range(20)))
-        seen: list[MetadataImage] = []
-
-        def look(image: MetadataImage) -> ControllerResult[None]:
-            seen.append(image)
-            return ControllerResult((), None)
-
-        await node.controller.submit(look)
-        assert seen[0] is not node.image
-        assert seen[0] == node.image
-
-    run(work)
+@scenario(run)
+async def test_a_silent_broker_is_fenced_and_comes_back(life: Life, /) -> None:
+    node = await ControlNode.start(life, node_config(broker_session_timeout_ms="9000"))
+    life.runtime.spawn(node.controller.run(), name="controller")
+    registration = node.registration()
+    await registration.register()
+    task = life.runtime.spawn(registration.run(), name="heartbeats")
+    await registration.wait_unfenced()
+    await asyncio.sleep(60)
+    assert not is_fenced(node)
+    task.cancel()
+    await asyncio.sleep(9.1)
+    assert is_fenced(node)
+    life.runtime.spawn(registration.run(), name="heartbeats")
+    await asyncio.sleep(1)
+    assert not is_fenced(node)
+    assert stage_of(registration) == "unfenced"
 
 
-def test_a_stopped_process_does_not_blame_its_brokers() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        sessions = node.controller.sessions
-        sessions.heard(1, epoch=1, metadata_offset=1, now_ms=0)
-        sessions.excuse(100_000)
-        assert sessions.expired(100_000) == []
-
-    run(work)
-
-
-def test_the_controller_registers_itself() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        request = controller_registration_request(
-            node.config,
-            incarnation_id=UUID(int=9),
-            endpoints=[Endpoint("CONTROLLER", "localhost", 9093, 0)],
-        )
-        await node.controller.submit(partial(register_controller, request=request))
-        assert node.image.controllers[1].endpoints == (
-            Endpoint("CONTROLLER", "localhost", 9093, 0),
-        )
-
-    run(work)
+@scenario(run)
+async def test_a_broker_that_was_unregistered_registers_again(life: Life, /) -> None:
+    node = await (await ControlNode.start(life)).with_broker()
+    first = node.image.brokers[1].epoch
+    request = UnregisterBrokerRequest(broker_id=1)
+    await node.controller.submit(partial(unregister_broker, request=request, config=node.config))
+    assert node.image.brokers == {}
+    await asyncio.sleep(5)
+    assert not is_fenced(node)
+    assert node.image.brokers[1].epoch > first
 
 
-def test_an_idle_node_writes_nothing() -> None:
-    async def work(life: Life) -> None:
-        node = await (await ControlNode.start(life)).with_broker()
-        life.runtime.spawn(node.controller.run(), name="controller")
-        await node.create("t", partitions=100)
-        end = node.driver.log.end_offset
-        await asyncio.sleep(600)
-        assert node.driver.log.end_offset == end
+@scenario(run)
+async def test_when_all_is_committed_both_images_are_equal(life: Life, /) -> None:
+    node = await (await ControlNode.start(life)).with_broker()
+    await asyncio.gather(*(node.create(f"t{number}", 3) for number in range(20)))
+    seen: list[MetadataImage] = []
 
-    run(work)
+    def look(image: MetadataImage) -> ControllerResult[None]:
+        seen.append(image)
+        return ControllerResult((), None)
+
+    await node.controller.submit(look)
+    assert seen[0] is not node.image
+    assert seen[0] == node.image
+
+
+@scenario(run)
+async def test_a_stopped_process_does_not_blame_its_brokers(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    sessions = node.controller.sessions
+    sessions.heard(1, epoch=1, metadata_offset=1, now_ms=0)
+    sessions.excuse(100_000)
+    assert sessions.expired(100_000) == []
+
+
+@scenario(run)
+async def test_the_controller_registers_itself(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    request = controller_registration_request(
+        node.config,
+        incarnation_id=UUID(int=9),
+        endpoints=[Endpoint("CONTROLLER", "localhost", 9093, 0)],
+    )
+    await node.controller.submit(partial(register_controller, request=request))
+    assert node.image.controllers[1].endpoints == (Endpoint("CONTROLLER", "localhost", 9093, 0),)
+
+
+@scenario(run)
+async def test_an_idle_node_writes_nothing(life: Life, /) -> None:
+    node = await (await ControlNode.start(life)).with_broker()
+    life.runtime.spawn(node.controller.run(), name="controller")
+    await node.create("t", partitions=100)
+    end = node.driver.log.end_offset
+    await asyncio.sleep(600)
+    assert node.driver.log.end_offset == end
 
 
 def test_producer_ids_never_come_twice() -> None:
@@ -289,19 +260,17 @@ def test_producer_ids_never_come_twice() -> None:
     assert sorted(second) == list(range(2000, 3500))
 
 
-def test_an_allocation_that_fails_is_told_and_tried_again() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        registration = node.registration()
-        await registration.register()
-        epoch = 0
-        ids = ProducerIds(NodeId(1), broker_epoch=lambda: epoch, link=node.link)
-        with pytest.raises(Rejected, match="STALE_BROKER_EPOCH"):
-            await ids.next()
-        epoch = registration.broker_epoch
-        assert [await ids.next(), await ids.next()] == [0, 1]
-
-    run(work)
+@scenario(run)
+async def test_an_allocation_that_fails_is_told_and_tried_again(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    registration = node.registration()
+    await registration.register()
+    epoch = 0
+    ids = ProducerIds(NodeId(1), broker_epoch=lambda: epoch, link=node.link)
+    with pytest.raises(Rejected, match="STALE_BROKER_EPOCH"):
+        await ids.next()
+    epoch = registration.broker_epoch
+    assert [await ids.next(), await ids.next()] == [0, 1]
 
 
 def test_the_table_of_stages_ends_in_stopped() -> None:
@@ -313,11 +282,8 @@ def test_the_table_of_stages_ends_in_stopped() -> None:
     assert NEXT_STAGES[Stage.STOPPED] == frozenset()
 
 
-def test_submit_takes_plain_functions() -> None:
+@scenario(run)
+async def test_submit_takes_plain_functions(life: Life, /) -> None:
     """The decisions of metadata/ are given with functools.partial or a lambda."""
-
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        assert await node.controller.submit(partial(decision())) == "done"
-
-    run(work)
+    node = await ControlNode.start(life)
+    assert await node.controller.submit(partial(decision())) == "done"

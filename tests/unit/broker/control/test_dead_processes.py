@@ -14,6 +14,7 @@ from lograft.model.types import BrokerEpoch
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
 from lograft.simulation.network import Network
+from tests.support.scenarios import scenario
 from tests.unit.broker.quorum.metadata_nodes import node_config
 
 PORT = 9092
@@ -82,118 +83,110 @@ class World:
         assert not self.life.failures
 
 
-def test_a_killed_process_is_fenced_at_once() -> None:
-    async def work(world: World) -> None:
-        await world.listen(PORT)
-        world.heard()
-        world.dead.look()
-        await asyncio.sleep(0.5)
-        assert world.controller.fenced == []
-        world.other.kill()
-        world.controller.sessions.disconnected(2, epoch=EPOCH)
-        world.dead.look()
-        await asyncio.sleep(0.1)
-        assert world.controller.fenced == [(2, EPOCH)]
-
-    World().run(work)
+def run(scenario: Callable[[World], Awaitable[None]], *listeners: str) -> None:
+    World(*listeners).run(scenario)
 
 
-def test_a_lost_connection_is_no_death() -> None:
-    async def work(world: World) -> None:
-        await world.listen(PORT)
-        world.heard()
-        world.controller.sessions.disconnected(2, epoch=EPOCH)
-        world.dead.look()
-        await asyncio.sleep(5)
-        assert world.controller.fenced == []
-        # The process outlived its connection, but not by much.
-        world.other.kill()
-        await asyncio.sleep(1)
-        assert world.controller.fenced == [(2, EPOCH)]
-
-    World().run(work)
+@scenario(run)
+async def test_a_killed_process_is_fenced_at_once(world: World, /) -> None:
+    await world.listen(PORT)
+    world.heard()
+    world.dead.look()
+    await asyncio.sleep(0.5)
+    assert world.controller.fenced == []
+    world.other.kill()
+    world.controller.sessions.disconnected(2, epoch=EPOCH)
+    world.dead.look()
+    await asyncio.sleep(0.1)
+    assert world.controller.fenced == [(2, EPOCH)]
 
 
-def test_an_unreachable_machine_is_left_to_the_timeout() -> None:
-    async def work(world: World) -> None:
-        await world.listen(PORT)
-        world.other.kill()
-        world.machine.network.cut("node", "other")
-        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-        world.dead.look()
-        await asyncio.sleep(5)
-        assert world.controller.fenced == []
-        world.machine.network.heal()
-        await asyncio.sleep(2)
-        assert world.controller.fenced == [(2, EPOCH)]
-
-    World().run(work)
+@scenario(run)
+async def test_a_lost_connection_is_no_death(world: World, /) -> None:
+    await world.listen(PORT)
+    world.heard()
+    world.controller.sessions.disconnected(2, epoch=EPOCH)
+    world.dead.look()
+    await asyncio.sleep(5)
+    assert world.controller.fenced == []
+    # The process outlived its connection, but not by much.
+    world.other.kill()
+    await asyncio.sleep(1)
+    assert world.controller.fenced == [(2, EPOCH)]
 
 
-def test_who_speaks_again_is_left_alone() -> None:
-    async def work(world: World) -> None:
-        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-        world.machine.network.cut("node", "other")
-        world.dead.look()
-        await asyncio.sleep(0.1)
-        world.heard()  # over another connection
-        world.machine.network.heal()
-        await asyncio.sleep(3)
-        assert world.controller.fenced == []
-
-    World().run(work)
-
-
-def test_a_controller_that_lost_its_office_fences_nobody() -> None:
-    async def work(world: World) -> None:
-        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-        world.dead.look()
-        world.controller.is_active = False
-        await asyncio.sleep(3)
-        assert world.controller.fenced == []
-
-    World().run(work)
+@scenario(run)
+async def test_an_unreachable_machine_is_left_to_the_timeout(world: World, /) -> None:
+    await world.listen(PORT)
+    world.other.kill()
+    world.machine.network.cut("node", "other")
+    world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+    world.dead.look()
+    await asyncio.sleep(5)
+    assert world.controller.fenced == []
+    world.machine.network.heal()
+    await asyncio.sleep(2)
+    assert world.controller.fenced == [(2, EPOCH)]
 
 
-def test_without_a_common_listener_all_must_be_closed() -> None:
-    async def work(world: World) -> None:
-        await world.listen(PORT + 1)
-        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-        world.dead.look()
-        await asyncio.sleep(3)
-        assert world.controller.fenced == []
-        world.other.kill()
-        await asyncio.sleep(2)
-        assert world.controller.fenced == [(2, EPOCH)]
-
-    World("INSIDE", "OUTSIDE").run(work)
+@scenario(run)
+async def test_who_speaks_again_is_left_alone(world: World, /) -> None:
+    world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+    world.machine.network.cut("node", "other")
+    world.dead.look()
+    await asyncio.sleep(0.1)
+    world.heard()  # over another connection
+    world.machine.network.heal()
+    await asyncio.sleep(3)
+    assert world.controller.fenced == []
 
 
-def test_where_the_common_listener_is_closed_the_others_do_not_matter() -> None:
-    async def work(world: World) -> None:
-        await world.listen(PORT)
-        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-        world.dead.look()
-        await asyncio.sleep(1)
-        assert world.controller.fenced == [(2, EPOCH)]
+@scenario(run)
+async def test_a_controller_that_lost_its_office_fences_nobody(world: World, /) -> None:
+    world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+    world.dead.look()
+    world.controller.is_active = False
+    await asyncio.sleep(3)
+    assert world.controller.fenced == []
 
-    World("OUTSIDE", "PLAINTEXT").run(work)
+
+@scenario(run, "INSIDE", "OUTSIDE")
+async def test_without_a_common_listener_all_must_be_closed(world: World, /) -> None:
+    await world.listen(PORT + 1)
+    world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+    world.dead.look()
+    await asyncio.sleep(3)
+    assert world.controller.fenced == []
+    world.other.kill()
+    await asyncio.sleep(2)
+    assert world.controller.fenced == [(2, EPOCH)]
+
+
+@scenario(run, "OUTSIDE", "PLAINTEXT")
+async def test_where_the_common_listener_is_closed_the_others_do_not_matter(
+    world: World, /
+) -> None:
+    await world.listen(PORT)
+    world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+    world.dead.look()
+    await asyncio.sleep(1)
+    assert world.controller.fenced == [(2, EPOCH)]
 
 
 @pytest.mark.parametrize(
     ("listener", "is_fenced"), [("localhost", True), ("127.0.0.2", True), ("node", False)]
 )
-def test_the_localhost_of_another_machine_is_not_ours(listener: str, is_fenced: bool) -> None:
-    async def work(world: World) -> None:
-        config = node_config(listeners=f"PLAINTEXT://:9092,CONTROLLER://{listener}:9093")
-        world.controller = FakeController("PLAINTEXT", host="localhost")
-        dead = DeadProcesses(world.life.runtime, config, world.controller)
-        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-        dead.look()
-        await asyncio.sleep(3)
-        assert bool(world.controller.fenced) == is_fenced
-
-    World().run(work)
+@scenario(run)
+async def test_the_localhost_of_another_machine_is_not_ours(
+    world: World, /, listener: str, is_fenced: bool
+) -> None:
+    config = node_config(listeners=f"PLAINTEXT://:9092,CONTROLLER://{listener}:9093")
+    world.controller = FakeController("PLAINTEXT", host="localhost")
+    dead = DeadProcesses(world.life.runtime, config, world.controller)
+    world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+    dead.look()
+    await asyncio.sleep(3)
+    assert bool(world.controller.fenced) == is_fenced
 
 
 def test_loopback_addresses() -> None:

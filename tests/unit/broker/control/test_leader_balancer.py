@@ -11,8 +11,8 @@ from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.register_broker_record import RegisterBrokerRecord
 from lograft.wire.records.topic_record import TopicRecord
-from tests.unit.broker.control.test_controller import run
-from tests.unit.broker.quorum.metadata_nodes import ControlNode, node_config
+from tests.support.scenarios import scenario
+from tests.unit.broker.quorum.metadata_nodes import ControlNode, node_config, run
 
 T = UUID(int=7)
 
@@ -50,56 +50,48 @@ async def started(life: Life, **settings: str) -> ControlNode:
     return node
 
 
-def test_leaders_go_home_after_a_while() -> None:
-    async def work(life: Life) -> None:
-        node = await started(life, leader_imbalance_check_interval_seconds="60")
-        await asyncio.sleep(59)
-        assert leaders(node) == [12, -1]
-        await asyncio.sleep(2)
-        assert leaders(node) == [11, -1]
-
-    run(work)
+@scenario(run)
+async def test_leaders_go_home_after_a_while(life: Life, /) -> None:
+    node = await started(life, leader_imbalance_check_interval_seconds="60")
+    await asyncio.sleep(59)
+    assert leaders(node) == [12, -1]
+    await asyncio.sleep(2)
+    assert leaders(node) == [11, -1]
 
 
-def test_leaders_stay_where_they_are_if_that_is_wanted() -> None:
-    async def work(life: Life) -> None:
-        node = await started(life, auto_leader_rebalance_enable="false")
-        await asyncio.sleep(1000)
-        assert leaders(node) == [12, -1]
-
-    run(work)
+@scenario(run)
+async def test_leaders_stay_where_they_are_if_that_is_wanted(life: Life, /) -> None:
+    node = await started(life, auto_leader_rebalance_enable="false")
+    await asyncio.sleep(1000)
+    assert leaders(node) == [12, -1]
 
 
-def test_unclean_elections_come_where_they_are_allowed() -> None:
-    async def work(life: Life) -> None:
-        node = await started(
-            life,
-            unclean_leader_election_interval_ms="5000",
-            auto_leader_rebalance_enable="false",
-        )
-        await asyncio.sleep(6)
-        assert leaders(node) == [12, -1]
-        allowed = ConfigRecord(
-            resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true"
-        )
-        await node.controller.submit(lambda image: ControllerResult((allowed,), None))
-        await asyncio.sleep(6)
-        assert leaders(node) == [12, 11]
-
-    run(work)
+@scenario(run)
+async def test_unclean_elections_come_where_they_are_allowed(life: Life, /) -> None:
+    node = await started(
+        life,
+        unclean_leader_election_interval_ms="5000",
+        auto_leader_rebalance_enable="false",
+    )
+    await asyncio.sleep(6)
+    assert leaders(node) == [12, -1]
+    allowed = ConfigRecord(
+        resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true"
+    )
+    await node.controller.submit(lambda image: ControllerResult((allowed,), None))
+    await asyncio.sleep(6)
+    assert leaders(node) == [12, 11]
 
 
-def test_who_is_not_active_elects_nobody() -> None:
+@scenario(run)
+async def test_who_is_not_active_elects_nobody(life: Life, /) -> None:
     class Passive:
         is_active = False
 
         async def submit(self, decision: object) -> object:
             raise AssertionError(decision)
 
-    async def work(life: Life) -> None:
-        balancer = LeaderBalancer(life.runtime, node_config(), Passive())  # type: ignore[arg-type]
-        task = life.runtime.spawn(balancer.run(), name="balancer")
-        await asyncio.sleep(3600)
-        assert not task.done()
-
-    run(work)
+    balancer = LeaderBalancer(life.runtime, node_config(), Passive())  # type: ignore[arg-type]
+    task = life.runtime.spawn(balancer.run(), name="balancer")
+    await asyncio.sleep(3600)
+    assert not task.done()

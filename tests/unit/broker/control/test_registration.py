@@ -15,6 +15,7 @@ from lograft.simulation.network import Network
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import BrokerRegistrationResponse
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import make_config
 
 DIRECTORY = UUID(int=5)
@@ -79,69 +80,61 @@ class World:
             self.loop.close()
 
 
-def test_a_broker_that_cannot_report_a_failed_log_dir_stops() -> None:
-    async def scenario(world: World) -> None:
-        world.controller.is_down = True
-        world.fail(has_led=True)
-        await asyncio.sleep(4.9)
-        assert world.halted == []
-        await asyncio.sleep(0.2)
-        (reason,) = world.halted
-        assert "within 5000 ms" in reason
-        assert "/data" in reason
-
-    World(log_dir_failure_timeout_ms="5000").run(scenario)
+def run(scenario: Callable[[World], Coroutine[Any, Any, None]], **settings: str) -> None:
+    World(**settings).run(scenario)
 
 
-def test_a_failed_log_dir_that_is_reported_in_time_stops_nothing() -> None:
-    async def scenario(world: World) -> None:
-        world.controller.is_down = True
-        world.fail(has_led=True)
-        await asyncio.sleep(3)
-        world.controller.is_down = False
-        await asyncio.sleep(30)
-        assert world.controller.heartbeats[-1].offline_log_dirs == [DIRECTORY]
-        assert world.halted == []
-
-    World(log_dir_failure_timeout_ms="5000").run(scenario)
-
-
-def test_nobody_waits_for_news_of_a_log_dir_that_led_nothing() -> None:
-    async def scenario(world: World) -> None:
-        world.controller.is_down = True
-        world.fail(has_led=False)
-        await asyncio.sleep(60)
-        assert world.halted == []
-
-    World(log_dir_failure_timeout_ms="5000").run(scenario)
+@scenario(run, log_dir_failure_timeout_ms="5000")
+async def test_a_broker_that_cannot_report_a_failed_log_dir_stops(world: World, /) -> None:
+    world.controller.is_down = True
+    world.fail(has_led=True)
+    await asyncio.sleep(4.9)
+    assert world.halted == []
+    await asyncio.sleep(0.2)
+    (reason,) = world.halted
+    assert "within 5000 ms" in reason
+    assert "/data" in reason
 
 
-def test_heartbeats_name_cordoned_log_dirs() -> None:
-    async def scenario(world: World) -> None:
-        assert world.controller.heartbeats[-1].cordoned_log_dirs is None
-        world.cordoned = [DIRECTORY]
-        await asyncio.sleep(5)
-        assert world.controller.heartbeats[-1].cordoned_log_dirs == [DIRECTORY]
-
-    World().run(scenario)
-
-
-def test_a_controlled_shutdown_asks_the_controller() -> None:
-    async def scenario(world: World) -> None:
-        await world.registration.shut_down()
-        assert world.controller.heartbeats[-1].want_shut_down
-        assert world.registration.stage is Stage.STOPPED
-
-    World().run(scenario)
+@scenario(run, log_dir_failure_timeout_ms="5000")
+async def test_a_failed_log_dir_that_is_reported_in_time_stops_nothing(world: World, /) -> None:
+    world.controller.is_down = True
+    world.fail(has_led=True)
+    await asyncio.sleep(3)
+    world.controller.is_down = False
+    await asyncio.sleep(30)
+    assert world.controller.heartbeats[-1].offline_log_dirs == [DIRECTORY]
+    assert world.halted == []
 
 
-def test_without_controlled_shutdown_the_broker_only_falls_silent() -> None:
-    async def scenario(world: World) -> None:
-        await world.registration.shut_down()
-        assert not any(each.want_shut_down for each in world.controller.heartbeats)
-        assert world.registration.stage is Stage.STOPPED
-        count = len(world.controller.heartbeats)
-        await asyncio.sleep(10)
-        assert len(world.controller.heartbeats) == count
+@scenario(run, log_dir_failure_timeout_ms="5000")
+async def test_nobody_waits_for_news_of_a_log_dir_that_led_nothing(world: World, /) -> None:
+    world.controller.is_down = True
+    world.fail(has_led=False)
+    await asyncio.sleep(60)
+    assert world.halted == []
 
-    World(controlled_shutdown_enable="false").run(scenario)
+
+@scenario(run)
+async def test_heartbeats_name_cordoned_log_dirs(world: World, /) -> None:
+    assert world.controller.heartbeats[-1].cordoned_log_dirs is None
+    world.cordoned = [DIRECTORY]
+    await asyncio.sleep(5)
+    assert world.controller.heartbeats[-1].cordoned_log_dirs == [DIRECTORY]
+
+
+@scenario(run)
+async def test_a_controlled_shutdown_asks_the_controller(world: World, /) -> None:
+    await world.registration.shut_down()
+    assert world.controller.heartbeats[-1].want_shut_down
+    assert world.registration.stage is Stage.STOPPED
+
+
+@scenario(run, controlled_shutdown_enable="false")
+async def test_without_controlled_shutdown_the_broker_only_falls_silent(world: World, /) -> None:
+    await world.registration.shut_down()
+    assert not any(each.want_shut_down for each in world.controller.heartbeats)
+    assert world.registration.stage is Stage.STOPPED
+    count = len(world.controller.heartbeats)
+    await asyncio.sleep(10)
+    assert len(world.controller.heartbeats) == count

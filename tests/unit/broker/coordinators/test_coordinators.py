@@ -22,6 +22,7 @@ from lograft.wire.record_frames import encode_coordinator_key, encode_coordinato
 from lograft.wire.records.group_metadata_key import GroupMetadataKey
 from lograft.wire.records.group_metadata_value import GroupMetadataValue, MemberMetadata
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
+from tests.support.scenarios import scenario
 from tests.unit.api.offsets_bench import commit, fetch_all
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
@@ -59,18 +60,15 @@ def test_more_partitions_than_are_loaded_at_once() -> None:
     play(second)
 
 
-def test_who_is_sent_here_too_early_need_not_look_elsewhere() -> None:
+@scenario(run)
+async def test_who_is_sent_here_too_early_need_not_look_elsewhere(bench: Bench, /) -> None:
     """The metadata names the coordinator before its log is there."""
-
-    async def scenario(bench: Bench) -> None:
-        bench.begin_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact")
-        with pytest.raises(CoordinatorLoading):
-            bench.broker.groups.led_for("g")
-        bench.broker.coordinators.has_lease = lambda: False
-        with pytest.raises(NotCoordinator):
-            bench.broker.groups.led_for("g")
-
-    run(scenario)
+    bench.begin_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact")
+    with pytest.raises(CoordinatorLoading):
+        bench.broker.groups.led_for("g")
+    bench.broker.coordinators.has_lease = lambda: False
+    with pytest.raises(NotCoordinator):
+        bench.broker.groups.led_for("g")
 
 
 @pytest.mark.parametrize(

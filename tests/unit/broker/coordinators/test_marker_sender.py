@@ -30,6 +30,7 @@ from lograft.wire.messages.write_txn_markers import (
 )
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import make_config, new_machine
 
 Written = tuple[int, int, str, int]
@@ -209,185 +210,162 @@ def world_of(**leaders: int) -> World:
     return world
 
 
-def test_each_broker_gets_what_it_leads() -> None:
-    async def scenario(world: World) -> None:
-        world.end("x", 7, {"t": (0, 1), "uu": (0,)})
-        await ended(world)
-        assert sorted(world.brokers.written) == [
-            (1, 7, "t", 0),
-            (1, 7, "uu", 0),
-            (2, 7, "t", 1),
-        ]
-        assert world.brokers.requests == [(1, 1), (2, 1)]
-
-    world_of(t0=1, t1=2, uu0=1).play(scenario)
+def play(scenario: Callable[[World], Any], **leaders: int) -> None:
+    world_of(**leaders).play(scenario)
 
 
-def test_many_transactions_share_a_request_and_a_batch() -> None:
-    async def scenario(world: World) -> None:
-        for number in range(20):
-            world.end("x" * (number + 1), number, {"t": (0,)})
-        await ended(world, 20)
-        assert world.brokers.requests == [(1, 20)]
-        assert len(world.coordinator.ended) == 2, "one batch for each partition"
-
-    world_of(t0=1).play(scenario)
-
-
-def test_refused_ones_go_to_the_new_leader() -> None:
-    async def scenario(world: World) -> None:
-        world.brokers.codes[1, "t", 0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        world.end("x", 7, {"t": (0, 1)})
-        await asyncio.sleep(0.01)
-        assert world.coordinator.ended == []
-        world.lead("t", 0, 2)
-        await ended(world)
-        assert world.brokers.written == [(1, 7, "t", 1), (2, 7, "t", 0)]
-
-    world_of(t0=1, t1=1).play(scenario)
+@scenario(play, t0=1, t1=2, uu0=1)
+async def test_each_broker_gets_what_it_leads(world: World, /) -> None:
+    world.end("x", 7, {"t": (0, 1), "uu": (0,)})
+    await ended(world)
+    assert sorted(world.brokers.written) == [
+        (1, 7, "t", 0),
+        (1, 7, "uu", 0),
+        (2, 7, "t", 1),
+    ]
+    assert world.brokers.requests == [(1, 1), (2, 1)]
 
 
-def test_a_broker_that_is_lost_is_asked_again() -> None:
-    async def scenario(world: World) -> None:
-        world.brokers.down.add(1)
-        world.end("x", 7, {"t": (0,)})
-        await asyncio.sleep(1)
-        assert world.coordinator.ended == []
-        world.brokers.down.clear()
-        await ended(world)
-        assert world.brokers.written == [(1, 7, "t", 0)]
-
-    world_of(t0=1).play(scenario)
+@scenario(play, t0=1)
+async def test_many_transactions_share_a_request_and_a_batch(world: World, /) -> None:
+    for number in range(20):
+        world.end("x" * (number + 1), number, {"t": (0,)})
+    await ended(world, 20)
+    assert world.brokers.requests == [(1, 20)]
+    assert len(world.coordinator.ended) == 2, "one batch for each partition"
 
 
-def test_without_a_leader_it_waits() -> None:
-    async def scenario(world: World) -> None:
-        world.end("x", 7, {"t": (0,)})
-        await asyncio.sleep(1)
-        assert world.brokers.requests == []
-        world.lead("t", 0, 2)
-        await ended(world)
-
-    world_of(t0=NO_NODE).play(scenario)
-
-
-def test_partitions_that_are_gone_need_no_marker() -> None:
-    async def scenario(world: World) -> None:
-        world.end("x", 7, {"gone": (0,), "t": (9,)})
-        await ended(world)
-        assert world.brokers.requests == []
-
-    world_of(t0=1).play(scenario)
+@scenario(play, t0=1, t1=1)
+async def test_refused_ones_go_to_the_new_leader(world: World, /) -> None:
+    world.brokers.codes[1, "t", 0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    world.end("x", 7, {"t": (0, 1)})
+    await asyncio.sleep(0.01)
+    assert world.coordinator.ended == []
+    world.lead("t", 0, 2)
+    await ended(world)
+    assert world.brokers.written == [(1, 7, "t", 1), (2, 7, "t", 0)]
 
 
-def test_an_epoch_that_is_over_needs_no_marker() -> None:
-    async def scenario(world: World) -> None:
-        world.brokers.codes[1, "t", 0] = [ErrorCode.INVALID_PRODUCER_EPOCH]
-        world.end("x", 7, {"t": (0,)})
-        await ended(world)
-        assert world.brokers.written == []
+@scenario(play, t0=1)
+async def test_a_broker_that_is_lost_is_asked_again(world: World, /) -> None:
+    world.brokers.down.add(1)
+    world.end("x", 7, {"t": (0,)})
+    await asyncio.sleep(1)
+    assert world.coordinator.ended == []
+    world.brokers.down.clear()
+    await ended(world)
+    assert world.brokers.written == [(1, 7, "t", 0)]
 
-    world_of(t0=1).play(scenario)
+
+@scenario(play, t0=NO_NODE)
+async def test_without_a_leader_it_waits(world: World, /) -> None:
+    world.end("x", 7, {"t": (0,)})
+    await asyncio.sleep(1)
+    assert world.brokers.requests == []
+    world.lead("t", 0, 2)
+    await ended(world)
 
 
-def test_nothing_is_sent_for_a_coordinator_that_was_replaced() -> None:
-    async def scenario(world: World) -> None:
-        fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        world.brokers.codes[1, "t", 0] = [fenced, fenced]
-        world.end("x", 7, {"t": (0,)})
-        await asyncio.sleep(0.01)
-        world.coordinator.epoch += 1
-        await asyncio.sleep(1)
-        assert len(world.brokers.requests) == 1
-        assert world.coordinator.ended == []
-        assert value_of(world.sender, UNENDED) == 0
+@scenario(play, t0=1)
+async def test_partitions_that_are_gone_need_no_marker(world: World, /) -> None:
+    world.end("x", 7, {"gone": (0,), "t": (9,)})
+    await ended(world)
+    assert world.brokers.requests == []
 
-    world_of(t0=1).play(scenario)
+
+@scenario(play, t0=1)
+async def test_an_epoch_that_is_over_needs_no_marker(world: World, /) -> None:
+    world.brokers.codes[1, "t", 0] = [ErrorCode.INVALID_PRODUCER_EPOCH]
+    world.end("x", 7, {"t": (0,)})
+    await ended(world)
+    assert world.brokers.written == []
+
+
+@scenario(play, t0=1)
+async def test_nothing_is_sent_for_a_coordinator_that_was_replaced(world: World, /) -> None:
+    fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    world.brokers.codes[1, "t", 0] = [fenced, fenced]
+    world.end("x", 7, {"t": (0,)})
+    await asyncio.sleep(0.01)
+    world.coordinator.epoch += 1
+    await asyncio.sleep(1)
+    assert len(world.brokers.requests) == 1
+    assert world.coordinator.ended == []
+    assert value_of(world.sender, UNENDED) == 0
 
 
 @pytest.mark.parametrize("refusal", [CoordinatorNotAvailable, NotCoordinator])
-def test_books_that_cannot_be_closed_now_are_closed_later(refusal: type[LograftError]) -> None:
+@scenario(play, t0=1)
+async def test_books_that_cannot_be_closed_now_are_closed_later(
+    world: World, /, refusal: type[LograftError]
+) -> None:
     """Also where the controller has not been heard for a while: the leadership may go on."""
-
-    async def scenario(world: World) -> None:
-        world.coordinator.failures = 3
-        world.coordinator.refusal = refusal
-        world.end("x", 7, {"t": (0,)})
-        await ended(world)
-        assert world.brokers.written == [(1, 7, "t", 0)], "the markers are not written again"
-
-    world_of(t0=1).play(scenario)
+    world.coordinator.failures = 3
+    world.coordinator.refusal = refusal
+    world.end("x", 7, {"t": (0,)})
+    await ended(world)
+    assert world.brokers.written == [(1, 7, "t", 0)], "the markers are not written again"
 
 
-def test_a_slow_broker_holds_up_nobody_else() -> None:
-    async def scenario(world: World) -> None:
-        world.brokers.held[2] = asyncio.Event()
-        for number in range(IN_FLIGHT_MAX + 3):
-            world.end(f"slow {number}", number, {"t": (1,)})
-            await asyncio.sleep(0.001)
-        assert len(world.brokers.requests) == IN_FLIGHT_MAX
-        world.end("fast", 77, {"t": (0,)})
-        await ended(world)
-        assert world.coordinator.ended == [["fast"]]
-        world.brokers.held[2].set()
-        await ended(world, IN_FLIGHT_MAX + 4)
-        assert world.brokers.requests[-1] == (2, 3), "what has gathered goes together"
-
-    world_of(t0=1, t1=2).play(scenario)
+@scenario(play, t0=1, t1=2)
+async def test_a_slow_broker_holds_up_nobody_else(world: World, /) -> None:
+    world.brokers.held[2] = asyncio.Event()
+    for number in range(IN_FLIGHT_MAX + 3):
+        world.end(f"slow {number}", number, {"t": (1,)})
+        await asyncio.sleep(0.001)
+    assert len(world.brokers.requests) == IN_FLIGHT_MAX
+    world.end("fast", 77, {"t": (0,)})
+    await ended(world)
+    assert world.coordinator.ended == [["fast"]]
+    world.brokers.held[2].set()
+    await ended(world, IN_FLIGHT_MAX + 4)
+    assert world.brokers.requests[-1] == (2, 3), "what has gathered goes together"
 
 
 T0 = TopicPartition("t", 0)
 
 
-def test_this_brokers_partitions_have_it_at_once() -> None:
-    async def scenario(world: World) -> None:
-        for number in range(5):
-            world.end(f"x{number}", number, {"t": (0,)})
-        await asyncio.sleep(0)
-        assert [end.producer_id for end in world.logs[T0].ends] == [0, 1, 2, 3, 4]
-        assert world.coordinator.ended == [[f"x{number}" for number in range(5)]]
-        assert world.logs[T0].ends[0] == TransactionEnd(0, 3, True, 5, 0)
-        assert world.brokers.requests == []
-
-    world_of(t0=HERE).play(scenario)
+@scenario(play, t0=HERE)
+async def test_this_brokers_partitions_have_it_at_once(world: World, /) -> None:
+    for number in range(5):
+        world.end(f"x{number}", number, {"t": (0,)})
+    await asyncio.sleep(0)
+    assert [end.producer_id for end in world.logs[T0].ends] == [0, 1, 2, 3, 4]
+    assert world.coordinator.ended == [[f"x{number}" for number in range(5)]]
+    assert world.logs[T0].ends[0] == TransactionEnd(0, 3, True, 5, 0)
+    assert world.brokers.requests == []
 
 
-def test_this_brokers_partitions_are_waited_for() -> None:
-    async def scenario(world: World) -> None:
-        log = world.logs[T0] = StandInPartition()
-        log.commits.clear()
-        world.end("x", 7, {"t": (0,)})
-        world.end("y", 8, {"t": (0, 1)})
-        await asyncio.sleep(1)
-        assert world.coordinator.ended == []
-        log.commits.set()
-        await ended(world, 2)
-        assert len(log.ends) == 2
-
-    world_of(t0=HERE, t1=1).play(scenario)
+@scenario(play, t0=HERE, t1=1)
+async def test_this_brokers_partitions_are_waited_for(world: World, /) -> None:
+    log = world.logs[T0] = StandInPartition()
+    log.commits.clear()
+    world.end("x", 7, {"t": (0,)})
+    world.end("y", 8, {"t": (0, 1)})
+    await asyncio.sleep(1)
+    assert world.coordinator.ended == []
+    log.commits.set()
+    await ended(world, 2)
+    assert len(log.ends) == 2
 
 
-def test_what_this_broker_loses_goes_to_the_next_leader() -> None:
-    async def scenario(world: World) -> None:
-        log = world.logs[T0] = StandInPartition()
-        log.commits.clear()
-        log.loses_leadership = True
-        world.end("x", 7, {"t": (0,)})
-        await asyncio.sleep(0.01)
-        world.lead("t", 0, 2)
-        log.commits.set()
-        await ended(world)
-        assert world.brokers.written == [(2, 7, "t", 0)]
-
-    world_of(t0=HERE).play(scenario)
+@scenario(play, t0=HERE)
+async def test_what_this_broker_loses_goes_to_the_next_leader(world: World, /) -> None:
+    log = world.logs[T0] = StandInPartition()
+    log.commits.clear()
+    log.loses_leadership = True
+    world.end("x", 7, {"t": (0,)})
+    await asyncio.sleep(0.01)
+    world.lead("t", 0, 2)
+    log.commits.set()
+    await ended(world)
+    assert world.brokers.written == [(2, 7, "t", 0)]
 
 
-def test_what_this_broker_refuses() -> None:
-    async def scenario(world: World) -> None:
-        log = world.logs[T0] = StandInPartition()
-        log.refusals = [NotLeader("not yet"), ProducerFenced("a later epoch")]
-        world.end("x", 7, {"t": (0,)})
-        await ended(world)
-        assert (log.ends, log.refusals) == ([], [])
-
-    world_of(t0=HERE).play(scenario)
+@scenario(play, t0=HERE)
+async def test_what_this_broker_refuses(world: World, /) -> None:
+    log = world.logs[T0] = StandInPartition()
+    log.refusals = [NotLeader("not yet"), ProducerFenced("a later epoch")]
+    world.end("x", 7, {"t": (0,)})
+    await ended(world)
+    assert (log.ends, log.refusals) == ([], [])

@@ -25,6 +25,7 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, StandInController, make_config
 
 PORT = 9093
@@ -113,128 +114,116 @@ class World:
         return self.asker.runtime.clock.mono_ms()
 
 
-def test_a_controller_elsewhere_is_asked() -> None:
-    async def work(world: World) -> None:
-        bench = await world.controller("a")
-        world.lead("a")
-        assert await world.create("t") == [0]
-        assert list(bench.broker.image.topic_ids) == ["t"]
-
-    World().run(work)
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    World().run(scenario)
 
 
-def test_who_is_not_active_sends_on() -> None:
-    async def work(world: World) -> None:
-        first, second = await world.controller("a"), await world.controller("b")
-        first.controller.down = True
-        world.lead("a")
-        world.later(1, lambda: world.lead("b"))
-        assert await world.create("t") == [0]
-        assert world.elapsed_ms() < 1_100
-        assert list(second.broker.image.topic_ids) == ["t"]
-        assert first.broker.image.topics == {}
-
-    World().run(work)
+@scenario(run)
+async def test_a_controller_elsewhere_is_asked(world: World, /) -> None:
+    bench = await world.controller("a")
+    world.lead("a")
+    assert await world.create("t") == [0]
+    assert list(bench.broker.image.topic_ids) == ["t"]
 
 
-def test_a_killed_controller_is_left_as_soon_as_another_is_known() -> None:
-    async def work(world: World) -> None:
-        await world.controller("a")
-        second = await world.controller("b")
-        world.lead("a")
-        assert await world.create("first") == [0]
-        world.machines["a"].kill()
-        world.later(2, lambda: world.lead("b"))
-        assert await world.create("t") == [0]
-        assert 2_000 <= world.elapsed_ms() < 2_150
-        assert list(second.broker.image.topic_ids) == ["t"]
-
-    World().run(work)
+@scenario(run)
+async def test_who_is_not_active_sends_on(world: World, /) -> None:
+    first, second = await world.controller("a"), await world.controller("b")
+    first.controller.down = True
+    world.lead("a")
+    world.later(1, lambda: world.lead("b"))
+    assert await world.create("t") == [0]
+    assert world.elapsed_ms() < 1_100
+    assert list(second.broker.image.topic_ids) == ["t"]
+    assert first.broker.image.topics == {}
 
 
-def test_a_controller_that_hangs_is_left_as_soon_as_another_is_known() -> None:
-    async def work(world: World) -> None:
-        await world.controller("a")
-        second = await world.controller("b")
-        world.lead("a")
-        assert await world.create("first") == [0]
-        world.network.cut("a", "asker")
-        world.later(2, lambda: world.lead("b"))
-        assert await world.create("t") == [0]
-        assert 2_000 <= world.elapsed_ms() < 2_150
-        assert list(second.broker.image.topic_ids) == ["t"]
-
-    World().run(work)
+@scenario(run)
+async def test_a_killed_controller_is_left_as_soon_as_another_is_known(world: World, /) -> None:
+    await world.controller("a")
+    second = await world.controller("b")
+    world.lead("a")
+    assert await world.create("first") == [0]
+    world.machines["a"].kill()
+    world.later(2, lambda: world.lead("b"))
+    assert await world.create("t") == [0]
+    assert 2_000 <= world.elapsed_ms() < 2_150
+    assert list(second.broker.image.topic_ids) == ["t"]
 
 
-def test_the_time_is_kept() -> None:
-    async def work(world: World) -> None:
-        start_ms = world.elapsed_ms()
-        with pytest.raises(ControllerUnreachable, match="within 700 ms: the quorum has no leader"):
-            await world.create("t", timeout_ms=700)
-        world.lead("nowhere")
-        with pytest.raises(ControllerUnreachable, match="nowhere:9093"):
-            await world.create("t", timeout_ms=700)
-        bench = await world.controller("a")
-        world.lead("a")
-        bench.controller.down = True
-        with pytest.raises(ControllerUnreachable, match="a:9093 is not the active controller"):
-            await world.create("t", timeout_ms=700)
-        world.network.cut("a", "asker")
-        with pytest.raises(ControllerUnreachable, match="700 ms"):
-            await world.create("t", timeout_ms=700)
-        assert world.elapsed_ms() - start_ms < 3_000
-
-    World().run(work)
+@scenario(run)
+async def test_a_controller_that_hangs_is_left_as_soon_as_another_is_known(world: World, /) -> None:
+    await world.controller("a")
+    second = await world.controller("b")
+    world.lead("a")
+    assert await world.create("first") == [0]
+    world.network.cut("a", "asker")
+    world.later(2, lambda: world.lead("b"))
+    assert await world.create("t") == [0]
+    assert 2_000 <= world.elapsed_ms() < 2_150
+    assert list(second.broker.image.topic_ids) == ["t"]
 
 
-def test_without_a_time_it_waits_until_there_is_a_controller() -> None:
-    async def work(world: World) -> None:
-        await world.controller("a")
-        world.later(100, lambda: world.lead("a"))
-        assert await world.create("t", timeout_ms=None) == [0]
-        assert world.elapsed_ms() >= 100_000
-
-    World().run(work)
-
-
-def test_in_this_process_no_socket_is_needed() -> None:
-    async def work(world: World) -> None:
-        codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
-
-        async def answer() -> CreateTopicsResponse:
-            await asyncio.sleep(0)
-            return CreateTopicsResponse(topics=[CreatableTopicResult(error_code=codes.pop(0))])
-
-        world.quorum.is_leader = True
-        world.link.here = FakeController(answer)
-        assert world.link.is_here
-        assert await world.create("t") == [0]
-        assert codes == []
-
-    World().run(work)
+@scenario(run)
+async def test_the_time_is_kept(world: World, /) -> None:
+    start_ms = world.elapsed_ms()
+    with pytest.raises(ControllerUnreachable, match="within 700 ms: the quorum has no leader"):
+        await world.create("t", timeout_ms=700)
+    world.lead("nowhere")
+    with pytest.raises(ControllerUnreachable, match="nowhere:9093"):
+        await world.create("t", timeout_ms=700)
+    bench = await world.controller("a")
+    world.lead("a")
+    bench.controller.down = True
+    with pytest.raises(ControllerUnreachable, match="a:9093 is not the active controller"):
+        await world.create("t", timeout_ms=700)
+    world.network.cut("a", "asker")
+    with pytest.raises(ControllerUnreachable, match="700 ms"):
+        await world.create("t", timeout_ms=700)
+    assert world.elapsed_ms() - start_ms < 3_000
 
 
-def test_office_lost_in_the_middle_is_looked_for_elsewhere() -> None:
-    async def work(world: World) -> None:
-        bench = await world.controller("b")
+@scenario(run)
+async def test_without_a_time_it_waits_until_there_is_a_controller(world: World, /) -> None:
+    await world.controller("a")
+    world.later(100, lambda: world.lead("a"))
+    assert await world.create("t", timeout_ms=None) == [0]
+    assert world.elapsed_ms() >= 100_000
 
-        async def answer() -> CreateTopicsResponse:
-            await asyncio.sleep(3_600)
-            raise AssertionError("nobody waits for this")
 
-        def lose() -> None:
-            world.quorum.is_leader = False
-            world.lead("b")
+@scenario(run)
+async def test_in_this_process_no_socket_is_needed(world: World, /) -> None:
+    codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
 
-        world.quorum.is_leader = True
-        world.link.here = FakeController(answer)
-        world.later(1, lose)
-        assert await world.create("t") == [0]
-        assert list(bench.broker.image.topic_ids) == ["t"]
-        assert world.elapsed_ms() < 1_200
+    async def answer() -> CreateTopicsResponse:
+        await asyncio.sleep(0)
+        return CreateTopicsResponse(topics=[CreatableTopicResult(error_code=codes.pop(0))])
 
-    World().run(work)
+    world.quorum.is_leader = True
+    world.link.here = FakeController(answer)
+    assert world.link.is_here
+    assert await world.create("t") == [0]
+    assert codes == []
+
+
+@scenario(run)
+async def test_office_lost_in_the_middle_is_looked_for_elsewhere(world: World, /) -> None:
+    bench = await world.controller("b")
+
+    async def answer() -> CreateTopicsResponse:
+        await asyncio.sleep(3_600)
+        raise AssertionError("nobody waits for this")
+
+    def lose() -> None:
+        world.quorum.is_leader = False
+        world.lead("b")
+
+    world.quorum.is_leader = True
+    world.link.here = FakeController(answer)
+    world.later(1, lose)
+    assert await world.create("t") == [0]
+    assert list(bench.broker.image.topic_ids) == ["t"]
+    assert world.elapsed_ms() < 1_200
 
 
 def test_errors_are_found_wherever_they_stand() -> None:

@@ -17,6 +17,7 @@ from lograft.wire.headers import RequestHeader, frame_response, read_request_hea
 from lograft.wire.message import Message
 from lograft.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.scenarios import scenario
 
 HEARTBEAT = HeartbeatRequest.KEY
 ALL = Versions(0, 4)
@@ -131,167 +132,143 @@ def run(script: Callable[[World], Coroutine[Any, Any, None]]) -> None:
         world.loop.close()
 
 
-def test_a_lane_is_one_connection_for_all_its_requests() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        answers = await asyncio.gather(*[world.ask() for _ in range(5)], world.ask(lane="fetch"))
-        assert answers[:5] == [answers[0]] * 5
-        assert answers[5] != answers[0]
-        assert world.connections == 2
-        assert value_of(world.peers, CONNECTIONS) == 2
-
-    run(script)
+@scenario(run)
+async def test_a_lane_is_one_connection_for_all_its_requests(world: World, /) -> None:
+    await world.serve()
+    answers = await asyncio.gather(*[world.ask() for _ in range(5)], world.ask(lane="fetch"))
+    assert answers[:5] == [answers[0]] * 5
+    assert answers[5] != answers[0]
+    assert world.connections == 2
+    assert value_of(world.peers, CONNECTIONS) == 2
 
 
-def test_a_dead_process_refuses_and_a_dead_machine_does_not() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
+@scenario(run)
+async def test_a_dead_process_refuses_and_a_dead_machine_does_not(world: World, /) -> None:
+    await world.serve()
+    await world.ask()
+    world.server.kill()
+    with pytest.raises(PeerLost):
+        # The news of the death is on its way.
         await world.ask()
-        world.server.kill()
-        with pytest.raises(PeerLost):
-            # The news of the death is on its way.
-            await world.ask()
-        with pytest.raises(PeerUnreachable) as gone:
-            await world.ask()
-        assert gone.value.refused
-        await world.serve()
-        world.server.lose_power()
-        with pytest.raises(PeerUnreachable) as down:
-            await world.ask()
-        assert not down.value.refused
-        assert value_of(world.peers, CONNECTIONS) == 0
-
-    run(script)
-
-
-def test_a_late_answer_costs_the_connection() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.silent = True
-        with pytest.raises(PeerLost, match="within 50 ms"):
-            await world.ask(timeout_ms=50)
-        world.silent = False
-        assert await world.ask() == 2
-
-    run(script)
-
-
-def test_a_cancelled_request_leaves_the_connection_to_the_others() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.silent = True
-        waiting = asyncio.get_running_loop().create_task(world.ask())
-        while not world.requests:
-            await asyncio.sleep(0.001)
-        waiting.cancel()
-        world.silent = False
-        assert await world.ask() == 1
-
-    run(script)
-
-
-def test_an_answer_that_is_no_frame_is_a_lost_one() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.broken = True
-        with pytest.raises(PeerLost):
-            await world.ask()
-
-    run(script)
-
-
-def test_after_the_close_nothing_is_sent() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.silent = True
-        waiting = asyncio.get_running_loop().create_task(world.ask())
-        while not world.requests:
-            await asyncio.sleep(0.001)
-        world.peers.close()
-        with pytest.raises(PeerLost):
-            await waiting
-        with pytest.raises(PeerUnreachable):
-            await world.ask()
-        assert len(world.requests) == 1
-
-    run(script)
-
-
-def test_the_newest_version_of_both_sides_is_used() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.served[0].max_version = 2
+    with pytest.raises(PeerUnreachable) as gone:
         await world.ask()
-        # The connection knows what it was told; an upgraded node has closed it.
-        world.served[0].max_version = 4
+    assert gone.value.refused
+    await world.serve()
+    world.server.lose_power()
+    with pytest.raises(PeerUnreachable) as down:
         await world.ask()
-        await world.ask(versions=Versions(0, 1))
-        await world.ask(lane="new")
-        assert [version for _, version in world.requests] == [2, 2, 1, 4]
-
-    run(script)
+    assert not down.value.refused
+    assert value_of(world.peers, CONNECTIONS) == 0
 
 
-def test_an_older_build_uses_its_own_range() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.peers = Peers(
-            world.client.runtime, client_id="old", ranges={HEARTBEAT: Versions(0, 3)}
-        )
+@scenario(run)
+async def test_a_late_answer_costs_the_connection(world: World, /) -> None:
+    await world.serve()
+    world.silent = True
+    with pytest.raises(PeerLost, match="within 50 ms"):
+        await world.ask(timeout_ms=50)
+    world.silent = False
+    assert await world.ask() == 2
+
+
+@scenario(run)
+async def test_a_cancelled_request_leaves_the_connection_to_the_others(world: World, /) -> None:
+    await world.serve()
+    world.silent = True
+    waiting = asyncio.get_running_loop().create_task(world.ask())
+    while not world.requests:
+        await asyncio.sleep(0.001)
+    waiting.cancel()
+    world.silent = False
+    assert await world.ask() == 1
+
+
+@scenario(run)
+async def test_an_answer_that_is_no_frame_is_a_lost_one(world: World, /) -> None:
+    await world.serve()
+    world.broken = True
+    with pytest.raises(PeerLost):
         await world.ask()
-        assert world.requests == [(HEARTBEAT, 3)]
-
-    run(script)
 
 
-def test_a_node_that_lacks_what_is_needed_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.served[0].max_version = 2
-        for _ in range(3):
-            with pytest.raises(PeerIncompatible) as raised:
-                await world.ask(versions=Versions(3, 4))
-        assert "needs Heartbeat 3 to 4, the other node serves 0 to 2" in str(raised.value)
-        assert not raised.value.refused
-        assert [record.levelname for record in caplog.records] == ["WARNING"]
-        # Upgraded, so the connection is a new one.
-        world.served[0].max_version = 4
-        assert await world.ask(versions=Versions(3, 4), lane="new") == 2
-        assert world.requests == [(HEARTBEAT, 4)]
-
-    run(script)
+@scenario(run)
+async def test_after_the_close_nothing_is_sent(world: World, /) -> None:
+    await world.serve()
+    world.silent = True
+    waiting = asyncio.get_running_loop().create_task(world.ask())
+    while not world.requests:
+        await asyncio.sleep(0.001)
+    world.peers.close()
+    with pytest.raises(PeerLost):
+        await waiting
+    with pytest.raises(PeerUnreachable):
+        await world.ask()
+    assert len(world.requests) == 1
 
 
-def test_another_server_is_not_sent_what_only_lograft_understands() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.is_lograft = False
-        with pytest.raises(PeerIncompatible, match="not a Lograft node"):
-            await world.ask(lograft_only=True)
-        assert await world.ask() == 1
-
-    run(script)
-
-
-def test_a_server_that_accepts_and_does_not_answer_is_unreachable() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.deaf = True
-        with pytest.raises(PeerUnreachable, match="timed out while connecting"):
-            await world.ask(timeout_ms=50)
-        world.deaf = False
-        assert await world.ask() == 2
-        assert world.requests == [(HEARTBEAT, 4)]
-
-    run(script)
+@scenario(run)
+async def test_the_newest_version_of_both_sides_is_used(world: World, /) -> None:
+    await world.serve()
+    world.served[0].max_version = 2
+    await world.ask()
+    # The connection knows what it was told; an upgraded node has closed it.
+    world.served[0].max_version = 4
+    await world.ask()
+    await world.ask(versions=Versions(0, 1))
+    await world.ask(lane="new")
+    assert [version for _, version in world.requests] == [2, 2, 1, 4]
 
 
-def test_a_knock_asks_nothing() -> None:
-    async def script(world: World) -> None:
-        await world.serve()
-        world.deaf = True
-        await world.peers.knock(SERVER, timeout_ms=50)
-        world.deaf = False
-        assert await world.ask() == 1
+@scenario(run)
+async def test_an_older_build_uses_its_own_range(world: World, /) -> None:
+    await world.serve()
+    world.peers = Peers(world.client.runtime, client_id="old", ranges={HEARTBEAT: Versions(0, 3)})
+    await world.ask()
+    assert world.requests == [(HEARTBEAT, 3)]
 
-    run(script)
+
+@scenario(run)
+async def test_a_node_that_lacks_what_is_needed_is_named_once(
+    world: World, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.serve()
+    world.served[0].max_version = 2
+    for _ in range(3):
+        with pytest.raises(PeerIncompatible) as raised:
+            await world.ask(versions=Versions(3, 4))
+    assert "needs Heartbeat 3 to 4, the other node serves 0 to 2" in str(raised.value)
+    assert not raised.value.refused
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    # Upgraded, so the connection is a new one.
+    world.served[0].max_version = 4
+    assert await world.ask(versions=Versions(3, 4), lane="new") == 2
+    assert world.requests == [(HEARTBEAT, 4)]
+
+
+@scenario(run)
+async def test_another_server_is_not_sent_what_only_lograft_understands(world: World, /) -> None:
+    await world.serve()
+    world.is_lograft = False
+    with pytest.raises(PeerIncompatible, match="not a Lograft node"):
+        await world.ask(lograft_only=True)
+    assert await world.ask() == 1
+
+
+@scenario(run)
+async def test_a_server_that_accepts_and_does_not_answer_is_unreachable(world: World, /) -> None:
+    await world.serve()
+    world.deaf = True
+    with pytest.raises(PeerUnreachable, match="timed out while connecting"):
+        await world.ask(timeout_ms=50)
+    world.deaf = False
+    assert await world.ask() == 2
+    assert world.requests == [(HEARTBEAT, 4)]
+
+
+@scenario(run)
+async def test_a_knock_asks_nothing(world: World, /) -> None:
+    await world.serve()
+    world.deaf = True
+    await world.peers.knock(SERVER, timeout_ms=50)
+    world.deaf = False
+    assert await world.ask() == 1

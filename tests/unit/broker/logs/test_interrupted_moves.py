@@ -22,6 +22,7 @@ from lograft.storage.log_dirs import (
     write_moving_to,
 )
 from lograft.storage.types import RecoveryPlan
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 DIRS = "/one,/two"
@@ -35,27 +36,25 @@ def opened(bench: Bench, number: int, moving_to: UUID | None = None) -> Opened:
     return Opened(LograftError("not opened"), directory, found)
 
 
-def test_the_source_of_a_move_that_arrived_is_left_behind() -> None:
-    async def scenario(bench: Bench) -> None:
-        goal = bench.broker.logs.directories[1].directory_id
-        source, copy = opened(bench, 0, goal), opened(bench, 1)
-        for order in ([source, copy], [copy, source]):
-            choice = choose(order)
-            assert choice.chosen is copy
-            assert choice.left_behind == (source,)
-            assert doubt_of(choice.chosen, sees_all=False) is None
-        choice = choose([source])
-        assert choice.chosen is source
-        assert doubt_of(source, sees_all=True) is None
-        doubt = doubt_of(source, sees_all=False)
-        assert doubt is not None
-        assert "/one/a-0" in str(doubt)
-        # Nothing says which of these counts: the first is used.
-        choice = choose([opened(bench, 0), copy])
-        assert choice.chosen.directory.path == "/one"
-        assert choice.others == (copy,)
-
-    run(scenario, log_dirs=DIRS)
+@scenario(run, log_dirs=DIRS)
+async def test_the_source_of_a_move_that_arrived_is_left_behind(bench: Bench, /) -> None:
+    goal = bench.broker.logs.directories[1].directory_id
+    source, copy = opened(bench, 0, goal), opened(bench, 1)
+    for order in ([source, copy], [copy, source]):
+        choice = choose(order)
+        assert choice.chosen is copy
+        assert choice.left_behind == (source,)
+        assert doubt_of(choice.chosen, sees_all=False) is None
+    choice = choose([source])
+    assert choice.chosen is source
+    assert doubt_of(source, sees_all=True) is None
+    doubt = doubt_of(source, sees_all=False)
+    assert doubt is not None
+    assert "/one/a-0" in str(doubt)
+    # Nothing says which of these counts: the first is used.
+    choice = choose([opened(bench, 0), copy])
+    assert choice.chosen.directory.path == "/one"
+    assert choice.others == (copy,)
 
 
 @pytest.mark.parametrize("has_arrived", [False, True])

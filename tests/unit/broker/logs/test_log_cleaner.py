@@ -11,6 +11,7 @@ from lograft.simulation.disk import DiskFault
 from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
 from lograft.wire.records.config_record import ConfigRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, make_config, run
 
 COMPACTED = {
@@ -69,99 +70,89 @@ def test_the_last_value_of_every_key_stays() -> None:
     run(again, machine=bench.life.machine, controller=bench.controller)
 
 
-def test_other_topics_are_left_alone() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", internal_segment_bytes="300")
-        for number in range(40):
-            write(bench, partition, b"key", b"value%d" % number)
-        await asyncio.sleep(100)
-        assert len(read(partition)) == 40
-
-    run(scenario)
+@scenario(run)
+async def test_other_topics_are_left_alone(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", internal_segment_bytes="300")
+    for number in range(40):
+        write(bench, partition, b"key", b"value%d" % number)
+    await asyncio.sleep(100)
+    assert len(read(partition)) == 40
 
 
-def test_a_topic_deleted_during_compaction_is_no_failure() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
-        for number in range(40):
-            write(bench, partition, b"key", b"value%d" % number)
-        await asyncio.sleep(1)  # until the rolled segments are flushed
-        cleaner = bench.broker._cleaner
-        candidate = await cleaner.find_dirtiest()
-        assert candidate is not None
-        cleaning = asyncio.ensure_future(cleaner.clean(candidate))
-        await asyncio.sleep(0)
-        bench.broker._remove(partition)
-        await cleaning
-        await asyncio.sleep(100)
-        assert not bench.broker.logs.directories[0].offline
-
-    run(scenario)
+@scenario(run)
+async def test_a_topic_deleted_during_compaction_is_no_failure(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+    for number in range(40):
+        write(bench, partition, b"key", b"value%d" % number)
+    await asyncio.sleep(1)  # until the rolled segments are flushed
+    cleaner = bench.broker._cleaner
+    candidate = await cleaner.find_dirtiest()
+    assert candidate is not None
+    cleaning = asyncio.ensure_future(cleaner.clean(candidate))
+    await asyncio.sleep(0)
+    bench.broker._remove(partition)
+    await cleaning
+    await asyncio.sleep(100)
+    assert not bench.broker.logs.directories[0].offline
 
 
-def test_a_disk_that_fails_during_compaction_goes_offline() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
-        for number in range(40):
-            write(bench, partition, b"key", b"value%d" % number)
-        bench.life.disk.faults.append(DiskFault(operation="fsync", path_part=".cleaned"))
-        await asyncio.sleep(40)
-        assert partition.offline
-
-    run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
+@scenario(run, log_dirs="/one,/two", metadata_log_dir="/two")
+async def test_a_disk_that_fails_during_compaction_goes_offline(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+    for number in range(40):
+        write(bench, partition, b"key", b"value%d" % number)
+    bench.life.disk.faults.append(DiskFault(operation="fsync", path_part=".cleaned"))
+    await asyncio.sleep(40)
+    assert partition.offline
 
 
-def test_a_shorter_backoff_holds_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
-        for number in range(40):
-            write(bench, partition, b"key", b"value%d" % number)
-        await asyncio.sleep(3600)
-        assert value_of(bench.broker, PASSES) == 0
-        record = ConfigRecord(
-            resource_type=ResourceType.BROKER,
-            resource_name="1",
-            name="log.cleaner.backoff.ms",
-            value="100",
-        )
-        bench.controller.append((record,))
-        await asyncio.sleep(5)
-        assert value_of(bench.broker, PASSES) >= 1
-
-    run(scenario, log_cleaner_backoff_ms="86400000")
+@scenario(run, log_cleaner_backoff_ms="86400000")
+async def test_a_shorter_backoff_holds_at_once(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+    for number in range(40):
+        write(bench, partition, b"key", b"value%d" % number)
+    await asyncio.sleep(3600)
+    assert value_of(bench.broker, PASSES) == 0
+    record = ConfigRecord(
+        resource_type=ResourceType.BROKER,
+        resource_name="1",
+        name="log.cleaner.backoff.ms",
+        value="100",
+    )
+    bench.controller.append((record,))
+    await asyncio.sleep(5)
+    assert value_of(bench.broker, PASSES) >= 1
 
 
-def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
-        for number in range(400):
-            write(bench, partition, b"key%d" % (number % 3), b"value%d" % number)
-        logs = bench.broker.logs
+@scenario(run)
+async def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+    for number in range(400):
+        write(bench, partition, b"key%d" % (number % 3), b"value%d" % number)
+    logs = bench.broker.logs
 
-        def limited(rate: str) -> BrokerConfig:
-            return make_config(log_cleaner_io_max_bytes_per_second=rate)
+    def limited(rate: str) -> BrokerConfig:
+        return make_config(log_cleaner_io_max_bytes_per_second=rate)
 
-        logs.config = limited("1000.0")
+    logs.config = limited("1000.0")
 
-        def moved() -> int:
-            return int(value_of(bench.broker, MOVED_BYTES))
+    def moved() -> int:
+        return int(value_of(bench.broker, MOVED_BYTES))
 
-        async with asyncio.timeout(60):
-            while not moved():
-                await asyncio.sleep(0.5)
-        before = moved()
-        await asyncio.sleep(10)
-        # A batch more than the limit at a time, and reads count as well as writes.
-        assert 9_000 <= moved() - before <= 11_000
-        assert value_of(bench.broker, PASSES) == 0
-        logs.config = limited("0.0")
-        await asyncio.sleep(3)
-        before = moved()
-        await asyncio.sleep(60)
-        assert moved() == before
-        logs.config = limited("1e300")
-        await asyncio.sleep(5)
-        assert value_of(bench.broker, PASSES) >= 1
-        assert read(partition)[-1] == (399, b"key0", b"value399")
-
-    run(scenario)
+    async with asyncio.timeout(60):
+        while not moved():
+            await asyncio.sleep(0.5)
+    before = moved()
+    await asyncio.sleep(10)
+    # A batch more than the limit at a time, and reads count as well as writes.
+    assert 9_000 <= moved() - before <= 11_000
+    assert value_of(bench.broker, PASSES) == 0
+    logs.config = limited("0.0")
+    await asyncio.sleep(3)
+    before = moved()
+    await asyncio.sleep(60)
+    assert moved() == before
+    logs.config = limited("1e300")
+    await asyncio.sleep(5)
+    assert value_of(bench.broker, PASSES) >= 1
+    assert read(partition)[-1] == (399, b"key0", b"value399")

@@ -20,6 +20,7 @@ from lograft.storage.log_dirs import (
     read_partition_metadata,
 )
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import (
     Bench,
     StandInController,
@@ -41,25 +42,21 @@ async def delete(bench: Bench, name: str) -> None:
     await bench.controller.submit(lambda image: delete_topics(image, request, config=bench.config))
 
 
-def test_new_logs_go_where_the_fewest_are() -> None:
-    async def scenario(bench: Bench) -> None:
-        partitions = await bench.create_topic("a", partitions=9)
-        counts = [directory.log_count for directory in bench.broker.logs.directories]
-        assert counts == [3, 3, 3]
-        for partition in partitions:
-            assert partition.log is not None
-            folder = partition.log.directory
-            assert read_partition_metadata(bench.life.disk, folder) == partition.topic_id
-
-    run(scenario, log_dirs="/one,/two,/three")
+@scenario(run, log_dirs="/one,/two,/three")
+async def test_new_logs_go_where_the_fewest_are(bench: Bench, /) -> None:
+    partitions = await bench.create_topic("a", partitions=9)
+    counts = [directory.log_count for directory in bench.broker.logs.directories]
+    assert counts == [3, 3, 3]
+    for partition in partitions:
+        assert partition.log is not None
+        folder = partition.log.directory
+        assert read_partition_metadata(bench.life.disk, folder) == partition.topic_id
 
 
-def test_a_cordoned_dir_gets_no_new_logs() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", partitions=4)
-        assert [d.log_count for d in bench.broker.logs.directories] == [0, 4]
-
-    run(scenario, log_dirs="/one,/two", cordoned_log_dirs="/one")
+@scenario(run, log_dirs="/one,/two", cordoned_log_dirs="/one")
+async def test_a_cordoned_dir_gets_no_new_logs(bench: Bench, /) -> None:
+    await bench.create_topic("a", partitions=4)
+    assert [d.log_count for d in bench.broker.logs.directories] == [0, 4]
 
 
 def test_logs_are_found_again_after_a_clean_stop() -> None:
@@ -172,24 +169,22 @@ def test_a_life_that_ended_before_its_logs_were_open_names_an_older_one() -> Non
     run(look, machine=machine, controller=controller)
 
 
-def test_a_deleted_log_is_renamed_then_removed() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", file_delete_delay_ms="60000")
-        fill(bench, partition)
-        reading = partition.read(Offset(0), bytes_max=1000, bound=Offset(1), at_least_one=True)
-        assert reading is not None
-        await delete(bench, "a")
-        await asyncio.sleep(1)
-        (folder,) = [name for name in bench.life.disk.list_dir("/data") if name.startswith("a-0")]
-        assert folder.endswith("-delete")
-        assert bench.broker.partitions.get("a", 0) is None
-        # Who was sent a part of the file still gets it.
-        assert len(reading.file.pread(reading.size, reading.position)) == reading.size
-        await asyncio.sleep(75)
-        assert not [name for name in bench.life.disk.list_dir("/data") if name.startswith("a-0")]
-        assert bench.broker.logs.directories[0].log_count == 0
-
-    run(scenario)
+@scenario(run)
+async def test_a_deleted_log_is_renamed_then_removed(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", file_delete_delay_ms="60000")
+    fill(bench, partition)
+    reading = partition.read(Offset(0), bytes_max=1000, bound=Offset(1), at_least_one=True)
+    assert reading is not None
+    await delete(bench, "a")
+    await asyncio.sleep(1)
+    (folder,) = [name for name in bench.life.disk.list_dir("/data") if name.startswith("a-0")]
+    assert folder.endswith("-delete")
+    assert bench.broker.partitions.get("a", 0) is None
+    # Who was sent a part of the file still gets it.
+    assert len(reading.file.pread(reading.size, reading.position)) == reading.size
+    await asyncio.sleep(75)
+    assert not [name for name in bench.life.disk.list_dir("/data") if name.startswith("a-0")]
+    assert bench.broker.logs.directories[0].log_count == 0
 
 
 def test_a_topic_made_again_under_its_old_name_starts_empty() -> None:
@@ -218,30 +213,28 @@ def test_a_topic_made_again_under_its_old_name_starts_empty() -> None:
     run(second, machine=machine, controller=controller)
 
 
-def test_a_topic_deleted_while_it_is_being_made() -> None:
-    async def scenario(bench: Bench) -> None:
-        for number in range(5):
-            bench.begin_topic("a", partitions=3)
-            await asyncio.sleep(number * 0.0003)
-            await delete(bench, "a")
-        await asyncio.sleep(1)
-        live = [n for n in bench.life.disk.list_dir("/data") if n in ("a-0", "a-1", "a-2")]
-        assert live == []
-        assert bench.broker.logs.directories[0].log_count == 0
-
-    run(scenario)
+@scenario(run)
+async def test_a_topic_deleted_while_it_is_being_made(bench: Bench, /) -> None:
+    for number in range(5):
+        bench.begin_topic("a", partitions=3)
+        await asyncio.sleep(number * 0.0003)
+        await delete(bench, "a")
+    await asyncio.sleep(1)
+    live = [n for n in bench.life.disk.list_dir("/data") if n in ("a-0", "a-1", "a-2")]
+    assert live == []
+    assert bench.broker.logs.directories[0].log_count == 0
 
 
-def test_a_log_dir_that_somebody_deleted_is_offline_and_not_made_again() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("a", partitions=2)
-        bench.life.disk.remove_tree("/two")
-        await bench.create_topic("b", partitions=4)
-        one, two = bench.broker.logs.directories
-        assert (one.offline, two.offline) == (False, True)
-        assert not bench.life.disk.exists("/two")
-
-    run(scenario, log_dirs="/one,/two")
+@scenario(run, log_dirs="/one,/two")
+async def test_a_log_dir_that_somebody_deleted_is_offline_and_not_made_again(
+    bench: Bench, /
+) -> None:
+    await bench.create_topic("a", partitions=2)
+    bench.life.disk.remove_tree("/two")
+    await bench.create_topic("b", partitions=4)
+    one, two = bench.broker.logs.directories
+    assert (one.offline, two.offline) == (False, True)
+    assert not bench.life.disk.exists("/two")
 
 
 def test_a_log_of_no_known_topic_is_set_aside_not_deleted() -> None:
@@ -344,23 +337,21 @@ def test_a_segment_that_retention_cannot_read_is_kept_and_the_node_goes_on() -> 
     run(second, machine=machine, controller=controller)
 
 
-def test_checkpoints_are_written_only_where_something_happened() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, 4)
-        partition.advance_log_start(Offset(2))
-        await asyncio.sleep(7)
-        disk = bench.life.disk
-        assert read_checkpoint(disk, f"/data/{HIGH_WATERMARKS}") == {("a", 0): 4}
-        assert not disk.exists(f"/data/{RECOVERY_POINTS}")
-        await asyncio.sleep(60)
-        assert read_checkpoint(disk, f"/data/{RECOVERY_POINTS}") == {("a", 0): 0}
-        assert read_checkpoint(disk, f"/data/{LOG_STARTS}") == {("a", 0): 2}
-        changes = disk.operations
-        await asyncio.sleep(1000)
-        assert disk.operations == changes
-
-    run(scenario)
+@scenario(run)
+async def test_checkpoints_are_written_only_where_something_happened(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, 4)
+    partition.advance_log_start(Offset(2))
+    await asyncio.sleep(7)
+    disk = bench.life.disk
+    assert read_checkpoint(disk, f"/data/{HIGH_WATERMARKS}") == {("a", 0): 4}
+    assert not disk.exists(f"/data/{RECOVERY_POINTS}")
+    await asyncio.sleep(60)
+    assert read_checkpoint(disk, f"/data/{RECOVERY_POINTS}") == {("a", 0): 0}
+    assert read_checkpoint(disk, f"/data/{LOG_STARTS}") == {("a", 0): 2}
+    changes = disk.operations
+    await asyncio.sleep(1000)
+    assert disk.operations == changes
 
 
 def test_an_idle_dir_that_cannot_be_read_at_start_is_offline() -> None:

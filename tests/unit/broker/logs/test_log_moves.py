@@ -16,6 +16,7 @@ from lograft.simulation.machine import Machine
 from lograft.storage.log import Log
 from lograft.wire.batches import read_records
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import (
     Bench,
     StandInController,
@@ -66,40 +67,38 @@ async def moved(bench: Bench, partition: Partition) -> LogDirectory:
     return target
 
 
-def test_a_log_moves_while_it_is_written_and_comes_back() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", segment_bytes="1048576")
-        log, count, waited = log_of(partition), 0, 0
-        is_over = False
+@scenario(run, log_dirs=DIRS)
+async def test_a_log_moves_while_it_is_written_and_comes_back(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", segment_bytes="1048576")
+    log, count, waited = log_of(partition), 0, 0
+    is_over = False
 
-        async def write() -> None:
-            nonlocal count, waited
-            while not is_over:
-                try:
-                    append(bench, partition, b"%d" % count * 500)
-                    count += 1
-                except PartitionOpening:
-                    waited += 1
-                    await partition.wait_open(timeout_ms=10_000)
-                await asyncio.sleep(0.0001)
+    async def write() -> None:
+        nonlocal count, waited
+        while not is_over:
+            try:
+                append(bench, partition, b"%d" % count * 500)
+                count += 1
+            except PartitionOpening:
+                waited += 1
+                await partition.wait_open(timeout_ms=10_000)
+            await asyncio.sleep(0.0001)
 
-        for number in range(3000):
-            append(bench, partition, b"%d" % number * 500)
-        count = 3000
-        writer = asyncio.get_running_loop().create_task(write())
-        for _ in range(2):
-            source = partition.directory
-            assert await moved(bench, partition) is partition.directory is not source
-            assert log is partition.log, "whoever holds the log goes on with it"
-            assert partition.directory is not None
-            assert log.directory == f"{partition.directory.path}/a-0"
-        is_over = True
-        await writer
-        assert waited, "writers wait while it changes places"
-        assert values_of(log) == [b"%d" % number * 500 for number in range(count)]
-        assert [each.log_count for each in bench.broker.logs.directories] in ([1, 0], [0, 1])
-
-    run(scenario, log_dirs=DIRS)
+    for number in range(3000):
+        append(bench, partition, b"%d" % number * 500)
+    count = 3000
+    writer = asyncio.get_running_loop().create_task(write())
+    for _ in range(2):
+        source = partition.directory
+        assert await moved(bench, partition) is partition.directory is not source
+        assert log is partition.log, "whoever holds the log goes on with it"
+        assert partition.directory is not None
+        assert log.directory == f"{partition.directory.path}/a-0"
+    is_over = True
+    await writer
+    assert waited, "writers wait while it changes places"
+    assert values_of(log) == [b"%d" % number * 500 for number in range(count)]
+    assert [each.log_count for each in bench.broker.logs.directories] in ([1, 0], [0, 1])
 
 
 def test_its_start_its_epochs_and_its_producers_come_along() -> None:
@@ -140,23 +139,21 @@ def test_its_start_its_epochs_and_its_producers_come_along() -> None:
     run(second, machine=machine, controller=controller, log_dirs=DIRS)
 
 
-def test_a_log_that_is_cut_while_it_moves() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        for number in range(300):
-            append(bench, partition, b"%d" % number)
-        target = other_dir(bench, partition)
-        bench.broker.moves.move(partition, target)
-        await asyncio.sleep(0.002)
-        await bench.broker.logs.truncate(partition, Offset(100))
-        append(bench, partition, b"again")
-        while partition in bench.broker.moves.moves:
-            await asyncio.sleep(0.001)
-        assert partition.directory is target
-        expected = [b"%d" % number for number in range(100)] + [b"again"]
-        assert values_of(log_of(partition)) == expected
-
-    run(scenario, log_dirs=DIRS)
+@scenario(run, log_dirs=DIRS)
+async def test_a_log_that_is_cut_while_it_moves(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    for number in range(300):
+        append(bench, partition, b"%d" % number)
+    target = other_dir(bench, partition)
+    bench.broker.moves.move(partition, target)
+    await asyncio.sleep(0.002)
+    await bench.broker.logs.truncate(partition, Offset(100))
+    append(bench, partition, b"again")
+    while partition in bench.broker.moves.moves:
+        await asyncio.sleep(0.001)
+    assert partition.directory is target
+    expected = [b"%d" % number for number in range(100)] + [b"again"]
+    assert values_of(log_of(partition)) == expected
 
 
 @pytest.mark.parametrize("end", [Machine.kill, Machine.lose_power], ids=["kill", "power loss"])
@@ -196,72 +193,64 @@ def test_whatever_ends_the_process_one_of_them_is_whole(
     run(second, machine=machine, controller=controller, log_dirs=DIRS)
 
 
-def test_a_disk_that_fails_keeps_the_log_where_it_is() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        append(bench, partition, b"0")
-        source, target = partition.directory, other_dir(bench, partition)
-        bench.life.disk.faults.append(DiskFault(operation="fsync", path_part=target.path))
-        await moved(bench, partition)
-        assert target.offline
-        assert partition.directory is source
-        append(bench, partition, b"1")
-        assert values_of(log_of(partition)) == [b"0", b"1"]
-
-    run(scenario, log_dirs=DIRS)
+@scenario(run, log_dirs=DIRS)
+async def test_a_disk_that_fails_keeps_the_log_where_it_is(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    append(bench, partition, b"0")
+    source, target = partition.directory, other_dir(bench, partition)
+    bench.life.disk.faults.append(DiskFault(operation="fsync", path_part=target.path))
+    await moved(bench, partition)
+    assert target.offline
+    assert partition.directory is source
+    append(bench, partition, b"1")
+    assert values_of(log_of(partition)) == [b"0", b"1"]
 
 
-def test_a_move_is_taken_back() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        for number in range(100):
-            append(bench, partition, b"%d" % number)
-        source, target = partition.directory, other_dir(bench, partition)
-        assert source is not None
-        bench.broker.moves.move(partition, target)
-        await asyncio.sleep(0.0015)
-        bench.broker.moves.move(partition, source)
-        assert not bench.broker.moves.moves
-        await asyncio.sleep(1)
-        assert partition.directory is source
-        futures = [path for _, where, path in bench.broker.logs.doomed if where is target]
-        assert all(path.endswith("-future") for path in futures)
-
-    run(scenario, log_dirs=DIRS)
+@scenario(run, log_dirs=DIRS)
+async def test_a_move_is_taken_back(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    for number in range(100):
+        append(bench, partition, b"%d" % number)
+    source, target = partition.directory, other_dir(bench, partition)
+    assert source is not None
+    bench.broker.moves.move(partition, target)
+    await asyncio.sleep(0.0015)
+    bench.broker.moves.move(partition, source)
+    assert not bench.broker.moves.moves
+    await asyncio.sleep(1)
+    assert partition.directory is source
+    futures = [path for _, where, path in bench.broker.logs.doomed if where is target]
+    assert all(path.endswith("-future") for path in futures)
 
 
-def test_a_move_waits_for_the_end_of_a_switch_of_modes() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        source, target = partition.directory, other_dir(bench, partition)
-        before = partition.assignment
-        partition.assignment = before._replace(mode=ReplicationMode.ENTERING)
-        bench.broker.moves.move(partition, target)
-        await asyncio.sleep(1)
-        assert partition.directory is source
-        partition.assignment = before
-        while partition in bench.broker.moves.moves:
-            await asyncio.sleep(0.001)
-        assert partition.directory is target
-
-    run(scenario, log_dirs=DIRS)
-
-
-def test_a_topic_that_is_deleted_ends_its_move() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        for number in range(100):
-            append(bench, partition, b"%d" % number)
-        bench.broker.moves.move(partition, other_dir(bench, partition))
+@scenario(run, log_dirs=DIRS)
+async def test_a_move_waits_for_the_end_of_a_switch_of_modes(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    source, target = partition.directory, other_dir(bench, partition)
+    before = partition.assignment
+    partition.assignment = before._replace(mode=ReplicationMode.ENTERING)
+    bench.broker.moves.move(partition, target)
+    await asyncio.sleep(1)
+    assert partition.directory is source
+    partition.assignment = before
+    while partition in bench.broker.moves.moves:
         await asyncio.sleep(0.001)
-        request = DeleteTopicsRequest(topic_names=["a"])
-        decide = partial(delete_topics, request=request, config=bench.config)
-        await bench.controller.submit(decide)
-        while bench.broker.moves.moves:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(70)
-        for path in ("/one", "/two"):
-            left = [name for name in bench.life.disk.list_dir(path) if name.startswith("a-")]
-            assert left == [], "copies go too"
+    assert partition.directory is target
 
-    run(scenario, log_dirs=DIRS)
+
+@scenario(run, log_dirs=DIRS)
+async def test_a_topic_that_is_deleted_ends_its_move(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    for number in range(100):
+        append(bench, partition, b"%d" % number)
+    bench.broker.moves.move(partition, other_dir(bench, partition))
+    await asyncio.sleep(0.001)
+    request = DeleteTopicsRequest(topic_names=["a"])
+    decide = partial(delete_topics, request=request, config=bench.config)
+    await bench.controller.submit(decide)
+    while bench.broker.moves.moves:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(70)
+    for path in ("/one", "/two"):
+        left = [name for name in bench.life.disk.list_dir(path) if name.startswith("a-")]
+        assert left == [], "copies go too"

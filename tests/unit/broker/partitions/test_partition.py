@@ -17,6 +17,7 @@ from lograft.model.errors import DiskFailed
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.types import AppendResult
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 
@@ -25,114 +26,98 @@ def append(bench: Bench, partition: Partition, *values: bytes) -> AppendResult:
     return partition.append(batch, now_ms=bench.broker.clock.wall_ms())
 
 
-def test_an_append_is_committed_at_once_with_one_replica() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        result = append(bench, partition, b"x", b"y")
-        assert (result.base_offset, result.end_offset) == (0, 2)
-        assert partition.high_watermark == 2
-        assert partition.is_acknowledged(Offset(2), acks_all=True)
-        part = partition.read(
-            Offset(0), bytes_max=10_000, bound=partition.high_watermark, at_least_one=True
-        )
-        assert part is not None
-        assert part.file.pread(part.size, part.position)[-3:-1] == b"\x02y"
-
-    run(scenario)
+@scenario(run)
+async def test_an_append_is_committed_at_once_with_one_replica(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    result = append(bench, partition, b"x", b"y")
+    assert (result.base_offset, result.end_offset) == (0, 2)
+    assert partition.high_watermark == 2
+    assert partition.is_acknowledged(Offset(2), acks_all=True)
+    part = partition.read(
+        Offset(0), bytes_max=10_000, bound=partition.high_watermark, at_least_one=True
+    )
+    assert part is not None
+    assert part.file.pread(part.size, part.position)[-3:-1] == b"\x02y"
 
 
-def test_flush_before_ack_commits_what_is_durable() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        first = append(bench, partition, b"x")
-        assert partition.high_watermark == 0
-        second = append(bench, partition, b"y")
-        await partition.wait_committed(first.end_offset, timeout_ms=1000)
-        await partition.wait_committed(second.end_offset, timeout_ms=1000)
-        assert partition.log is not None
-        assert partition.high_watermark == partition.log.durable_offset == 2
-
-    run(scenario)
+@scenario(run)
+async def test_flush_before_ack_commits_what_is_durable(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    first = append(bench, partition, b"x")
+    assert partition.high_watermark == 0
+    second = append(bench, partition, b"y")
+    await partition.wait_committed(first.end_offset, timeout_ms=1000)
+    await partition.wait_committed(second.end_offset, timeout_ms=1000)
+    assert partition.log is not None
+    assert partition.high_watermark == partition.log.durable_offset == 2
 
 
-def test_flush_after_so_many_messages_or_so_much_time() -> None:
-    async def scenario(bench: Bench) -> None:
-        (by_count,) = await bench.create_topic("count", flush_messages="3")
-        (by_time,) = await bench.create_topic("time", flush_ms="500")
-        assert by_count.log is not None
-        assert by_time.log is not None
-        append(bench, by_count, b"1", b"2")
-        append(bench, by_time, b"1")
-        await asyncio.sleep(0.4)
-        assert by_count.log.durable_offset == 0
-        assert by_time.log.durable_offset == 0
-        append(bench, by_count, b"3")
-        await asyncio.sleep(0.2)
-        assert by_count.log.durable_offset == 3
-        assert by_time.log.durable_offset == 1
-        # Neither waits for it.
-        assert by_count.high_watermark == 3
-
-    run(scenario)
+@scenario(run)
+async def test_flush_after_so_many_messages_or_so_much_time(bench: Bench, /) -> None:
+    (by_count,) = await bench.create_topic("count", flush_messages="3")
+    (by_time,) = await bench.create_topic("time", flush_ms="500")
+    assert by_count.log is not None
+    assert by_time.log is not None
+    append(bench, by_count, b"1", b"2")
+    append(bench, by_time, b"1")
+    await asyncio.sleep(0.4)
+    assert by_count.log.durable_offset == 0
+    assert by_time.log.durable_offset == 0
+    append(bench, by_count, b"3")
+    await asyncio.sleep(0.2)
+    assert by_count.log.durable_offset == 3
+    assert by_time.log.durable_offset == 1
+    # Neither waits for it.
+    assert by_count.high_watermark == 3
 
 
-def test_a_rolled_segment_is_flushed_in_the_background() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", internal_segment_bytes="100")
-        assert partition.log is not None
-        append(bench, partition, b"x" * 30)
-        await asyncio.sleep(0.1)
-        assert partition.log.durable_offset == 0
-        append(bench, partition, b"y" * 30)
-        await asyncio.sleep(0.1)
-        assert partition.log.durable_offset >= 1
-
-    run(scenario)
+@scenario(run)
+async def test_a_rolled_segment_is_flushed_in_the_background(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", internal_segment_bytes="100")
+    assert partition.log is not None
+    append(bench, partition, b"x" * 30)
+    await asyncio.sleep(0.1)
+    assert partition.log.durable_offset == 0
+    append(bench, partition, b"y" * 30)
+    await asyncio.sleep(0.1)
+    assert partition.log.durable_offset >= 1
 
 
-def test_leader_epochs_are_compared() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        set_leader(partition, 1, epoch=5)
-        partition.check_epoch(-1)
-        partition.check_epoch(5)
-        with pytest.raises(FencedLeaderEpoch):
-            partition.check_epoch(4)
-        with pytest.raises(UnknownLeaderEpoch):
-            partition.check_epoch(6)
-
-    run(scenario)
+@scenario(run)
+async def test_leader_epochs_are_compared(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    set_leader(partition, 1, epoch=5)
+    partition.check_epoch(-1)
+    partition.check_epoch(5)
+    with pytest.raises(FencedLeaderEpoch):
+        partition.check_epoch(4)
+    with pytest.raises(UnknownLeaderEpoch):
+        partition.check_epoch(6)
 
 
-def test_a_new_leader_sends_everyone_away() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        result = append(bench, partition, b"x")
-        commit = asyncio.ensure_future(
-            partition.wait_committed(result.end_offset, timeout_ms=10_000)
-        )
-        poll = asyncio.ensure_future(wait_any([partition], bytes_missing=100, wait_ms=10_000))
-        await asyncio.sleep(0)
-        set_leader(partition, 2, epoch=1)
-        with pytest.raises(NotLeader):
-            await commit
-        await poll
-        with pytest.raises(NotLeader):
-            append(bench, partition, b"y")
-        with pytest.raises(NotLeader):
-            partition.leader_log()
-
-    run(scenario)
+@scenario(run)
+async def test_a_new_leader_sends_everyone_away(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    result = append(bench, partition, b"x")
+    commit = asyncio.ensure_future(partition.wait_committed(result.end_offset, timeout_ms=10_000))
+    poll = asyncio.ensure_future(wait_any([partition], bytes_missing=100, wait_ms=10_000))
+    await asyncio.sleep(0)
+    set_leader(partition, 2, epoch=1)
+    with pytest.raises(NotLeader):
+        await commit
+    await poll
+    with pytest.raises(NotLeader):
+        append(bench, partition, b"y")
+    with pytest.raises(NotLeader):
+        partition.leader_log()
 
 
-def test_waiting_for_a_commit_ends_in_time() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        with pytest.raises(WaitTimedOut):
-            await partition.wait_committed(Offset(1), timeout_ms=50)
-        assert bench.broker.clock.mono_ms() < 1000
-
-    run(scenario)
+@scenario(run)
+async def test_waiting_for_a_commit_ends_in_time(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    with pytest.raises(WaitTimedOut):
+        await partition.wait_committed(Offset(1), timeout_ms=50)
+    assert bench.broker.clock.mono_ms() < 1000
 
 
 def test_a_failed_write_takes_the_log_dir_offline() -> None:
@@ -156,16 +141,14 @@ def test_a_failed_write_takes_the_log_dir_offline() -> None:
     assert bench.halted == []
 
 
-def test_a_failed_fsync_fails_the_produce_that_waits_for_it() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create_topic("other")
-        (partition,) = await bench.create_topic("a", flush_messages="1")
-        bench.life.disk.faults.append(DiskFault(operation="fsync", path_part="a-0"))
-        result = append(bench, partition, b"x")
-        with pytest.raises(PartitionOffline):
-            await partition.wait_committed(result.end_offset, timeout_ms=1000)
-
-    run(scenario, log_dirs="/one,/two", metadata_log_dir="/one")
+@scenario(run, log_dirs="/one,/two", metadata_log_dir="/one")
+async def test_a_failed_fsync_fails_the_produce_that_waits_for_it(bench: Bench, /) -> None:
+    await bench.create_topic("other")
+    (partition,) = await bench.create_topic("a", flush_messages="1")
+    bench.life.disk.faults.append(DiskFault(operation="fsync", path_part="a-0"))
+    result = append(bench, partition, b"x")
+    with pytest.raises(PartitionOffline):
+        await partition.wait_committed(result.end_offset, timeout_ms=1000)
 
 
 def test_the_node_halts_without_its_metadata_dir_or_any_dir() -> None:
@@ -181,63 +164,55 @@ def test_the_node_halts_without_its_metadata_dir_or_any_dir() -> None:
     assert "last log dir" in reason
 
 
-def test_settings_change_while_in_use() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        append(bench, partition, b"x")
-        partition.on_config_changed(bench.broker.topic_config("a").__class__(flush_messages=1))
-        assert partition.high_watermark == 1  # what was committed stays committed
-        result = append(bench, partition, b"y")
-        assert partition.high_watermark == 1
-        await partition.wait_committed(result.end_offset, timeout_ms=100)
-        partition.on_config_changed(bench.broker.topic_config("a"))
-        append(bench, partition, b"z")
-        assert partition.high_watermark == 3
-
-    run(scenario)
+@scenario(run)
+async def test_settings_change_while_in_use(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    append(bench, partition, b"x")
+    partition.on_config_changed(bench.broker.topic_config("a").__class__(flush_messages=1))
+    assert partition.high_watermark == 1  # what was committed stays committed
+    result = append(bench, partition, b"y")
+    assert partition.high_watermark == 1
+    await partition.wait_committed(result.end_offset, timeout_ms=100)
+    partition.on_config_changed(bench.broker.topic_config("a"))
+    append(bench, partition, b"z")
+    assert partition.high_watermark == 3
 
 
-def test_a_log_that_moves_takes_no_appends_whatever_its_role_says() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        append(bench, partition, b"x")
+@scenario(run)
+async def test_a_log_that_moves_takes_no_appends_whatever_its_role_says(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    append(bench, partition, b"x")
+    partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
+    # As a partition that can be in raft mode says with every change of its role.
+    partition.on_ready()
+    assert partition.is_opening
+    with pytest.raises(PartitionOpening):
+        append(bench, partition, b"y")
+    partition.read(Offset(0), bytes_max=1, bound=Offset(1), at_least_one=True)
+    partition.end_move()
+    assert append(bench, partition, b"y").base_offset == 1
+
+
+@scenario(run)
+async def test_a_cut_that_ends_during_a_move_leaves_the_log_held(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
+    partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
+    partition.end_cut()
+    assert partition.state is PartitionState.MOVING
+    assert partition.kept_offsets is not None
+    partition.end_move()
+    assert partition.is_usable
+
+
+@scenario(run)
+async def test_what_was_under_way_ends_after_a_deletion(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
+    partition.on_deleted()
+    partition.on_offline("the disk is gone")
+    partition.end_cut()
+    assert partition.is_deleted
+    assert partition.kept_offsets is None
+    with pytest.raises(IllegalTransition, match=r"move begun is not allowed when deleted"):
         partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
-        # As a partition that can be in raft mode says with every change of its role.
-        partition.on_ready()
-        assert partition.is_opening
-        with pytest.raises(PartitionOpening):
-            append(bench, partition, b"y")
-        partition.read(Offset(0), bytes_max=1, bound=Offset(1), at_least_one=True)
-        partition.end_move()
-        assert append(bench, partition, b"y").base_offset == 1
-
-    run(scenario)
-
-
-def test_a_cut_that_ends_during_a_move_leaves_the_log_held() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
-        partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
-        partition.end_cut()
-        assert partition.state is PartitionState.MOVING
-        assert partition.kept_offsets is not None
-        partition.end_move()
-        assert partition.is_usable
-
-    run(scenario)
-
-
-def test_what_was_under_way_ends_after_a_deletion() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
-        partition.on_deleted()
-        partition.on_offline("the disk is gone")
-        partition.end_cut()
-        assert partition.is_deleted
-        assert partition.kept_offsets is None
-        with pytest.raises(IllegalTransition, match=r"move begun is not allowed when deleted"):
-            partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
-
-    run(scenario)

@@ -1,8 +1,8 @@
 """The control path of one node on a simulated machine: log, quorum, controller, snapshots."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from lograft.api.errors import code_of
@@ -42,6 +42,7 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+T = TypeVar("T")
 FOLDER = "/data/__cluster_metadata-0"
 
 
@@ -62,6 +63,20 @@ def node_config(**settings: str) -> BrokerConfig:
 def new_machine(seed: int = 1) -> Machine:
     loop = SimulatedLoop(seed)
     return Machine(loop, Network(loop), "node")
+
+
+def run(work: Callable[[Life], Awaitable[T]], machine: Machine | None = None) -> T:
+    """One life of the machine, which ends with the work."""
+    machine = machine or new_machine()
+    life = machine.boot()
+
+    async def main() -> T:
+        return await work(life)
+
+    result = machine.loop.run_until_complete(life.run(main(), name="main"))
+    assert not life.failures
+    machine.kill()
+    return result
 
 
 class ControlNode:

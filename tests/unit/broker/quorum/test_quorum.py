@@ -19,6 +19,7 @@ from lograft.model.types import Epoch, NodeId, Offset
 from lograft.simulation.errors import InvariantViolated
 from lograft.testing import VirtualCluster
 from lograft.wire.records.config_record import ConfigRecord
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 from tests.unit.broker.quorum.metadata_nodes import decision
 
 #: Snapshots often, and the log before them goes at once.
@@ -74,24 +75,24 @@ def others(cluster: VirtualCluster, node_id: int) -> list[int]:
 
 
 @pytest.mark.parametrize("is_static", [False, True])
-def test_three_controllers_have_one_leader_and_the_same_image(is_static: bool) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        for number in range(5):
-            await decide(cluster, f"n{number}")
-        leader = cluster.controller_id
-        assert [driver(cluster, each).is_leader for each in cluster.hosts].count(True) == 1
-        end = driver(cluster, leader).log.end_offset
-        await cluster.wait_for(
-            lambda: all(driver(cluster, each).delivered_end >= end for each in cluster.hosts)
-        )
-        first = image(cluster, 1)
-        assert all(image(cluster, each) == first for each in cluster.hosts)
-        views = {each.key.node_id: each for each in driver(cluster, leader).replicas()}
-        assert sorted(views) == [1, 2, 3]
-        assert all(view.is_voter and view.end_offset >= end for view in views.values())
-        assert driver(cluster, others(cluster, leader)[0]).replicas() == []
-
-    VirtualCluster(nodes=3, seed=11, is_static=is_static).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3, seed=11)
+async def test_three_controllers_have_one_leader_and_the_same_image(
+    cluster: VirtualCluster, /, is_static: bool
+) -> None:
+    for number in range(5):
+        await decide(cluster, f"n{number}")
+    leader = cluster.controller_id
+    assert [driver(cluster, each).is_leader for each in cluster.hosts].count(True) == 1
+    end = driver(cluster, leader).log.end_offset
+    await cluster.wait_for(
+        lambda: all(driver(cluster, each).delivered_end >= end for each in cluster.hosts)
+    )
+    first = image(cluster, 1)
+    assert all(image(cluster, each) == first for each in cluster.hosts)
+    views = {each.key.node_id: each for each in driver(cluster, leader).replicas()}
+    assert sorted(views) == [1, 2, 3]
+    assert all(view.is_voter and view.end_offset >= end for view in views.values())
+    assert driver(cluster, others(cluster, leader)[0]).replicas() == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -116,44 +117,29 @@ def test_a_dead_leader_is_replaced_long_before_any_timeout(seed: int) -> None:
     VirtualCluster(nodes=3, seed=seed, properties=slow).play(scenario)
 
 
-def test_a_stopping_leader_hands_over() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        await decide(cluster, "before")
-        old = cluster.controller_id
-        epoch = driver(cluster, old).epoch
-        decisions = [asyncio.ensure_future(submit(cluster, old, f"n{i}")) for i in range(5)]
-        await asyncio.sleep(0.001)
-        await cluster.stop(old)
-        # What was decided was committed first: nobody has to guess.
-        for outcome in await asyncio.gather(*decisions, return_exceptions=True):
-            assert outcome is None or "may or may not" not in str(outcome)
-        assert None in [each.exception() for each in decisions]
-        began = cluster.loop.time()
-        await decide(cluster, "after")
-        assert cluster.loop.time() - began < 0.5
-        assert driver(cluster, cluster.controller_id).epoch == epoch + 1
-
-    VirtualCluster(nodes=3, seed=4).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3, seed=4)
+async def test_a_stopping_leader_hands_over(cluster: VirtualCluster, /) -> None:
+    await decide(cluster, "before")
+    old = cluster.controller_id
+    epoch = driver(cluster, old).epoch
+    decisions = [asyncio.ensure_future(submit(cluster, old, f"n{i}")) for i in range(5)]
+    await asyncio.sleep(0.001)
+    await cluster.stop(old)
+    # What was decided was committed first: nobody has to guess.
+    for outcome in await asyncio.gather(*decisions, return_exceptions=True):
+        assert outcome is None or "may or may not" not in str(outcome)
+    assert None in [each.exception() for each in decisions]
+    began = cluster.loop.time()
+    await decide(cluster, "after")
+    assert cluster.loop.time() - began < 0.5
+    assert driver(cluster, cluster.controller_id).epoch == epoch + 1
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_a_cut_off_leader_wrote_is_cut_away_and_its_waiters_hear_of_it(seed: int) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        await decide(cluster, "before")
-        old = cluster.controller_id
-        quorum = driver(cluster, old)
-        cluster.isolate(old)
-        lost = asyncio.ensure_future(submit(cluster, old, "lost"))
-        await decide_elsewhere(cluster, old)
-        with pytest.raises(NotController, match="may or may not"):
-            await lost
-        with pytest.raises(NotController, match="not the active"):
-            await submit(cluster, old, "refused")
-        assert quorum.log.end_offset > quorum.high_watermark
-        cluster.heal()
-        await cluster.wait_for(lambda: settings_of(cluster, old) == {"before", "elsewhere"})
-        assert quorum.log.truncations > 0
-
+@scenario(run_in_virtual_cluster, nodes=3)
+async def test_what_a_cut_off_leader_wrote_is_cut_away_and_its_waiters_hear_of_it(
+    cluster: VirtualCluster, /, seed: int
+) -> None:
     async def decide_elsewhere(cluster: VirtualCluster, old: int) -> None:
         while True:
             for node_id in others(cluster, old):
@@ -162,30 +148,43 @@ def test_what_a_cut_off_leader_wrote_is_cut_away_and_its_waiters_hear_of_it(seed
                 except NotController:
                     await asyncio.sleep(0.05)
 
-    VirtualCluster(nodes=3, seed=seed).play(scenario)
+    await decide(cluster, "before")
+    old = cluster.controller_id
+    quorum = driver(cluster, old)
+    cluster.isolate(old)
+    lost = asyncio.ensure_future(submit(cluster, old, "lost"))
+    await decide_elsewhere(cluster, old)
+    with pytest.raises(NotController, match="may or may not"):
+        await lost
+    with pytest.raises(NotController, match="not the active"):
+        await submit(cluster, old, "refused")
+    assert quorum.log.end_offset > quorum.high_watermark
+    cluster.heal()
+    await cluster.wait_for(lambda: settings_of(cluster, old) == {"before", "elsewhere"})
+    assert quorum.log.truncations > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_node_that_was_away_for_long_gets_a_snapshot(seed: int) -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        await decide(cluster, "first")
-        away = others(cluster, cluster.controller_id)[0]
-        cluster.isolate(away)
-        end = driver(cluster, away).log.end_offset
-        for number in range(30):
-            await decide(cluster, f"n{number}")
-        leader = cluster.controller_id
-        assert driver(cluster, leader).log.log_start_offset > end
-        cluster.heal()
-        expected = settings_of(cluster, leader)
-        await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
-        assert driver(cluster, away).log.log_start_offset > end
-        # It is on disk: the next life begins with it.
-        cluster.lose_power(away)
-        await cluster.start(away)
-        await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
-
-    VirtualCluster(nodes=3, seed=seed, properties=SHORT_LOG).play(scenario)
+@scenario(run_in_virtual_cluster, nodes=3, properties=SHORT_LOG)
+async def test_a_node_that_was_away_for_long_gets_a_snapshot(
+    cluster: VirtualCluster, /, seed: int
+) -> None:
+    await decide(cluster, "first")
+    away = others(cluster, cluster.controller_id)[0]
+    cluster.isolate(away)
+    end = driver(cluster, away).log.end_offset
+    for number in range(30):
+        await decide(cluster, f"n{number}")
+    leader = cluster.controller_id
+    assert driver(cluster, leader).log.log_start_offset > end
+    cluster.heal()
+    expected = settings_of(cluster, leader)
+    await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
+    assert driver(cluster, away).log.log_start_offset > end
+    # It is on disk: the next life begins with it.
+    cluster.lose_power(away)
+    await cluster.start(away)
+    await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
 
 
 @pytest.mark.parametrize("is_static", [False, True])
@@ -251,33 +250,30 @@ def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
         VirtualCluster(nodes=3, seed=8).play(scenario)
 
 
-def test_voters_come_and_go() -> None:
+@scenario(run_in_virtual_cluster, nodes=4, seed=5)
+async def test_voters_come_and_go(cluster: VirtualCluster, /) -> None:
     """Node 4 was formatted with the voters 1 to 4; it is taken out and let in again."""
-
-    async def scenario(cluster: VirtualCluster) -> None:
-        await decide(cluster, "before")
-        leader = driver(cluster, cluster.controller_id)
-        gone = others(cluster, cluster.controller_id)[0]
-        known = leader.voters.find(driver(cluster, gone).me.node_id)
-        assert known is not None
-        answer = await leader.ask(RemoveVoterRequest(key=known.key))
-        assert answer.error is Error.NONE
-        assert leader.quorum.voters.find(known.key.node_id) is None
-        await cluster.wait_for(lambda: driver(cluster, gone).is_observer)
-        await decide(cluster, "without")
-        await cluster.wait_for(lambda: "without" in settings_of(cluster, gone))
-        answer = await leader.ask(RemoveVoterRequest(key=known.key))
-        assert answer.error is Error.VOTER_NOT_FOUND
-        back = Voter(known.key, (VoterEndpoint("CONTROLLER", f"n{gone}", 9093),))
-        answer = await leader.ask(AddVoterRequest(voter=back))
-        assert answer.error is Error.NONE
-        assert leader.quorum.voters.node_ids[-1] == gone
-        # The controller's image counts the offsets of what the quorum wrote between.
-        await decide(cluster, "again")
-        cluster.kill(cluster.controller_id)
-        await decide(cluster, "after")
-
-    VirtualCluster(nodes=4, seed=5).play(scenario)
+    await decide(cluster, "before")
+    leader = driver(cluster, cluster.controller_id)
+    gone = others(cluster, cluster.controller_id)[0]
+    known = leader.voters.find(driver(cluster, gone).me.node_id)
+    assert known is not None
+    answer = await leader.ask(RemoveVoterRequest(key=known.key))
+    assert answer.error is Error.NONE
+    assert leader.quorum.voters.find(known.key.node_id) is None
+    await cluster.wait_for(lambda: driver(cluster, gone).is_observer)
+    await decide(cluster, "without")
+    await cluster.wait_for(lambda: "without" in settings_of(cluster, gone))
+    answer = await leader.ask(RemoveVoterRequest(key=known.key))
+    assert answer.error is Error.VOTER_NOT_FOUND
+    back = Voter(known.key, (VoterEndpoint("CONTROLLER", f"n{gone}", 9093),))
+    answer = await leader.ask(AddVoterRequest(voter=back))
+    assert answer.error is Error.NONE
+    assert leader.quorum.voters.node_ids[-1] == gone
+    # The controller's image counts the offsets of what the quorum wrote between.
+    await decide(cluster, "again")
+    cluster.kill(cluster.controller_id)
+    await decide(cluster, "after")
 
 
 def test_a_controller_joins_by_itself_and_again_with_another_disk() -> None:
@@ -302,21 +298,19 @@ def test_a_controller_joins_by_itself_and_again_with_another_disk() -> None:
     VirtualCluster(nodes=4, seed=9, joiners=[4], properties=joining).play(scenario)
 
 
-def test_a_voter_that_has_moved_says_so() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        leader = cluster.controller_id
-        moved = others(cluster, leader)[0]
-        for node_id in (moved, leader):
-            # It is still where it was, too: nobody else should notice.
-            driver(cluster, node_id).endpoints += (VoterEndpoint("SECOND", f"n{node_id}", 9094),)
-            await cluster.wait_for(lambda i=node_id: has_second(cluster, i))
-        assert cluster.controller_id == leader
-
+@scenario(run_in_virtual_cluster, nodes=3, seed=1)
+async def test_a_voter_that_has_moved_says_so(cluster: VirtualCluster, /) -> None:
     def has_second(cluster: VirtualCluster, node_id: int) -> bool:
         voter = driver(cluster, cluster.controller_id).quorum.voters.find(NodeId(node_id))
         return voter is not None and [end.name for end in voter.endpoints][1:] == ["SECOND"]
 
-    VirtualCluster(nodes=3, seed=1).play(scenario)
+    leader = cluster.controller_id
+    moved = others(cluster, leader)[0]
+    for node_id in (moved, leader):
+        # It is still where it was, too: nobody else should notice.
+        driver(cluster, node_id).endpoints += (VoterEndpoint("SECOND", f"n{node_id}", 9094),)
+        await cluster.wait_for(lambda i=node_id: has_second(cluster, i))
+    assert cluster.controller_id == leader
 
 
 def test_only_a_quorum_of_several_writes_when_it_has_nothing_to_say() -> None:

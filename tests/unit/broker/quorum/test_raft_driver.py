@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,62 +14,49 @@ from lograft.consensus.types import VoterEndpoint, VoterSet
 from lograft.metadata.types import ELR_VERSION
 from lograft.model.errors import DiskFailed, InvalidInput
 from lograft.simulation.disk import DiskFault
-from lograft.simulation.machine import Life, Machine
+from lograft.simulation.machine import Life
 from lograft.storage.errors import BatchCorruptBelowRecoveryPoint
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.topic_record import TopicRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.quorum.metadata_nodes import (
     FOLDER,
     ControlNode,
     decision,
     new_machine,
     node_config,
+    run,
 )
 
 T = TypeVar("T")
-
-
-def run(machine: Machine, work: Callable[[Life], Awaitable[T]]) -> T:
-    """One life of the machine, which ends with the work."""
-    life = machine.boot()
-
-    async def main() -> T:
-        return await work(life)
-
-    result = machine.loop.run_until_complete(life.run(main(), name="main"))
-    assert not life.failures
-    machine.kill()
-    return result
 
 
 def setting(number: int) -> ConfigRecord:
     return ConfigRecord(resource_type=4, resource_name="", name=f"n{number}", value="1")
 
 
-def test_the_first_start_writes_what_the_storage_was_formatted_with() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        assert node.driver.epoch == 1
-        assert node.driver.is_leader
-        features = node.image.features
-        assert features["metadata.version"] == 30
-        assert features[ELR_VERSION] == 1
-        # Leader change with kraft version and voters, then the bootstrap transaction: its begin and
-        # end, the features, and the minimum of replicas in sync.
-        count = len(features) + 3
-        assert node.batches == [(2, 1, 0), (2 + count, 1, count)]
-        assert node.driver.quorum.kraft_version == 1
-        assert node.driver.quorum.voters.has(node.loaded.me)
-        state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))
-        assert state == {
-            "leaderId": 1,
-            "leaderEpoch": 1,
-            "votedId": -1,
-            "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
-            "data_version": 1,
-        }
-
-    run(new_machine(), work)
+@scenario(run)
+async def test_the_first_start_writes_what_the_storage_was_formatted_with(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    assert node.driver.epoch == 1
+    assert node.driver.is_leader
+    features = node.image.features
+    assert features["metadata.version"] == 30
+    assert features[ELR_VERSION] == 1
+    # Leader change with kraft version and voters, then the bootstrap transaction: its begin and
+    # end, the features, and the minimum of replicas in sync.
+    count = len(features) + 3
+    assert node.batches == [(2, 1, 0), (2 + count, 1, count)]
+    assert node.driver.quorum.kraft_version == 1
+    assert node.driver.quorum.voters.has(node.loaded.me)
+    state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))
+    assert state == {
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+        "data_version": 1,
+    }
 
 
 def test_a_static_quorum_has_the_older_state_file() -> None:
@@ -86,7 +72,7 @@ def test_a_static_quorum_has_the_older_state_file() -> None:
         return node.driver.epoch
 
     machine = new_machine()
-    assert [run(machine, work) for _ in range(2)] == [1, 2]
+    assert [run(work, machine) for _ in range(2)] == [1, 2]
 
 
 def test_a_single_static_voter_gets_its_directory_in_the_log() -> None:
@@ -118,8 +104,8 @@ def test_a_single_static_voter_gets_its_directory_in_the_log() -> None:
         assert state["data_version"] == 1
 
     machine = new_machine()
-    run(machine, first)
-    run(machine, second)
+    run(first, machine)
+    run(second, machine)
 
 
 def test_a_restart_gives_the_same_image_in_a_new_epoch() -> None:
@@ -135,75 +121,67 @@ def test_a_restart_gives_the_same_image_in_a_new_epoch() -> None:
     async def second(life: Life) -> ControlNode:
         return await ControlNode.start(life)
 
-    before, after = run(machine, first).image, run(machine, second).image
+    before, after = run(first, machine).image, run(second, machine).image
     assert after.epoch == before.epoch + 1
     assert after.offset == before.offset + 1  # the leader change
     after.epoch, after.offset = before.epoch, before.offset
     assert after == before
 
 
-def test_a_reply_waits_for_the_disk() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        end = node.driver.log.end_offset
-        task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
+@scenario(run)
+async def test_a_reply_waits_for_the_disk(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    end = node.driver.log.end_offset
+    task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
+    await asyncio.sleep(0)
+    while node.driver.log.end_offset == end:
         await asyncio.sleep(0)
-        while node.driver.log.end_offset == end:
-            await asyncio.sleep(0)
-        # It is in the log and in the controller's own image, but nobody else knows of it.
-        assert not task.done()
-        assert "n1" not in node.image.config_of(4, "")
-        # A decision without records rests on the same state, so it waits too.
-        reading = asyncio.ensure_future(node.controller.submit(decision()))
-        await asyncio.sleep(0)
-        assert not reading.done()
-        assert await task == "done"
-        assert node.image.config_of(4, "")["n1"] == "1"
-        assert node.driver.log.durable_offset == node.driver.log.end_offset
-        assert await reading == "done"
-
-    run(new_machine(), work)
+    # It is in the log and in the controller's own image, but nobody else knows of it.
+    assert not task.done()
+    assert "n1" not in node.image.config_of(4, "")
+    # A decision without records rests on the same state, so it waits too.
+    reading = asyncio.ensure_future(node.controller.submit(decision()))
+    await asyncio.sleep(0)
+    assert not reading.done()
+    assert await task == "done"
+    assert node.image.config_of(4, "")["n1"] == "1"
+    assert node.driver.log.durable_offset == node.driver.log.end_offset
+    assert await reading == "done"
 
 
-def test_one_fsync_serves_many_decisions() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        # A fault that never comes counts the operations that it lets pass.
-        counter = DiskFault(operation="fsync", path_part=".log", skip=1000)
-        life.disk.faults.append(counter)
-        decisions = [node.controller.submit(decision(setting(number))) for number in range(200)]
-        assert await asyncio.gather(*decisions) == ["done"] * 200
-        assert 1 <= 1000 - counter.skip <= 5
-        assert sum(name.startswith("n") for name in node.image.config_of(4, "")) == 200
-
-    run(new_machine(), work)
+@scenario(run)
+async def test_one_fsync_serves_many_decisions(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    # A fault that never comes counts the operations that it lets pass.
+    counter = DiskFault(operation="fsync", path_part=".log", skip=1000)
+    life.disk.faults.append(counter)
+    decisions = [node.controller.submit(decision(setting(number))) for number in range(200)]
+    assert await asyncio.gather(*decisions) == ["done"] * 200
+    assert 1 <= 1000 - counter.skip <= 5
+    assert sum(name.startswith("n") for name in node.image.config_of(4, "")) == 200
 
 
-def test_a_batch_is_all_or_nothing_and_not_too_large() -> None:
+@scenario(run)
+async def test_a_batch_is_all_or_nothing_and_not_too_large(life: Life, /) -> None:
     from lograft.broker.errors import MetadataBatchTooLarge
 
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life)
-        end = node.driver.log.end_offset
-        huge = ConfigRecord(resource_type=4, name="x", value="v" * (9 << 20))
-        with pytest.raises(MetadataBatchTooLarge, match="split the request"):
-            await node.controller.submit(decision(huge))
-        assert node.driver.log.end_offset == end
-        assert await node.controller.submit(decision(setting(1), setting(2))) == "done"
-        assert node.batches[-1] == (end + 1, 1, 2)
-
-    run(new_machine(), work)
+    node = await ControlNode.start(life)
+    end = node.driver.log.end_offset
+    huge = ConfigRecord(resource_type=4, name="x", value="v" * (9 << 20))
+    with pytest.raises(MetadataBatchTooLarge, match="split the request"):
+        await node.controller.submit(decision(huge))
+    assert node.driver.log.end_offset == end
+    assert await node.controller.submit(decision(setting(1), setting(2))) == "done"
+    assert node.batches[-1] == (end + 1, 1, 2)
 
 
-def test_before_the_election_nobody_is_controller() -> None:
-    async def work(life: Life) -> None:
-        node = await ControlNode.load(life, node_config())
-        with pytest.raises(NotController):
-            await node.controller.submit(decision())
-        with pytest.raises(NotController):
-            node.driver.append([setting(1)])
-
-    run(new_machine(), work)
+@scenario(run)
+async def test_before_the_election_nobody_is_controller(life: Life, /) -> None:
+    node = await ControlNode.load(life, node_config())
+    with pytest.raises(NotController):
+        await node.controller.submit(decision())
+    with pytest.raises(NotController):
+        node.driver.append([setting(1)])
 
 
 def test_a_failed_fsync_ends_the_node() -> None:
@@ -263,8 +241,8 @@ def test_a_damaged_vote_is_not_guessed(content: bytes) -> None:
         with pytest.raises(MetadataCorrupt, match="quorum-state"):
             await ControlNode.start(life)
 
-    run(machine, first)
-    run(machine, second)
+    run(first, machine)
+    run(second, machine)
 
 
 def test_damage_in_what_was_fsynced_is_not_cut_away() -> None:
@@ -281,9 +259,9 @@ def test_damage_in_what_was_fsynced_is_not_cut_away() -> None:
         with pytest.raises(BatchCorruptBelowRecoveryPoint, match="restore it"):
             await ControlNode.start(life)
 
-    size = run(machine, first)
+    size = run(first, machine)
     machine.platter.flip_bit(f"{FOLDER}/{0:020d}.log", size - 200, 3)
-    run(machine, second)
+    run(second, machine)
 
 
 def test_a_log_that_is_gone_is_not_begun_anew() -> None:
@@ -299,24 +277,22 @@ def test_a_log_that_is_gone_is_not_begun_anew() -> None:
         with pytest.raises(MetadataCorrupt, match="the log is gone"):
             await ControlNode.start(life)
 
-    run(machine, first)
-    run(machine, second)
+    run(first, machine)
+    run(second, machine)
 
 
-def test_an_only_voter_with_another_disk_is_refused() -> None:
-    async def another_disk(life: Life) -> None:
-        node = await ControlNode.start(life)
-        text = life.disk.read("/data/meta.properties").decode()
-        lines = [line for line in text.splitlines() if not line.startswith("directory.id")]
-        lines.append("directory.id=_uxrgxtaSAGxHIS_F9LKqg")
-        file = life.disk.open("/data/meta.properties")
-        file.truncate(0)
-        file.append("\n".join(lines).encode())
-        del node
-        with pytest.raises(InvalidInput, match=r"directory\.id"):
-            await ControlNode.load(life, node_config())
-
-    run(new_machine(), another_disk)
+@scenario(run)
+async def test_an_only_voter_with_another_disk_is_refused(life: Life, /) -> None:
+    node = await ControlNode.start(life)
+    text = life.disk.read("/data/meta.properties").decode()
+    lines = [line for line in text.splitlines() if not line.startswith("directory.id")]
+    lines.append("directory.id=_uxrgxtaSAGxHIS_F9LKqg")
+    file = life.disk.open("/data/meta.properties")
+    file.truncate(0)
+    file.append("\n".join(lines).encode())
+    del node
+    with pytest.raises(InvalidInput, match=r"directory\.id"):
+        await ControlNode.load(life, node_config())
 
 
 @pytest.mark.parametrize("seed", range(20, 60))

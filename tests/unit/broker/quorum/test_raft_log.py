@@ -18,14 +18,16 @@ from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.model.types import Epoch, NodeId, Offset
 from lograft.simulation.machine import Life
 from lograft.wire.records.config_record import ConfigRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.quorum.metadata_nodes import (
     FOLDER,
     ControlNode,
     decision,
     new_machine,
     node_config,
+    run,
 )
-from tests.unit.broker.quorum.test_raft_driver import run, setting
+from tests.unit.broker.quorum.test_raft_driver import setting
 
 VOTERS = VoterSet((Voter(ReplicaKey(NodeId(1))), Voter(ReplicaKey(NodeId(2)))))
 
@@ -62,20 +64,18 @@ def test_what_does_not_follow_or_is_damaged_is_no_slice(data: bytes, reason: str
         slice_of(data, source="here")
 
 
-def test_pieces_of_a_snapshot_must_follow_and_a_new_one_begins_anew() -> None:
-    async def work(life: Life) -> None:
-        disk = life.disk
-        disk.make_dir("/s")
-        first, second = SnapshotId(Offset(5), Epoch(1)), SnapshotId(Offset(9), Epoch(1))
-        write_part(disk, "/s", first, 0, b"abc")
-        with pytest.raises(MetadataCorrupt, match="3 bytes"):
-            write_part(disk, "/s", first, 4, b"e")
-        write_part(disk, "/s", first, 3, b"def")
-        assert disk.read(f"/s/{first.file_name}.download") == b"abcdef"
-        write_part(disk, "/s", second, 0, b"xyz")
-        assert disk.list_dir("/s") == [f"{second.file_name}.download"]
-
-    run(new_machine(), work)
+@scenario(run)
+async def test_pieces_of_a_snapshot_must_follow_and_a_new_one_begins_anew(life: Life, /) -> None:
+    disk = life.disk
+    disk.make_dir("/s")
+    first, second = SnapshotId(Offset(5), Epoch(1)), SnapshotId(Offset(9), Epoch(1))
+    write_part(disk, "/s", first, 0, b"abc")
+    with pytest.raises(MetadataCorrupt, match="3 bytes"):
+        write_part(disk, "/s", first, 4, b"e")
+    write_part(disk, "/s", first, 3, b"def")
+    assert disk.read(f"/s/{first.file_name}.download") == b"abcdef"
+    write_part(disk, "/s", second, 0, b"xyz")
+    assert disk.list_dir("/s") == [f"{second.file_name}.download"]
 
 
 def test_a_log_with_another_past_than_the_leaders_snapshot_gives_way() -> None:
@@ -112,5 +112,5 @@ def test_a_log_with_another_past_than_the_leaders_snapshot_gives_way() -> None:
         # It leads above the snapshot's epoch, though its own log knows no such.
         assert node.driver.epoch == 8
 
-    run(machine, first)
-    run(machine, second)
+    run(first, machine)
+    run(second, machine)

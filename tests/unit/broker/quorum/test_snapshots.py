@@ -1,7 +1,7 @@
 """Snapshots of the metadata log: their bytes, their retention, and starting from them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -21,16 +21,18 @@ from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.image import MetadataImage
 from lograft.model.seams import Disk
 from lograft.model.types import Epoch, NodeId, Offset
-from lograft.simulation.machine import Life, Machine
+from lograft.simulation.machine import Life
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from tests.support.scenarios import scenario
 from tests.unit.broker.quorum.metadata_nodes import (
     FOLDER,
     ControlNode,
     decision,
     new_machine,
     node_config,
+    run,
 )
 
 T = TypeVar("T")
@@ -46,24 +48,12 @@ KAFKAS_FIRST_SNAPSHOT = bytes.fromhex(
 )
 
 
-def run(machine: Machine, work: Callable[[Life], Awaitable[T]]) -> T:
-    life = machine.boot()
-
-    async def main() -> T:
-        return await work(life)
-
-    result = machine.loop.run_until_complete(life.run(main(), name="main"))
-    assert not life.failures
-    machine.kill()
-    return result
-
-
 def on_disk(check: Callable[[Disk], None]) -> None:
     async def work(life: Life) -> None:
         life.disk.make_dir("/s")
         await life.runtime.workers.run(lambda: check(life.disk))
 
-    run(new_machine(), work)
+    run(work)
 
 
 def quorum(kraft_version: int = 1) -> Quorum:
@@ -148,14 +138,12 @@ def test_a_snapshot_that_is_not_whole_is_refused() -> None:
     on_disk(check)
 
 
-def test_bootstrap_records_are_those_of_the_format() -> None:
-    async def work(life: Life) -> None:
-        await ControlNode.load(life, node_config())
-        records = read_bootstrap(life.disk, "/data")
-        assert FeatureLevelRecord(name="metadata.version", feature_level=30) in records
-        assert read_bootstrap(life.disk, "/nowhere") == ()
-
-    run(new_machine(), work)
+@scenario(run)
+async def test_bootstrap_records_are_those_of_the_format(life: Life, /) -> None:
+    await ControlNode.load(life, node_config())
+    records = read_bootstrap(life.disk, "/data")
+    assert FeatureLevelRecord(name="metadata.version", feature_level=30) in records
+    assert read_bootstrap(life.disk, "/nowhere") == ()
 
 
 def test_a_restart_reads_the_snapshot_and_the_tail_only() -> None:
@@ -183,32 +171,30 @@ def test_a_restart_reads_the_snapshot_and_the_tail_only() -> None:
         assert "n4" in node.image.config_of(4, "")
         return node.image
 
-    before, after = run(machine, first), run(machine, second)
+    before, after = run(first, machine), run(second, machine)
     assert after.configs == before.configs
     assert after.features == before.features
 
 
-def test_snapshots_are_taken_by_bytes_and_by_time() -> None:
+@scenario(run)
+async def test_snapshots_are_taken_by_bytes_and_by_time(life: Life, /) -> None:
     config = node_config(
         metadata_log_max_record_bytes_between_snapshots="2000",
         metadata_log_max_snapshot_interval_ms="60000",
     )
 
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life, config)
-        life.runtime.spawn(node.snapshotter.run(), name="snapshots")
-        for number in range(60):
-            await node.controller.submit(decision(*settings(number)))
-        by_bytes = snapshot_ids(life.disk, FOLDER)
-        assert 2 <= len(by_bytes) <= 4
-        await asyncio.sleep(61)
-        by_time = snapshot_ids(life.disk, FOLDER)
-        assert len(by_time) == len(by_bytes) + 1
-        assert by_time[-1].end_offset == node.image.offset + 1
-        await asyncio.sleep(3600)  # nothing happens, so nothing is written
-        assert snapshot_ids(life.disk, FOLDER) == by_time
-
-    run(new_machine(), work)
+    node = await ControlNode.start(life, config)
+    life.runtime.spawn(node.snapshotter.run(), name="snapshots")
+    for number in range(60):
+        await node.controller.submit(decision(*settings(number)))
+    by_bytes = snapshot_ids(life.disk, FOLDER)
+    assert 2 <= len(by_bytes) <= 4
+    await asyncio.sleep(61)
+    by_time = snapshot_ids(life.disk, FOLDER)
+    assert len(by_time) == len(by_bytes) + 1
+    assert by_time[-1].end_offset == node.image.offset + 1
+    await asyncio.sleep(3600)  # nothing happens, so nothing is written
+    assert snapshot_ids(life.disk, FOLDER) == by_time
 
 
 def test_retention_lets_go_of_old_snapshots_and_of_the_log_before_them() -> None:
@@ -246,25 +232,23 @@ def test_retention_lets_go_of_old_snapshots_and_of_the_log_before_them() -> None
         with pytest.raises(MetadataCorrupt, match="no whole snapshot"):
             await ControlNode.start(life, config)
 
-    before, after = run(machine, first), run(machine, second)
+    before, after = run(first, machine), run(second, machine)
     assert after.configs == before.configs
-    run(machine, third)
+    run(third, machine)
 
 
-def test_old_snapshots_go_by_time() -> None:
+@scenario(run)
+async def test_old_snapshots_go_by_time(life: Life, /) -> None:
     config = node_config(metadata_max_retention_ms="18000")
 
-    async def work(life: Life) -> None:
-        node = await ControlNode.start(life, config)
-        for number in range(3):
-            await node.controller.submit(decision(*settings(number)))
-            await asyncio.sleep(8)
-            await node.snapshotter.take()
-        ids = snapshot_ids(life.disk, FOLDER)
-        assert len(ids) == 2
-        assert node.driver.log.log_start_offset == ids[0].end_offset
-
-    run(new_machine(), work)
+    node = await ControlNode.start(life, config)
+    for number in range(3):
+        await node.controller.submit(decision(*settings(number)))
+        await asyncio.sleep(8)
+        await node.snapshotter.take()
+    ids = snapshot_ids(life.disk, FOLDER)
+    assert len(ids) == 2
+    assert node.driver.log.log_start_offset == ids[0].end_offset
 
 
 def test_a_damaged_snapshot_is_passed_over_while_the_log_covers_it() -> None:
@@ -285,7 +269,7 @@ def test_a_damaged_snapshot_is_passed_over_while_the_log_covers_it() -> None:
         assert not any(name.endswith(".part") for name in life.disk.list_dir(FOLDER))
         return node.image
 
-    assert run(machine, first).configs == run(machine, second).configs
+    assert run(first, machine).configs == run(second, machine).configs
 
 
 @pytest.mark.parametrize(("beyond", "epoch"), [(50, 9), (-1, 9), (-1, 1), (0, 1)])
@@ -301,7 +285,7 @@ def test_a_snapshot_of_the_leader_takes_the_logs_place_after_a_crash_too(
         await node.controller.submit(decision(*settings(1, 2, 3)))
 
     for _ in range(3):
-        run(machine, live)
+        run(live, machine)
 
     async def interrupt(life: Life) -> SnapshotId:
         loaded = (await ControlNode.load(life, node_config())).loaded
@@ -317,7 +301,7 @@ def test_a_snapshot_of_the_leader_takes_the_logs_place_after_a_crash_too(
         await life.runtime.workers.run(job)
         return found
 
-    found = run(machine, interrupt)
+    found = run(interrupt, machine)
 
     async def reload(life: Life) -> None:
         loaded = (await ControlNode.load(life, node_config())).loaded
@@ -325,5 +309,5 @@ def test_a_snapshot_of_the_leader_takes_the_logs_place_after_a_crash_too(
         assert loaded.snapshot.id == found
         assert (loaded.log.log_start_offset, loaded.log.end_offset) == (found[0], found[0])
 
-    run(machine, reload)
-    run(machine, reload)
+    run(reload, machine)
+    run(reload, machine)

@@ -353,3 +353,13 @@ class Cluster:
             self.nodes.clear()
             self.controller.nodes.clear()
             gc.collect()
+
+
+def run_cluster(
+    scenario: Callable[[Cluster], Coroutine[Any, Any, None]],
+    count: int = 3,
+    *,
+    seed: int = 1,
+    **settings: str,
+) -> None:
+    Cluster(count, seed=seed, **settings).run(scenario)

@@ -12,8 +12,9 @@ from lograft.model.errors import LograftError
 from lograft.model.metrics import value_of
 from lograft.storage.appending import split_batches
 from lograft.wire.batches import read_records
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import batch_of
-from tests.unit.broker.replicas.replica_bench import Cluster
+from tests.unit.broker.replicas.replica_bench import Cluster, run_cluster
 
 STEPS = 40
 
@@ -106,28 +107,26 @@ def records_of(partition: Partition) -> dict[int, bytes]:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("flush", ["9223372036854775807", "1"])
-def test_nothing_acknowledged_is_lost(seed: int, flush: str) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        story = Story(cluster, Random(seed))
-        cluster.create_topic("a", 1, 2, 3, min_insync_replicas="2", flush_messages=flush)
-        await cluster.until_led("a")
-        writer = asyncio.ensure_future(story.write())
-        for _ in range(STEPS):
-            await story.step()
-            assert not writer.done(), writer
-        await story.heal()
-        await asyncio.sleep(1)
-        writer.cancel()
-        leader = await cluster.until_led("a")
-        await cluster.until(
-            lambda: len({len(records_of(n.partition("a"))) for n in cluster.nodes.values()}) == 1
-        )
-        expected = records_of(leader)
-        for offset, value in story.acked.items():
-            assert expected.get(offset) == value, f"{value!r} at {offset} is lost"
-        for node in cluster.nodes.values():
-            assert records_of(node.partition("a")) == expected
-            assert value_of(node.broker.replicas, FOLLOWERS_FAILED) == 0
-        assert len(story.acked) > 50
-
-    Cluster(seed=seed).run(scenario)
+@scenario(run_cluster)
+async def test_nothing_acknowledged_is_lost(cluster: Cluster, /, seed: int, flush: str) -> None:
+    story = Story(cluster, Random(seed))
+    cluster.create_topic("a", 1, 2, 3, min_insync_replicas="2", flush_messages=flush)
+    await cluster.until_led("a")
+    writer = asyncio.ensure_future(story.write())
+    for _ in range(STEPS):
+        await story.step()
+        assert not writer.done(), writer
+    await story.heal()
+    await asyncio.sleep(1)
+    writer.cancel()
+    leader = await cluster.until_led("a")
+    await cluster.until(
+        lambda: len({len(records_of(n.partition("a"))) for n in cluster.nodes.values()}) == 1
+    )
+    expected = records_of(leader)
+    for offset, value in story.acked.items():
+        assert expected.get(offset) == value, f"{value!r} at {offset} is lost"
+    for node in cluster.nodes.values():
+        assert records_of(node.partition("a")) == expected
+        assert value_of(node.broker.replicas, FOLLOWERS_FAILED) == 0
+    assert len(story.acked) > 50

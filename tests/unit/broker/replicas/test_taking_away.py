@@ -16,6 +16,7 @@ from lograft.storage.log_dirs import LOG_STARTS, RECOVERY_POINTS, read_checkpoin
 from lograft.storage.retention import Removal
 from lograft.wire.batches import Record, build_batch
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
 SMALL_SEGMENTS: Any = {"internal_segment_bytes": "400", "file_delete_delay_ms": "1000"}
@@ -121,60 +122,53 @@ def test_a_cut_log_goes_on_after_a_kill() -> None:
     run(second, machine=machine, controller=controller)
 
 
-def test_the_checkpoint_keeps_the_log_start_until_the_files_are_gone() -> None:
+@scenario(run)
+async def test_the_checkpoint_keeps_the_log_start_until_the_files_are_gone(bench: Bench, /) -> None:
     """Or records that a client has deleted would come back with a crash."""
-
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a", **SMALL_SEGMENTS)
-        log = fill(bench, partition, 20)
-        base = log.segments[3].base_offset
-        partition.advance_log_start(Offset(base))
-        removal = log.plan_removal(bench.broker.clock.wall_ms(), partition.high_watermark)
-        assert isinstance(removal, Removal)
-        assert log.segments[0].base_offset == log.log_start_offset == base
-        directory = bench.broker.logs.directories[0]
-        assert bench.broker.logs.take_checkpoints(directory).log_starts == {("a", 0): base}
-        removal.run()
-        log.finish_removal(removal)
-        assert bench.broker.logs.take_checkpoints(directory).log_starts == {}
-
-    run(scenario)
+    (partition,) = await bench.create_topic("a", **SMALL_SEGMENTS)
+    log = fill(bench, partition, 20)
+    base = log.segments[3].base_offset
+    partition.advance_log_start(Offset(base))
+    removal = log.plan_removal(bench.broker.clock.wall_ms(), partition.high_watermark)
+    assert isinstance(removal, Removal)
+    assert log.segments[0].base_offset == log.log_start_offset == base
+    directory = bench.broker.logs.directories[0]
+    assert bench.broker.logs.take_checkpoints(directory).log_starts == {("a", 0): base}
+    removal.run()
+    log.finish_removal(removal)
+    assert bench.broker.logs.take_checkpoints(directory).log_starts == {}
 
 
-def test_readers_go_on_while_compaction_changes_names() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic(
-            "a", cleanup_policy="compact", min_cleanable_dirty_ratio="0.1", **SMALL_SEGMENTS
-        )
-        log = fill(bench, partition, 30)
-        segments = log.segments
+@scenario(run)
+async def test_readers_go_on_while_compaction_changes_names(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic(
+        "a", cleanup_policy="compact", min_cleanable_dirty_ratio="0.1", **SMALL_SEGMENTS
+    )
+    log = fill(bench, partition, 30)
+    segments = log.segments
 
-        async def read_all() -> None:
-            while log.removals or log.segments is segments:
-                for offset in range(30):
-                    found = partition.read(
-                        Offset(offset), bytes_max=1000, bound=Offset(30), at_least_one=True
-                    )
-                    assert found is not None
-                    assert len(found.file.pread(61, found.position)) == 61
-                    log.offset_for_timestamp(bench.broker.clock.wall_ms())
-                await asyncio.sleep(0.00005 if log.segments is not segments else 0.01)
+    async def read_all() -> None:
+        while log.removals or log.segments is segments:
+            for offset in range(30):
+                found = partition.read(
+                    Offset(offset), bytes_max=1000, bound=Offset(30), at_least_one=True
+                )
+                assert found is not None
+                assert len(found.file.pread(61, found.position)) == 61
+                log.offset_for_timestamp(bench.broker.clock.wall_ms())
+            await asyncio.sleep(0.00005 if log.segments is not segments else 0.01)
 
-        readers = asyncio.ensure_future(read_all())
-        await asyncio.sleep(60)
-        assert log.segments is not segments
-        await readers
-
-    run(scenario)
+    readers = asyncio.ensure_future(read_all())
+    await asyncio.sleep(60)
+    assert log.segments is not segments
+    await readers
 
 
-def test_deleted_records_are_in_the_checkpoint_soon() -> None:
-    async def scenario(bench: Bench) -> None:
-        (partition,) = await bench.create_topic("a")
-        fill(bench, partition, 2)
-        partition.advance_log_start(Offset(1))
-        await asyncio.sleep(61)
-        starts = read_checkpoint(bench.life.disk, f"/data/{LOG_STARTS}")
-        assert starts == {TopicPartition("a", 0): 1}
-
-    run(scenario)
+@scenario(run)
+async def test_deleted_records_are_in_the_checkpoint_soon(bench: Bench, /) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, 2)
+    partition.advance_log_start(Offset(1))
+    await asyncio.sleep(61)
+    starts = read_checkpoint(bench.life.disk, f"/data/{LOG_STARTS}")
+    assert starts == {TopicPartition("a", 0): 1}

@@ -34,289 +34,282 @@ from lograft.client.errors import (
 from lograft.model.errors import InvalidConfig
 from lograft.model.types import ReplicationMode
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 from tests.unit.client.administering.playing import fill, play
 
 
-def test_a_topic_is_made_described_grown_and_deleted_by_id() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        created = await admin.create_topics(
-            [NewTopic("a", partitions=2, replicas=3, configs={"retention.ms": "5"}), "b"]
-        )
-        assert (created["a"].partitions, created["a"].replicas) == (2, 3)
-        assert created["a"].configs["retention.ms"] == "5"
-        assert [(one.name, one.partitions) for one in await admin.list_topics()] == [
-            ("a", 2),
-            ("b", 1),
-        ]
-        await admin.create_partitions({"a": 3}, assignments={"a": [[3, 1, 2]]})
-        described = await admin.describe_topics([created["a"].id])
-        assert [one.index for one in described["a"].partitions] == [0, 1, 2]
-        assert described["a"].partitions[2].replicas == (3, 1, 2)
-        await admin.delete_topics([created["a"].id, "b"])
-        assert await admin.list_topics() == []
+@scenario(play, nodes=3)
+async def test_a_topic_is_made_described_grown_and_deleted_by_id(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    created = await admin.create_topics(
+        [NewTopic("a", partitions=2, replicas=3, configs={"retention.ms": "5"}), "b"]
+    )
+    assert (created["a"].partitions, created["a"].replicas) == (2, 3)
+    assert created["a"].configs["retention.ms"] == "5"
+    assert [(one.name, one.partitions) for one in await admin.list_topics()] == [
+        ("a", 2),
+        ("b", 1),
+    ]
+    await admin.create_partitions({"a": 3}, assignments={"a": [[3, 1, 2]]})
+    described = await admin.describe_topics([created["a"].id])
+    assert [one.index for one in described["a"].partitions] == [0, 1, 2]
+    assert described["a"].partitions[2].replicas == (3, 1, 2)
+    await admin.delete_topics([created["a"].id, "b"])
+    assert await admin.list_topics() == []
 
-    play(scenario, nodes=3)
 
-
-def test_errors_say_what_was_wrong_with_which() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
+@scenario(play)
+async def test_errors_say_what_was_wrong_with_which(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics(["a"])
+    with pytest.raises(TopicExists, match="topic 'a'"):
         await admin.create_topics(["a"])
-        with pytest.raises(TopicExists, match="topic 'a'"):
-            await admin.create_topics(["a"])
-        with pytest.raises(SomeFailed, match="1 of 2 failed; topic 'a'") as failed:
-            await admin.create_topics(["a", "b"])
-        assert list(failed.value.done) == ["b"]
-        assert isinstance(failed.value.failed["a"], TopicExists)
-        with pytest.raises(TopicMissing, match="topic 'x'"):
-            await admin.describe_topics(["x"])
-        with pytest.raises(TopicMissing, match="topic 'xyz'"):
-            await admin.delete_topics("xyz")
-        with pytest.raises(TopicMissing, match="has 1 partitions, so there is no partition 4"):
-            await admin.list_offsets({TopicPartition("a", 4): LATEST})
-        with pytest.raises(SettingRejected, match=r"topic 'a': .*nonsense"):
-            await admin.alter_configs({topic_resource("a"): [ConfigChange("nonsense", "1")]})
-        with pytest.raises(BrokerError, match="partitions of 'a'"):
-            await admin.create_partitions({"a": 1})
-        with pytest.raises(BrokerMissing, match=r"no broker 77 in the cluster now; there are: 1$"):
-            await admin.describe_configs([broker_resource(77)])
-        with pytest.raises(BrokerMissing, match="no broker 77"):
-            await admin.probe(77)
-
-    play(scenario)
+    with pytest.raises(SomeFailed, match="1 of 2 failed; topic 'a'") as failed:
+        await admin.create_topics(["a", "b"])
+    assert list(failed.value.done) == ["b"]
+    assert isinstance(failed.value.failed["a"], TopicExists)
+    with pytest.raises(TopicMissing, match="topic 'x'"):
+        await admin.describe_topics(["x"])
+    with pytest.raises(TopicMissing, match="topic 'xyz'"):
+        await admin.delete_topics("xyz")
+    with pytest.raises(TopicMissing, match="has 1 partitions, so there is no partition 4"):
+        await admin.list_offsets({TopicPartition("a", 4): LATEST})
+    with pytest.raises(SettingRejected, match=r"topic 'a': .*nonsense"):
+        await admin.alter_configs({topic_resource("a"): [ConfigChange("nonsense", "1")]})
+    with pytest.raises(BrokerError, match="partitions of 'a'"):
+        await admin.create_partitions({"a": 1})
+    with pytest.raises(BrokerMissing, match=r"no broker 77 in the cluster now; there are: 1$"):
+        await admin.describe_configs([broker_resource(77)])
+    with pytest.raises(BrokerMissing, match="no broker 77"):
+        await admin.probe(77)
 
 
-def test_settings_are_described_and_changed_one_by_one() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("a", configs={"cleanup.policy": "compact"})])
-        topic = topic_resource("a")
-        await admin.alter_configs(
-            {
-                topic: [
-                    ConfigChange("cleanup.policy", "delete", Operation.APPEND),
-                    ConfigChange("retention.ms", "77"),
-                ]
-            }
-        )
-        found = (await admin.describe_configs([topic], synonyms=True, documentation=True))[topic]
-        assert found["cleanup.policy"].value == "compact,delete"
-        assert found["retention.ms"].value == "77"
-        assert found["retention.ms"].source.name == "TOPIC"
-        assert found["retention.ms"].documentation
-        assert found["retention.ms"].synonyms[0].value == "77"
-        await admin.alter_configs({topic: [ConfigChange("retention.ms", None, Operation.DELETE)]})
-        only = await admin.describe_configs([topic], names=["retention.ms"])
-        assert list(only[topic]) == ["retention.ms"]
-        assert only[topic]["retention.ms"].source.name == "DEFAULT"
-        one, everyone = broker_resource(2), broker_resource()
-        both = await admin.describe_configs([one, everyone])
-        assert both[one]["node.id"].value == "2"
-        listed = await admin.list_config_resources([ResourceKind.TOPIC])
-        assert topic in listed
-
-    play(scenario, nodes=3)
-
-
-def test_the_cluster_its_features_disks_and_quorum() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.connect()
-        described = await admin.describe_cluster(fenced=True)
-        assert [one.id for one in described.brokers] == [1, 2, 3]
-        assert not any(one.is_fenced for one in described.brokers)
-        features = await admin.describe_features()
-        assert features.finalized["metadata.version"].highest > 1
-        await admin.update_features(
-            {"group.version": features.finalized["group.version"].highest}, validate_only=True
-        )
-        with pytest.raises(BrokerError):
-            await admin.update_features({"group.version": 99})
-        await admin.create_topics([NewTopic("a", partitions=1, replicas=3)])
-        place = TopicPartition("a", 0)
-        async with asyncio.timeout(60):  # the replicas may be opened after the answer
-            while True:
-                directories = await admin.describe_log_dirs(partitions=[place])
-                assert sorted(directories) == [1, 2, 3]
-                if all(place in one[0].replicas for one in directories.values()):
-                    break
-                await asyncio.sleep(0.1)
-        quorum = await admin.describe_quorum()
-        assert sorted(one.node for one in quorum.voters) == [1, 2, 3]
-        with pytest.raises(BrokerError, match="voter 9"):
-            await admin.remove_voter(9, quorum.voters[0].directory)
-        with pytest.raises(BrokerError, match="broker 9"):
-            await admin.unregister_broker(9)
-        assert admin.statistics()["connections"] >= 3
-
-    play(scenario, nodes=3)
+@scenario(play, nodes=3)
+async def test_settings_are_described_and_changed_one_by_one(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("a", configs={"cleanup.policy": "compact"})])
+    topic = topic_resource("a")
+    await admin.alter_configs(
+        {
+            topic: [
+                ConfigChange("cleanup.policy", "delete", Operation.APPEND),
+                ConfigChange("retention.ms", "77"),
+            ]
+        }
+    )
+    found = (await admin.describe_configs([topic], synonyms=True, documentation=True))[topic]
+    assert found["cleanup.policy"].value == "compact,delete"
+    assert found["retention.ms"].value == "77"
+    assert found["retention.ms"].source.name == "TOPIC"
+    assert found["retention.ms"].documentation
+    assert found["retention.ms"].synonyms[0].value == "77"
+    await admin.alter_configs({topic: [ConfigChange("retention.ms", None, Operation.DELETE)]})
+    only = await admin.describe_configs([topic], names=["retention.ms"])
+    assert list(only[topic]) == ["retention.ms"]
+    assert only[topic]["retention.ms"].source.name == "DEFAULT"
+    one, everyone = broker_resource(2), broker_resource()
+    both = await admin.describe_configs([one, everyone])
+    assert both[one]["node.id"].value == "2"
+    listed = await admin.list_config_resources([ResourceKind.TOPIC])
+    assert topic in listed
 
 
-def test_offsets_of_logs_and_records_that_go() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("a", partitions=2, replicas=2)])
-        await fill(cluster, "a", 10)
-        first, second = TopicPartition("a", 0), TopicPartition("a", 1)
-        ends = await admin.list_offsets({first: LATEST, second: LATEST})
-        assert (ends[first].offset, ends[second].offset) == (10, 0)
-        assert (await admin.list_offsets({first: 1_004}))[first].offset == 4
-        newest = (await admin.list_offsets({first: MAX_TIMESTAMP}, isolation="read_committed"))[
-            first
-        ]
-        assert (newest.offset, newest.timestamp_ms) == (9, 1_009)
-        assert await admin.delete_records({first: 3}) == {first: 3}
-        assert (await admin.list_offsets({first: EARLIEST}))[first].offset == 3
-        producers = (await admin.describe_producers([first, second]))[first]
-        assert [one.last_sequence for one in producers] == [9]
+@scenario(play, nodes=3)
+async def test_the_cluster_its_features_disks_and_quorum(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.connect()
+    described = await admin.describe_cluster(fenced=True)
+    assert [one.id for one in described.brokers] == [1, 2, 3]
+    assert not any(one.is_fenced for one in described.brokers)
+    features = await admin.describe_features()
+    assert features.finalized["metadata.version"].highest > 1
+    await admin.update_features(
+        {"group.version": features.finalized["group.version"].highest}, validate_only=True
+    )
+    with pytest.raises(BrokerError):
+        await admin.update_features({"group.version": 99})
+    await admin.create_topics([NewTopic("a", partitions=1, replicas=3)])
+    place = TopicPartition("a", 0)
+    async with asyncio.timeout(60):  # the replicas may be opened after the answer
+        while True:
+            directories = await admin.describe_log_dirs(partitions=[place])
+            assert sorted(directories) == [1, 2, 3]
+            if all(place in one[0].replicas for one in directories.values()):
+                break
+            await asyncio.sleep(0.1)
+    quorum = await admin.describe_quorum()
+    assert sorted(one.node for one in quorum.voters) == [1, 2, 3]
+    with pytest.raises(BrokerError, match="voter 9"):
+        await admin.remove_voter(9, quorum.voters[0].directory)
+    with pytest.raises(BrokerError, match="broker 9"):
+        await admin.unregister_broker(9)
+    assert admin.statistics()["connections"] >= 3
 
-    play(scenario, nodes=3)
+
+@scenario(play, nodes=3)
+async def test_offsets_of_logs_and_records_that_go(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("a", partitions=2, replicas=2)])
+    await fill(cluster, "a", 10)
+    first, second = TopicPartition("a", 0), TopicPartition("a", 1)
+    ends = await admin.list_offsets({first: LATEST, second: LATEST})
+    assert (ends[first].offset, ends[second].offset) == (10, 0)
+    assert (await admin.list_offsets({first: 1_004}))[first].offset == 4
+    newest = (await admin.list_offsets({first: MAX_TIMESTAMP}, isolation="read_committed"))[first]
+    assert (newest.offset, newest.timestamp_ms) == (9, 1_009)
+    assert await admin.delete_records({first: 3}) == {first: 3}
+    assert (await admin.list_offsets({first: EARLIEST}))[first].offset == 3
+    producers = (await admin.describe_producers([first, second]))[first]
+    assert [one.last_sequence for one in producers] == [9]
 
 
-def test_replicas_move_and_leaders_are_elected() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("a", assignment={0: [1, 2]})])
-        place = TopicPartition("a", 0)
-        assert await admin.elect_leaders(Election.PREFERRED, [place]) == {place: False}
-        await admin.reassign({place: [3, 2]})
-        async with asyncio.timeout(60):
-            while await admin.list_reassignments([place]):
-                await asyncio.sleep(0.1)
-        await admin.elect_leaders(Election.PREFERRED, [place])
-        assert (await admin.describe_topics(["a"]))["a"].partitions[0].leader == 3
-        with pytest.raises(BrokerError, match="a-7"):
-            await admin.reassign({TopicPartition("a", 7): [1]})
-
-    play(scenario, nodes=3)
+@scenario(play, nodes=3)
+async def test_replicas_move_and_leaders_are_elected(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("a", assignment={0: [1, 2]})])
+    place = TopicPartition("a", 0)
+    assert await admin.elect_leaders(Election.PREFERRED, [place]) == {place: False}
+    await admin.reassign({place: [3, 2]})
+    async with asyncio.timeout(60):
+        while await admin.list_reassignments([place]):
+            await asyncio.sleep(0.1)
+    await admin.elect_leaders(Election.PREFERRED, [place])
+    assert (await admin.describe_topics(["a"]))["a"].partitions[0].leader == 3
+    with pytest.raises(BrokerError, match="a-7"):
+        await admin.reassign({TopicPartition("a", 7): [1]})
 
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_an_administrator_names_the_leader(mode: str) -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        settings = {"replication.mode": mode}
-        await admin.create_topics([NewTopic("a", assignment={0: [1, 2, 3]}, configs=settings)])
-        place = TopicPartition("a", 0)
+@scenario(play, nodes=3)
+async def test_an_administrator_names_the_leader(
+    cluster: VirtualCluster, admin: Admin, /, mode: str
+) -> None:
+    settings = {"replication.mode": mode}
+    await admin.create_topics([NewTopic("a", assignment={0: [1, 2, 3]}, configs=settings)])
+    place = TopicPartition("a", 0)
 
-        async def elect(leader: int) -> bool:
-            return (await admin.elect_leaders(partitions=[place], leader=leader))[place]
+    async def elect(leader: int) -> bool:
+        return (await admin.elect_leaders(partitions=[place], leader=leader))[place]
 
-        async def leader() -> int:
-            return (await admin.describe_topics(["a"]))["a"].partitions[0].leader
+    async def leader() -> int:
+        return (await admin.describe_topics(["a"]))["a"].partitions[0].leader
 
-        async with asyncio.timeout(60):
-            while await leader() < 0 or not await elect(3):
-                await asyncio.sleep(0.1)
-        assert await leader() == 3
-        assert await elect(3) is False
-        with pytest.raises(BrokerError, match="Broker 9 is not a replica of a-0"):
-            await elect(9)
-        with pytest.raises(ValueError, match="partitions"):
-            await admin.elect_leaders(leader=1)
-
-    play(scenario, nodes=3)
-
-
-def test_the_mode_and_every_replicas_lag() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("a", partitions=2, replicas=3)])
-        await fill(cluster, "a", 4)
-
-        async def modes() -> list[ReplicationMode]:
-            described = await admin.describe_topics(["a"])
-            return [one.mode for one in described["a"].partitions]
-
-        await admin.alter_replication("a", mode="raft")
-        async with asyncio.timeout(60):
-            while await modes() != [ReplicationMode.RAFT] * 2:
-                await asyncio.sleep(0.1)
-            await admin.alter_replication("a", mode="isr", partitions=[1])
-            while await modes() != [ReplicationMode.RAFT, ReplicationMode.ISR]:
-                await asyncio.sleep(0.1)
-            await admin.alter_replication("a", replicas=1, partitions=[1])
-            while len((await admin.describe_topics(["a"]))["a"].partitions[1].replicas) > 1:
-                await asyncio.sleep(0.1)
-        with pytest.raises(WrongUse):
-            await admin.alter_replication("a")
-        topic = (await admin.describe_topics(["a"], replicas=True))["a"]
-        states = topic.partitions[0].states
-        assert sorted(one.node for one in states) == [1, 2, 3]
-        assert [one.lag for one in states] == [0, 0, 0]
-        assert min(one.end_offset for one in states) >= 4
-
-    play(scenario, nodes=3)
+    async with asyncio.timeout(60):
+        while await leader() < 0 or not await elect(3):
+            await asyncio.sleep(0.1)
+    assert await leader() == 3
+    assert await elect(3) is False
+    with pytest.raises(BrokerError, match="Broker 9 is not a replica of a-0"):
+        await elect(9)
+    with pytest.raises(ValueError, match="partitions"):
+        await admin.elect_leaders(leader=1)
 
 
-def test_a_group_without_members_is_moved_reset_undone_and_deleted() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("a", partitions=2)])
-        await fill(cluster, "a", 10)
-        place = TopicPartition("a", 0)
-        await admin.alter_group_offsets("g", {place: 7})
-        assert [one.group for one in await admin.list_groups(states=["empty"])] == ["g"]
-        assert await admin.list_groups(types=["consumer"]) == []
-        described = await admin.describe_groups(["g", "nobody"])
-        assert (described["g"].state, described["nobody"].state) == ("Empty", "Dead")
-        plan = await admin.plan_reset("g", Target(shift=-2))
-        assert [(one.before, one.after) for one in plan.moves] == [(7, 5)]
-        await admin.reset_offsets("g", Target(offset=99), {"a": None})
-        stands = await admin.list_group_offsets("g", [place])
-        assert (stands[place].offset, stands[place].before_reset) == (10, 7)
+@scenario(play, nodes=3)
+async def test_the_mode_and_every_replicas_lag(cluster: VirtualCluster, admin: Admin, /) -> None:
+    await admin.create_topics([NewTopic("a", partitions=2, replicas=3)])
+    await fill(cluster, "a", 4)
+
+    async def modes() -> list[ReplicationMode]:
+        described = await admin.describe_topics(["a"])
+        return [one.mode for one in described["a"].partitions]
+
+    await admin.alter_replication("a", mode="raft")
+    async with asyncio.timeout(60):
+        while await modes() != [ReplicationMode.RAFT] * 2:
+            await asyncio.sleep(0.1)
+        await admin.alter_replication("a", mode="isr", partitions=[1])
+        while await modes() != [ReplicationMode.RAFT, ReplicationMode.ISR]:
+            await asyncio.sleep(0.1)
+        await admin.alter_replication("a", replicas=1, partitions=[1])
+        while len((await admin.describe_topics(["a"]))["a"].partitions[1].replicas) > 1:
+            await asyncio.sleep(0.1)
+    with pytest.raises(WrongUse):
+        await admin.alter_replication("a")
+    topic = (await admin.describe_topics(["a"], replicas=True))["a"]
+    states = topic.partitions[0].states
+    assert sorted(one.node for one in states) == [1, 2, 3]
+    assert [one.lag for one in states] == [0, 0, 0]
+    assert min(one.end_offset for one in states) >= 4
+
+
+@scenario(play, nodes=3)
+async def test_a_group_without_members_is_moved_reset_undone_and_deleted(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("a", partitions=2)])
+    await fill(cluster, "a", 10)
+    place = TopicPartition("a", 0)
+    await admin.alter_group_offsets("g", {place: 7})
+    assert [one.group for one in await admin.list_groups(states=["empty"])] == ["g"]
+    assert await admin.list_groups(types=["consumer"]) == []
+    described = await admin.describe_groups(["g", "nobody"])
+    assert (described["g"].state, described["nobody"].state) == ("Empty", "Dead")
+    plan = await admin.plan_reset("g", Target(shift=-2))
+    assert [(one.before, one.after) for one in plan.moves] == [(7, 5)]
+    await admin.reset_offsets("g", Target(offset=99), {"a": None})
+    stands = await admin.list_group_offsets("g", [place])
+    assert (stands[place].offset, stands[place].before_reset) == (10, 7)
+    await admin.undo_reset("g")
+    assert (await admin.list_group_offsets("g"))[place].offset == 7
+    with pytest.raises(WrongUse, match="no reset to undo"):
         await admin.undo_reset("g")
-        assert (await admin.list_group_offsets("g"))[place].offset == 7
-        with pytest.raises(WrongUse, match="no reset to undo"):
-            await admin.undo_reset("g")
-        with pytest.raises(WrongUse, match="there is no topic x"):
-            await admin.plan_reset("g", Target(latest=True), {"x": None})
-        with pytest.raises(WrongUse, match="a-1 has no offset to shift"):
-            await admin.plan_reset("g", Target(shift=1), {"a": None})
-        await admin.delete_group_offsets("g", [place])
-        await admin.remove_members("g")
-        with pytest.raises(GroupMissing, match="there is no such group"):
-            await admin.delete_groups(["nobody"])
-        await admin.delete_groups(["g"])
-        assert await admin.list_groups() == []
-
-    play(scenario, nodes=3)
+    with pytest.raises(WrongUse, match="there is no topic x"):
+        await admin.plan_reset("g", Target(latest=True), {"x": None})
+    with pytest.raises(WrongUse, match="a-1 has no offset to shift"):
+        await admin.plan_reset("g", Target(shift=1), {"a": None})
+    await admin.delete_group_offsets("g", [place])
+    await admin.remove_members("g")
+    with pytest.raises(GroupMissing, match="there is no such group"):
+        await admin.delete_groups(["nobody"])
+    await admin.delete_groups(["g"])
+    assert await admin.list_groups() == []
 
 
-def test_producers_are_fenced_and_transactions_listed() -> None:
-    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics(["a"])
-        assert await admin.list_transactions() == []
-        fenced = await admin.fence_producers(["t"])
-        (listed,) = await admin.list_transactions(states=["Empty"])
-        assert (listed.transactional_id, listed.producer_id) == ("t", fenced["t"])
-        described = await admin.describe_transactions(["t"])
-        assert (described["t"].state, described["t"].partitions) == ("Empty", ())
-        with pytest.raises(BrokerError, match="transactional id 'x'"):
-            await admin.describe_transactions(["x"])
-        with pytest.raises(WrongUse, match="no transaction has the state"):
-            await admin.list_transactions(states=["Lost"])
-        places = [TopicPartition("a", 0)]
-        hanging = await admin.find_hanging_transactions(places, open_for_ms=0, now_ms=1)
-        assert hanging == []
-
-    play(scenario, nodes=3)
-
-
-def test_a_leader_that_dies_is_waited_out() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics([NewTopic("a", replicas=3)])
-        await fill(cluster, "a", 3)
-        place = TopicPartition("a", 0)
-        cluster.kill(cluster.leader_of("a", 0))
-        assert (await admin.list_offsets({place: LATEST}))[place].offset == 3
-        assert (await admin.describe_quorum()).leader > 0
-
-    play(scenario, {"request.timeout.ms": 3_000}, nodes=3)
+@scenario(play, nodes=3)
+async def test_producers_are_fenced_and_transactions_listed(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics(["a"])
+    assert await admin.list_transactions() == []
+    fenced = await admin.fence_producers(["t"])
+    (listed,) = await admin.list_transactions(states=["Empty"])
+    assert (listed.transactional_id, listed.producer_id) == ("t", fenced["t"])
+    described = await admin.describe_transactions(["t"])
+    assert (described["t"].state, described["t"].partitions) == ("Empty", ())
+    with pytest.raises(BrokerError, match="transactional id 'x'"):
+        await admin.describe_transactions(["x"])
+    with pytest.raises(WrongUse, match="no transaction has the state"):
+        await admin.list_transactions(states=["Lost"])
+    places = [TopicPartition("a", 0)]
+    hanging = await admin.find_hanging_transactions(places, open_for_ms=0, now_ms=1)
+    assert hanging == []
 
 
-def test_nobody_there() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        cluster.kill(1)
-        with pytest.raises(TimedOut, match="given up after 2 s"):
-            await admin.list_topics()
-        await admin.close()
-        with pytest.raises(Closed):
-            await admin.list_topics()
+@scenario(play, {"request.timeout.ms": 3000}, nodes=3)
+async def test_a_leader_that_dies_is_waited_out(cluster: VirtualCluster, admin: Admin, /) -> None:
+    await admin.create_topics([NewTopic("a", replicas=3)])
+    await fill(cluster, "a", 3)
+    place = TopicPartition("a", 0)
+    cluster.kill(cluster.leader_of("a", 0))
+    assert (await admin.list_offsets({place: LATEST}))[place].offset == 3
+    assert (await admin.describe_quorum()).leader > 0
 
-    play(scenario, {"default.api.timeout.ms": 2_000, "request.timeout.ms": 1_000})
+
+@scenario(play, {"default.api.timeout.ms": 2000, "request.timeout.ms": 1000})
+async def test_nobody_there(cluster: VirtualCluster, admin: Admin, /) -> None:
+    cluster.kill(1)
+    with pytest.raises(TimedOut, match="given up after 2 s"):
+        await admin.list_topics()
+    await admin.close()
+    with pytest.raises(Closed):
+        await admin.list_topics()
 
 
 def test_settings_that_make_no_sense() -> None:
@@ -334,15 +327,15 @@ def test_it_must_be_open() -> None:
         asyncio.run(Admin(bootstrap_servers="h:1").list_topics())
 
 
-def test_a_rejected_commit_names_the_topic_and_the_reason() -> None:
-    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
-        await admin.create_topics(["t"])
-        change = ConfigChange("subscription.mode", "ptp")
-        await admin.alter_configs({topic_resource("t"): [change]})
-        await admin.alter_group_offsets("owner", {TopicPartition("t", 0): 0})
-        with pytest.raises(
-            BrokerError, match=r"offsets of t for group 'other': another group reads it point to"
-        ):
-            await admin.alter_group_offsets("other", {TopicPartition("t", 0): 0})
-
-    play(scenario)
+@scenario(play)
+async def test_a_rejected_commit_names_the_topic_and_the_reason(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics(["t"])
+    change = ConfigChange("subscription.mode", "ptp")
+    await admin.alter_configs({topic_resource("t"): [change]})
+    await admin.alter_group_offsets("owner", {TopicPartition("t", 0): 0})
+    with pytest.raises(
+        BrokerError, match=r"offsets of t for group 'other': another group reads it point to"
+    ):
+        await admin.alter_group_offsets("other", {TopicPartition("t", 0): 0})

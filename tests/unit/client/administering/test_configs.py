@@ -12,6 +12,7 @@ from lograft.client.admin import (
 )
 from lograft.client.errors import BrokerMissing, UnsupportedByBroker
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import run_in_virtual_cluster, scenario
 
 #: Two brokers, 4 and 5, that are no controllers.
 ROLES = ("controller", "controller", "controller", "broker", "broker")
@@ -19,40 +20,38 @@ CONTROLLERS = "n1:9093,n2:9093,n3:9093"
 NAME = "log.cleaner.threads"
 
 
-def test_the_active_controller_alters_brokers() -> None:
-    async def scenario(cluster: VirtualCluster) -> None:
-        runtime = cluster.client_runtime("admin")
-        controllers = Admin(
-            bootstrap_controllers=CONTROLLERS,
-            runtime=runtime,
+@scenario(run_in_virtual_cluster, nodes=5, seed=4, roles=ROLES)
+async def test_the_active_controller_alters_brokers(cluster: VirtualCluster, /) -> None:
+    runtime = cluster.client_runtime("admin")
+    controllers = Admin(
+        bootstrap_controllers=CONTROLLERS,
+        runtime=runtime,
+    )
+    brokers = Admin(bootstrap_servers=",".join(map(str, cluster.bootstrap())), runtime=runtime)
+    async with controllers, brokers:
+        await controllers.alter_configs(
+            {
+                broker_resource(5): [ConfigChange(NAME, "3")],
+                broker_resource(): [ConfigChange(NAME, "4")],
+            }
         )
-        brokers = Admin(bootstrap_servers=",".join(map(str, cluster.bootstrap())), runtime=runtime)
-        async with controllers, brokers:
-            await controllers.alter_configs(
-                {
-                    broker_resource(5): [ConfigChange(NAME, "3")],
-                    broker_resource(): [ConfigChange(NAME, "4")],
-                }
-            )
-            for broker, value, source in (
-                (4, "4", ConfigSource.ALL_BROKERS),
-                (5, "3", ConfigSource.BROKER),
-            ):
-                one = broker_resource(broker)
-                found = (await brokers.describe_configs([one], names=[NAME]))[one][NAME]
-                assert (found.value, found.source) == (value, source)
-            # Each controller describes itself. Brokers do so too, but have another address.
-            own = [broker_resource(node) for node in (1, 2, 3)]
-            described = await controllers.describe_configs([*own, broker_resource()])
-            assert [described[one]["node.id"].value for one in own] == ["1", "2", "3"]
-            assert described[broker_resource()][NAME].value == "4"
-            with pytest.raises(
-                BrokerMissing, match="no controller 5 in the cluster now; there are: 1, 2, 3"
-            ):
-                await controllers.describe_configs([broker_resource(5)])
-            loggers = ConfigResource(ResourceKind.BROKER_LOGGER, "2")
-            assert "root" in (await controllers.describe_configs([loggers]))[loggers]
-            with pytest.raises(UnsupportedByBroker, match="only brokers can answer this"):
-                await controllers.list_topics()
-
-    VirtualCluster(nodes=5, seed=4, roles=ROLES).play(scenario)
+        for broker, value, source in (
+            (4, "4", ConfigSource.ALL_BROKERS),
+            (5, "3", ConfigSource.BROKER),
+        ):
+            one = broker_resource(broker)
+            found = (await brokers.describe_configs([one], names=[NAME]))[one][NAME]
+            assert (found.value, found.source) == (value, source)
+        # Each controller describes itself. Brokers do so too, but have another address.
+        own = [broker_resource(node) for node in (1, 2, 3)]
+        described = await controllers.describe_configs([*own, broker_resource()])
+        assert [described[one]["node.id"].value for one in own] == ["1", "2", "3"]
+        assert described[broker_resource()][NAME].value == "4"
+        with pytest.raises(
+            BrokerMissing, match="no controller 5 in the cluster now; there are: 1, 2, 3"
+        ):
+            await controllers.describe_configs([broker_resource(5)])
+        loggers = ConfigResource(ResourceKind.BROKER_LOGGER, "2")
+        assert "root" in (await controllers.describe_configs([loggers]))[loggers]
+        with pytest.raises(UnsupportedByBroker, match="only brokers can answer this"):
+            await controllers.list_topics()

@@ -1,6 +1,5 @@
 """Rows become the bytes that the plain encoder makes of the same records, batch by batch."""
 
-import asyncio
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from lograft.client.producing.batches import Batch
 from lograft.client.producing.partitioner import murmur2
 from lograft.wire.batches import HEADER_SIZE, read_header
 from lograft.wire.compression import Codec
+from tests.support.scenarios import scenario
 
 Content: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -56,36 +56,34 @@ def whole(encoded: Encoded, codec: Codec = Codec.NONE) -> bytes:
     some.sampled_from(Codec),
 )
 @settings(deadline=None, max_examples=150)
-def test_batches_are_those_of_the_plain_encoder(
+@scenario()
+async def test_batches_are_those_of_the_plain_encoder(
     given_contents: list[Content],
     with_keys: bool,
     with_headers: bool,
     batch_bytes: int,
     codec: Codec,
 ) -> None:
-    async def compare() -> None:
-        rows = rows_of(given_contents, with_keys=with_keys, with_headers=with_headers)
-        at = 0
-        data = b""
-        for encoded in encode(rows, batch_bytes):
-            plain = batch()
-            for stamp, key, value, some_headers in given_contents[at : at + encoded.count]:
-                plain.append(
-                    stamp, key if with_keys else None, value, some_headers if with_headers else ()
-                )
-            assert whole(encoded, codec) == plain.data(codec, None)
-            assert encoded.count == 1 or len(encoded.payload) <= batch_bytes
-            at += encoded.count
-            data += whole(encoded, codec)
-        assert at == len(given_contents)
-        table = decode(Slice("t", 0, 0, data), with_headers=True)
-        assert table.column("value").to_pylist() == rows.values.to_pylist()
-        if rows.keys is not None:
-            assert table.column("key").to_pylist() == rows.keys.to_pylist()
-        if rows.headers is not None:
-            assert table.column("headers").to_pylist() == rows.headers.to_pylist()
-
-    asyncio.run(compare())
+    rows = rows_of(given_contents, with_keys=with_keys, with_headers=with_headers)
+    at = 0
+    data = b""
+    for encoded in encode(rows, batch_bytes):
+        plain = batch()
+        for stamp, key, value, some_headers in given_contents[at : at + encoded.count]:
+            plain.append(
+                stamp, key if with_keys else None, value, some_headers if with_headers else ()
+            )
+        assert whole(encoded, codec) == plain.data(codec, None)
+        assert encoded.count == 1 or len(encoded.payload) <= batch_bytes
+        at += encoded.count
+        data += whole(encoded, codec)
+    assert at == len(given_contents)
+    table = decode(Slice("t", 0, 0, data), with_headers=True)
+    assert table.column("value").to_pylist() == rows.values.to_pylist()
+    if rows.keys is not None:
+        assert table.column("key").to_pylist() == rows.keys.to_pylist()
+    if rows.headers is not None:
+        assert table.column("headers").to_pylist() == rows.headers.to_pylist()
 
 
 def test_batches_are_nearly_full() -> None:
@@ -96,31 +94,28 @@ def test_batches_are_nearly_full() -> None:
     assert min(sizes[:-1]) > 15_000
 
 
-def test_a_part_of_a_longer_array_is_encoded_as_itself() -> None:
+@scenario()
+async def test_a_part_of_a_longer_array_is_encoded_as_itself() -> None:
     """Arrays that are slices share the whole array's buffers."""
-
-    async def compare() -> None:
-        many: list[Content] = [
-            (1_000 + i, b"k%d" % i if i % 3 else None, b"v" * i, [("h", b"%d" % i)] * (i % 3))
-            for i in range(60)
-        ]
-        rows = rows_of(many, with_keys=True, with_headers=True)
-        some_rows = slice(20, 50)
-        assert rows.keys is not None
-        assert rows.headers is not None
-        part = Rows(
-            rows.values[some_rows],
-            rows.keys[some_rows],
-            rows.headers[some_rows],
-            rows.timestamps_ms[some_rows],
-        )
-        (encoded,) = encode(part, 1 << 20)
-        (same,) = encode(rows_of(many[some_rows], with_keys=True, with_headers=True), 1 << 20)
-        assert whole(encoded) == whole(same)
-        assert read_header(whole(encoded)).record_count == 30
-        assert len(whole(encoded)) == HEADER_SIZE + len(encoded.payload)
-
-    asyncio.run(compare())
+    many: list[Content] = [
+        (1_000 + i, b"k%d" % i if i % 3 else None, b"v" * i, [("h", b"%d" % i)] * (i % 3))
+        for i in range(60)
+    ]
+    rows = rows_of(many, with_keys=True, with_headers=True)
+    some_rows = slice(20, 50)
+    assert rows.keys is not None
+    assert rows.headers is not None
+    part = Rows(
+        rows.values[some_rows],
+        rows.keys[some_rows],
+        rows.headers[some_rows],
+        rows.timestamps_ms[some_rows],
+    )
+    (encoded,) = encode(part, 1 << 20)
+    (same,) = encode(rows_of(many[some_rows], with_keys=True, with_headers=True), 1 << 20)
+    assert whole(encoded) == whole(same)
+    assert read_header(whole(encoded)).record_count == 30
+    assert len(whole(encoded)) == HEADER_SIZE + len(encoded.payload)
 
 
 def test_no_rows_are_no_batch() -> None:

@@ -11,6 +11,7 @@ from lograft.client.producer import Producer
 from lograft.client.producing.partitioner import murmur2
 from lograft.client.types import OffsetRange
 from lograft.testing import VirtualCluster
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
@@ -38,129 +39,127 @@ async def stored(cluster: VirtualCluster, partition: int) -> list[bytes]:
     return await cluster.test_client("reader").read("t", partition)
 
 
-def test_rows_go_where_their_column_says_in_their_order() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        values = [b"%d" % i for i in range(2_000)]
-        table = pa.table({"value": values, "partition": [i % 3 for i in range(2_000)]})
-        told = await producer.send_arrow("t", table)
-        assert told == [
-            OffsetRange("t", 0, 0, 667),
-            OffsetRange("t", 1, 0, 667),
-            OffsetRange("t", 2, 0, 666),
+@scenario(play, {"batch.size": 500})
+async def test_rows_go_where_their_column_says_in_their_order(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    values = [b"%d" % i for i in range(2_000)]
+    table = pa.table({"value": values, "partition": [i % 3 for i in range(2_000)]})
+    told = await producer.send_arrow("t", table)
+    assert told == [
+        OffsetRange("t", 0, 0, 667),
+        OffsetRange("t", 1, 0, 667),
+        OffsetRange("t", 2, 0, 666),
+    ]
+    for partition in range(3):
+        assert await stored(cluster, partition) == values[partition::3]
+
+
+@scenario(play)
+async def test_keys_go_where_single_records_with_them_go(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    keys = [f"key{i % 50}" for i in range(500)]
+    values = [b"%d" % i for i in range(500)]
+    await producer.send_arrow("t", pa.table({"key": keys, "value": values}))
+    for partition in range(3):
+        expected = [
+            value
+            for key, value in zip(keys, values, strict=True)
+            if murmur2(key.encode()) % 3 == partition
         ]
-        for partition in range(3):
-            assert await stored(cluster, partition) == values[partition::3]
-
-    play(scenario, {"batch.size": 500})
+        assert await stored(cluster, partition) == expected
 
 
-def test_keys_go_where_single_records_with_them_go() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        keys = [f"key{i % 50}" for i in range(500)]
-        values = [b"%d" % i for i in range(500)]
-        await producer.send_arrow("t", pa.table({"key": keys, "value": values}))
-        for partition in range(3):
-            expected = [
-                value
-                for key, value in zip(keys, values, strict=True)
-                if murmur2(key.encode()) % 3 == partition
-            ]
-            assert await stored(cluster, partition) == expected
-
-    play(scenario)
+@scenario(play)
+async def test_rows_that_may_go_anywhere_are_spread_in_batches(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    table = pa.table({"key": [None] * 3_000, "value": [b"v" * 20] * 3_000})
+    told = await producer.send_arrow("t", table, batch_bytes=1_000)
+    assert {one.partition for one in told} == {0, 1, 2}
+    assert sum(one.count for one in told) == 3_000
 
 
-def test_rows_that_may_go_anywhere_are_spread_in_batches() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        table = pa.table({"key": [None] * 3_000, "value": [b"v" * 20] * 3_000})
-        told = await producer.send_arrow("t", table, batch_bytes=1_000)
-        assert {one.partition for one in told} == {0, 1, 2}
-        assert sum(one.count for one in told) == 3_000
-
-    play(scenario)
-
-
-def test_a_partition_or_a_rule_of_ones_own() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        table = pa.table({"value": ["a", "b", None], "partition": [0, None, None]})
-        told = await producer.send_arrow("t", table)
-        assert told == [OffsetRange("t", 0, 0, 1), OffsetRange("t", 2, 0, 2)]
-        told = await producer.send_arrow("t", table, partition=1)
-        assert told == [OffsetRange("t", 1, 0, 3)]
-
-    play(scenario, {"partitioner.class": lambda topic, key, count: count - 1})
+@scenario(play, {"partitioner.class": lambda topic, key, count: count - 1})
+async def test_a_partition_or_a_rule_of_ones_own(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    table = pa.table({"value": ["a", "b", None], "partition": [0, None, None]})
+    told = await producer.send_arrow("t", table)
+    assert told == [OffsetRange("t", 0, 0, 1), OffsetRange("t", 2, 0, 2)]
+    told = await producer.send_arrow("t", table, partition=1)
+    assert told == [OffsetRange("t", 1, 0, 3)]
 
 
-def test_partitions_are_numbered_from_0() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        with pytest.raises(WrongUse, match="there is no partition -1"):
-            await producer.enqueue_arrow("t", pa.table({"value": ["a"]}), partition=-1)
-
-    play(scenario)
-
-
-def test_more_than_fits_waits_and_leaders_die() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        values = [b"%06d" % i * 10 for i in range(4_000)]
-        table = pa.table({"value": values})
-        delivery = await producer.enqueue_arrow("t", table, partition=0)
-        victim = cluster.leader_of("t", 0)
-        cluster.kill(victim)
-        cluster.loop.call_later_ns(2_000_000_000, cluster.boot, victim)
-        more = await producer.enqueue_arrow("t", table, partition=0)
-        assert await delivery == [OffsetRange("t", 0, 0, 4_000)]
-        assert await more == [OffsetRange("t", 0, 4_000, 4_000)]
-        assert await stored(cluster, 0) == values * 2
-
-    play(scenario, {"buffer.memory": 100_000, "request.timeout.ms": 3_000}, nodes=3)
+@scenario(play)
+async def test_partitions_are_numbered_from_0(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    with pytest.raises(WrongUse, match="there is no partition -1"):
+        await producer.enqueue_arrow("t", pa.table({"value": ["a"]}), partition=-1)
 
 
-def test_single_records_and_tables_keep_their_order() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        first = await producer.enqueue("t", b"1", partition=0)
-        table = await producer.enqueue_arrow("t", pa.table({"value": ["2", "3"]}), partition=0)
-        last = await producer.enqueue("t", b"4", partition=0)
-        assert not table.done()
-        with pytest.raises(WrongUse, match="still on their way"):
-            table.result()
-        assert (await last).offset == 3
-        assert (await first).offset == 0
-        assert table.result() == [OffsetRange("t", 0, 1, 2)]
-        assert await stored(cluster, 0) == [b"1", b"2", b"3", b"4"]
-
-    play(scenario)
-
-
-def test_a_batch_that_the_broker_finds_too_large_is_split() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        values = [b"%03d" % i * 10 for i in range(200)]
-        told = await producer.send_arrow(
-            "t", pa.table({"value": values}), partition=0, batch_bytes=20_000
-        )
-        assert told == [OffsetRange("t", 0, 0, 200)]
-        assert await stored(cluster, 0) == values
-
-    play(scenario, configs={"max.message.bytes": "1000"})
+@scenario(play, {"buffer.memory": 100000, "request.timeout.ms": 3000}, nodes=3)
+async def test_more_than_fits_waits_and_leaders_die(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    values = [b"%06d" % i * 10 for i in range(4_000)]
+    table = pa.table({"value": values})
+    delivery = await producer.enqueue_arrow("t", table, partition=0)
+    victim = cluster.leader_of("t", 0)
+    cluster.kill(victim)
+    cluster.loop.call_later_ns(2_000_000_000, cluster.boot, victim)
+    more = await producer.enqueue_arrow("t", table, partition=0)
+    assert await delivery == [OffsetRange("t", 0, 0, 4_000)]
+    assert await more == [OffsetRange("t", 0, 4_000, 4_000)]
+    assert await stored(cluster, 0) == values * 2
 
 
-def test_a_failure_is_told() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        table = pa.table({"value": [b"v" * 900, b"x"], "partition": [0, 1]})
-        with pytest.raises(RecordTooLarge):
-            await producer.send_arrow("t", table)
+@scenario(play)
+async def test_single_records_and_tables_keep_their_order(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    first = await producer.enqueue("t", b"1", partition=0)
+    table = await producer.enqueue_arrow("t", pa.table({"value": ["2", "3"]}), partition=0)
+    last = await producer.enqueue("t", b"4", partition=0)
+    assert not table.done()
+    with pytest.raises(WrongUse, match="still on their way"):
+        table.result()
+    assert (await last).offset == 3
+    assert (await first).offset == 0
+    assert table.result() == [OffsetRange("t", 0, 1, 2)]
+    assert await stored(cluster, 0) == [b"1", b"2", b"3", b"4"]
 
-    play(scenario, configs={"max.message.bytes": "500"})
+
+@scenario(play, configs={"max.message.bytes": "1000"})
+async def test_a_batch_that_the_broker_finds_too_large_is_split(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    values = [b"%03d" % i * 10 for i in range(200)]
+    told = await producer.send_arrow(
+        "t", pa.table({"value": values}), partition=0, batch_bytes=20_000
+    )
+    assert told == [OffsetRange("t", 0, 0, 200)]
+    assert await stored(cluster, 0) == values
 
 
-def test_nothing_is_told_without_acknowledgements() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        told = await producer.send_arrow(
-            "t", pa.table({"value": ["a"] * 100}), partition=0, batch_bytes=100
-        )
-        assert told == [OffsetRange("t", 0, -1, 100)]
-        assert await producer.send_arrow("t", pa.table({"value": pa.array([], "binary")})) == []
+@scenario(play, configs={"max.message.bytes": "500"})
+async def test_a_failure_is_told(cluster: VirtualCluster, producer: Producer, /) -> None:
+    table = pa.table({"value": [b"v" * 900, b"x"], "partition": [0, 1]})
+    with pytest.raises(RecordTooLarge):
+        await producer.send_arrow("t", table)
 
-    play(scenario, {"acks": "0"})
+
+@scenario(play, {"acks": "0"})
+async def test_nothing_is_told_without_acknowledgements(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    told = await producer.send_arrow(
+        "t", pa.table({"value": ["a"] * 100}), partition=0, batch_bytes=100
+    )
+    assert told == [OffsetRange("t", 0, -1, 100)]
+    assert await producer.send_arrow("t", pa.table({"value": pa.array([], "binary")})) == []
 
 
 @pytest.mark.parametrize(
@@ -191,18 +190,18 @@ def test_nothing_is_told_without_acknowledgements() -> None:
         ),
     ],
 )
-def test_tables_that_cannot_be_sent_are_refused(table: pa.Table, complaint: str) -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        with pytest.raises(WrongUse, match=complaint):
-            await producer.send_arrow("t", table)
+@scenario(play)
+async def test_tables_that_cannot_be_sent_are_refused(
+    cluster: VirtualCluster, producer: Producer, /, table: pa.Table, complaint: str
+) -> None:
+    with pytest.raises(WrongUse, match=complaint):
+        await producer.send_arrow("t", table)
 
-    play(scenario)
 
-
-def test_a_row_that_is_too_large_is_refused_before_anything_is_sent() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        with pytest.raises(RecordTooLargeToSend, match=r"max\.request\.size"):
-            await producer.send_arrow("t", pa.table({"value": [b"a", b"v" * 3_000]}), partition=0)
-        assert await stored(cluster, 0) == []
-
-    play(scenario, {"max.request.size": 2_000})
+@scenario(play, {"max.request.size": 2000})
+async def test_a_row_that_is_too_large_is_refused_before_anything_is_sent(
+    cluster: VirtualCluster, producer: Producer, /
+) -> None:
+    with pytest.raises(RecordTooLargeToSend, match=r"max\.request\.size"):
+        await producer.send_arrow("t", pa.table({"value": [b"a", b"v" * 3_000]}), partition=0)
+    assert await stored(cluster, 0) == []

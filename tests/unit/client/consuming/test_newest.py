@@ -12,6 +12,7 @@ from lograft.client.serializers import json_deserializer
 from lograft.client.types import TopicPartition
 from lograft.testing import VirtualCluster
 from lograft.wire.messages import delete_records
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[VirtualCluster, Producer, Consumer], Awaitable[None]]
 
@@ -40,34 +41,34 @@ async def value(consumer: Consumer, key: bytes | str) -> Any:
     return None if record is None else record.value
 
 
-def test_the_newest_value_wins_near_and_far() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        await producer.send("t", b"old", key="near")
-        await producer.send("t", b"far back", key="far")
-        keys = [b"k%d" % (i % 50) for i in range(12_000)]
-        await producer.send_many("t", [b"%d" % i for i in range(12_000)], keys=keys)
-        await producer.flush()
-        await producer.send("t", b"new", key="near")
-        assert await value(consumer, "near") == b"new"
-        assert await value(consumer, "far") == b"far back"
-        assert await value(consumer, b"k7") == b"11957"
-        assert await consumer.get("t", b"nobody") is None
-        # A value that holds the key's bytes is no record of the key.
-        await producer.send("t", b"k7", key="near")
-        assert await value(consumer, "k7") == b"11957"
+@scenario(play, {"max.partition.fetch.bytes": 20000}, {"compression.type": "lz4"})
+async def test_the_newest_value_wins_near_and_far(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    await producer.send("t", b"old", key="near")
+    await producer.send("t", b"far back", key="far")
+    keys = [b"k%d" % (i % 50) for i in range(12_000)]
+    await producer.send_many("t", [b"%d" % i for i in range(12_000)], keys=keys)
+    await producer.flush()
+    await producer.send("t", b"new", key="near")
+    assert await value(consumer, "near") == b"new"
+    assert await value(consumer, "far") == b"far back"
+    assert await value(consumer, b"k7") == b"11957"
+    assert await consumer.get("t", b"nobody") is None
+    # A value that holds the key's bytes is no record of the key.
+    await producer.send("t", b"k7", key="near")
+    assert await value(consumer, "k7") == b"11957"
 
-    play(scenario, {"max.partition.fetch.bytes": 20_000}, {"compression.type": "lz4"})
 
-
-def test_a_tombstone_is_the_newest_too() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        await producer.send("t", b"1", key="k")
-        await producer.send("t", None, key="k")
-        record = await consumer.get("t", "k")
-        assert record is not None
-        assert (record.offset, record.key, record.value) == (1, b"k", None)
-
-    play(scenario)
+@scenario(play)
+async def test_a_tombstone_is_the_newest_too(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    await producer.send("t", b"1", key="k")
+    await producer.send("t", None, key="k")
+    record = await consumer.get("t", "k")
+    assert record is not None
+    assert (record.offset, record.key, record.value) == (1, b"k", None)
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -83,112 +84,109 @@ def test_what_was_aborted_is_not_there(isolation: str) -> None:
     play(scenario, {"isolation.level": isolation}, {"transactional.id": "x"})
 
 
-def test_aborted_values_are_found_out_across_windows() -> None:
+@scenario(play, None, {"transactional.id": "x", "linger.ms": 0})
+async def test_aborted_values_are_found_out_across_windows(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
     """The marker is in a later window than the record, other transactions between them."""
-
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+    await producer.begin_transaction()
+    place = (await producer.send("t", b"committed", key="k")).partition
+    await producer.commit_transaction()
+    await producer.begin_transaction()
+    await producer.send("t", b"aborted", key="k")
+    for number in range(3_000):
+        await producer.enqueue("t", b"%d" % number, partition=place)
+    await producer.abort_transaction()
+    await producer.begin_transaction()
+    await producer.send("t", b"other", key="other", partition=place)
+    await producer.commit_transaction()
+    assert await value(consumer, "k") == b"committed"
+    servers = ",".join(map(str, cluster.bootstrap()))
+    async with Producer(
+        bootstrap_servers=servers, transactional_id="y", runtime=cluster.client_runtime()
+    ) as second:
+        await second.begin_transaction()
+        await second.send("t", b"open", key="k")
         await producer.begin_transaction()
-        place = (await producer.send("t", b"committed", key="k")).partition
-        await producer.commit_transaction()
-        await producer.begin_transaction()
-        await producer.send("t", b"aborted", key="k")
-        for number in range(3_000):
-            await producer.enqueue("t", b"%d" % number, partition=place)
+        await producer.send("t", b"aborted again", key="k")
         await producer.abort_transaction()
-        await producer.begin_transaction()
-        await producer.send("t", b"other", key="other", partition=place)
-        await producer.commit_transaction()
+        # What is uncommitted counts, what is aborted does not, although it is newer.
+        assert await value(consumer, "k") == b"open"
+        await second.abort_transaction()
         assert await value(consumer, "k") == b"committed"
-        servers = ",".join(map(str, cluster.bootstrap()))
-        async with Producer(
-            bootstrap_servers=servers, transactional_id="y", runtime=cluster.client_runtime()
-        ) as second:
-            await second.begin_transaction()
-            await second.send("t", b"open", key="k")
-            await producer.begin_transaction()
-            await producer.send("t", b"aborted again", key="k")
-            await producer.abort_transaction()
-            # What is uncommitted counts, what is aborted does not, although it is newer.
-            assert await value(consumer, "k") == b"open"
-            await second.abort_transaction()
-            assert await value(consumer, "k") == b"committed"
-
-    play(scenario, None, {"transactional.id": "x", "linger.ms": 0})
 
 
-def test_a_partition_of_ones_own_and_a_deserializer() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        for partition in range(3):
-            await producer.send("t", b"[%d]" % partition, key="k", partition=partition)
-        for partition in range(3):
-            record = await consumer.get("t", "k", partition=partition)
-            assert record is not None
-            assert record.value == [partition]
-
-    play(scenario, {"value.deserializer": json_deserializer})
-
-
-def test_what_was_deleted_is_not_waited_for() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        place = await producer.send("t", b"1", key="k")
-        await producer.send("t", b"2", key="other", partition=place.partition)
-        request = delete_records.DeleteRecordsRequest(
-            topics=[
-                delete_records.DeleteRecordsTopic(
-                    name="t",
-                    partitions=[
-                        delete_records.DeleteRecordsPartition(
-                            partition_index=place.partition, offset=1
-                        )
-                    ],
-                )
-            ],
-            timeout_ms=10_000,
-        )
-        route = cluster.client("deleter").partition("t", place.partition)
-        await route.request(request, 2, delete_records.DeleteRecordsResponse, timeout_ms=10_000)
-        assert await consumer.get("t", "k") is None
-
-    play(scenario)
+@scenario(play, {"value.deserializer": json_deserializer})
+async def test_a_partition_of_ones_own_and_a_deserializer(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    for partition in range(3):
+        await producer.send("t", b"[%d]" % partition, key="k", partition=partition)
+    for partition in range(3):
+        record = await consumer.get("t", "k", partition=partition)
+        assert record is not None
+        assert record.value == [partition]
 
 
-def test_a_topic_that_is_not_there_is_told() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        with pytest.raises(TimedOut, match="nothing"):
-            await consumer.get("nothing", "k")
-
-    play(scenario, {"allow.auto.create.topics": False, "default.api.timeout.ms": 3_000})
-
-
-def test_a_group_without_access_to_a_ptp_topic_gets_no_record() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        await cluster.test_client("creator").create_topic(
-            "pt", partitions=1, configs={"subscription.mode": "ptp"}
-        )
-        await producer.send("pt", b"v", key="k")
-        servers = {"bootstrap.servers": ",".join(map(str, cluster.bootstrap()))}
-        owner = {**servers, "group.id": "owner"}
-        async with Consumer(owner, runtime=cluster.client_runtime("owner")) as reader:
-            reader.assign([TopicPartition("pt", 0)])
-            await reader.commit({TopicPartition("pt", 0): 1})
-            record = await reader.get("pt", "k")
-            assert record is not None
-            assert record.value == b"v"
-        for partition in (None, 0):
-            with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
-                await consumer.get("pt", "k", partition=partition)
-
-    play(scenario, {"group.id": "audit"})
+@scenario(play)
+async def test_what_was_deleted_is_not_waited_for(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    place = await producer.send("t", b"1", key="k")
+    await producer.send("t", b"2", key="other", partition=place.partition)
+    request = delete_records.DeleteRecordsRequest(
+        topics=[
+            delete_records.DeleteRecordsTopic(
+                name="t",
+                partitions=[
+                    delete_records.DeleteRecordsPartition(partition_index=place.partition, offset=1)
+                ],
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    route = cluster.client("deleter").partition("t", place.partition)
+    await route.request(request, 2, delete_records.DeleteRecordsResponse, timeout_ms=10_000)
+    assert await consumer.get("t", "k") is None
 
 
-def test_offsets_of_an_open_transaction_do_not_hold_up_a_lookup() -> None:
-    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
-        consumer.assign([TopicPartition("t", 0)])
-        async with producer.transaction():
-            await producer.send("t", b"v", key="k", partition=1)
-        async with producer.transaction():
-            await producer.send_offsets({TopicPartition("t", 0): 0}, consumer.group_metadata())
-            record = await consumer.get("t", "k", partition=0)
-            assert record is None
+@scenario(play, {"allow.auto.create.topics": False, "default.api.timeout.ms": 3000})
+async def test_a_topic_that_is_not_there_is_told(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    with pytest.raises(TimedOut, match="nothing"):
+        await consumer.get("nothing", "k")
 
-    play(scenario, {"group.id": "g", "default.api.timeout.ms": 3_000}, {"transactional.id": "x"})
+
+@scenario(play, {"group.id": "audit"})
+async def test_a_group_without_access_to_a_ptp_topic_gets_no_record(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    await cluster.test_client("creator").create_topic(
+        "pt", partitions=1, configs={"subscription.mode": "ptp"}
+    )
+    await producer.send("pt", b"v", key="k")
+    servers = {"bootstrap.servers": ",".join(map(str, cluster.bootstrap()))}
+    owner = {**servers, "group.id": "owner"}
+    async with Consumer(owner, runtime=cluster.client_runtime("owner")) as reader:
+        reader.assign([TopicPartition("pt", 0)])
+        await reader.commit({TopicPartition("pt", 0): 1})
+        record = await reader.get("pt", "k")
+        assert record is not None
+        assert record.value == b"v"
+    for partition in (None, 0):
+        with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
+            await consumer.get("pt", "k", partition=partition)
+
+
+@scenario(play, {"group.id": "g", "default.api.timeout.ms": 3000}, {"transactional.id": "x"})
+async def test_offsets_of_an_open_transaction_do_not_hold_up_a_lookup(
+    cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
+) -> None:
+    consumer.assign([TopicPartition("t", 0)])
+    async with producer.transaction():
+        await producer.send("t", b"v", key="k", partition=1)
+    async with producer.transaction():
+        await producer.send_offsets({TopicPartition("t", 0): 0}, consumer.group_metadata())
+        record = await consumer.get("t", "k", partition=0)
+        assert record is None

@@ -11,6 +11,7 @@ from lograft.client.errors import WrongUse
 from lograft.client.producer import Producer
 from lograft.testing import VirtualCluster
 from lograft.wire.messages import delete_records, delete_topics
+from tests.support.scenarios import scenario
 
 Scenario = Callable[[VirtualCluster, RangeReader], Awaitable[None]]
 
@@ -38,89 +39,85 @@ async def values(reader: RangeReader, start: int, end: int, **more: Any) -> list
     return found
 
 
-def test_a_range_is_read_exactly() -> None:
-    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
-        for start, end in [(0, 1_000), (0, 1), (999, 1_000), (37, 911), (500, 500)]:
-            expected = [b"%d" % i for i in range(start, end)]
-            assert await values(reader, start, end) == expected
-
-    play(scenario, {"max.partition.fetch.bytes": 2_000})
+@scenario(play, {"max.partition.fetch.bytes": 2000})
+async def test_a_range_is_read_exactly(cluster: VirtualCluster, reader: RangeReader, /) -> None:
+    for start, end in [(0, 1_000), (0, 1), (999, 1_000), (37, 911), (500, 500)]:
+        expected = [b"%d" % i for i in range(start, end)]
+        assert await values(reader, start, end) == expected
 
 
-def test_a_range_that_is_no_range() -> None:
-    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
-        with pytest.raises(WrongUse, match="start is 5, end is 4"):
-            await values(reader, 5, 4)
-
-    play(scenario)
+@scenario(play)
+async def test_a_range_that_is_no_range(cluster: VirtualCluster, reader: RangeReader, /) -> None:
+    with pytest.raises(WrongUse, match="start is 5, end is 4"):
+        await values(reader, 5, 4)
 
 
-def test_an_end_beyond_the_log_is_told_after_what_is_there() -> None:
-    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
-        batches = reader.read("t", 0, start=990, end=1_001)
-        assert (await anext(batches)).num_rows == 10
-        with pytest.raises(EndBeyond, match="ends at offset 1000") as caught:
-            await anext(batches)
-        assert caught.value.log_end == 1_000
-        with pytest.raises(EndBeyond):
-            await values(reader, 2_000, 2_001)
+@scenario(play)
+async def test_an_end_beyond_the_log_is_told_after_what_is_there(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    batches = reader.read("t", 0, start=990, end=1_001)
+    assert (await anext(batches)).num_rows == 10
+    with pytest.raises(EndBeyond, match="ends at offset 1000") as caught:
+        await anext(batches)
+    assert caught.value.log_end == 1_000
+    with pytest.raises(EndBeyond):
+        await values(reader, 2_000, 2_001)
 
-    play(scenario)
 
-
-def test_records_that_were_deleted_are_named() -> None:
-    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
-        route = cluster.client("admin").partition("t", 0)
-        await route.request(
-            delete_records.DeleteRecordsRequest(
-                topics=[
-                    delete_records.DeleteRecordsTopic(
-                        name="t",
-                        partitions=[
-                            delete_records.DeleteRecordsPartition(partition_index=0, offset=400)
-                        ],
-                    )
-                ],
-                timeout_ms=10_000,
-            ),
-            2,
-            delete_records.DeleteRecordsResponse,
+@scenario(play)
+async def test_records_that_were_deleted_are_named(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    route = cluster.client("admin").partition("t", 0)
+    await route.request(
+        delete_records.DeleteRecordsRequest(
+            topics=[
+                delete_records.DeleteRecordsTopic(
+                    name="t",
+                    partitions=[
+                        delete_records.DeleteRecordsPartition(partition_index=0, offset=400)
+                    ],
+                )
+            ],
             timeout_ms=10_000,
-        )
-        with pytest.raises(StartLost, match="the log begins at 400") as caught:
-            await values(reader, 399, 1_000)
-        assert len(await values(reader, caught.value.log_start, 1_000)) == 600
-
-    play(scenario)
-
-
-def test_another_topic_under_the_same_name() -> None:
-    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
-        with pytest.raises(TopicReplaced, match="the topic is a new one") as caught:
-            await values(reader, 0, 10, topic_id=uuid4())
-        assert caught.value.topic_id is not None
-        assert len(await values(reader, 0, 10, topic_id=caught.value.topic_id)) == 10
-        await cluster.client("admin").request(
-            delete_topics.DeleteTopicsRequest(
-                topics=[delete_topics.DeleteTopicState(name="t")], timeout_ms=10_000
-            ),
-            6,
-            delete_topics.DeleteTopicsResponse,
-            timeout_ms=10_000,
-        )
-        with pytest.raises(TopicReplaced, match="the topic is gone"):
-            await values(reader, 0, 10)
-
-    play(scenario)
+        ),
+        2,
+        delete_records.DeleteRecordsResponse,
+        timeout_ms=10_000,
+    )
+    with pytest.raises(StartLost, match="the log begins at 400") as caught:
+        await values(reader, 399, 1_000)
+    assert len(await values(reader, caught.value.log_start, 1_000)) == 600
 
 
-def test_a_leader_that_dies_in_the_middle() -> None:
-    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
-        found: list[bytes] = []
-        async for batch in reader.read("t", 0, start=0, end=1_000):
-            if not found:
-                cluster.kill(cluster.leader_of("t", 0))
-            found += batch.column("value").to_pylist()
-        assert found == [b"%d" % i for i in range(1_000)]
+@scenario(play)
+async def test_another_topic_under_the_same_name(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    with pytest.raises(TopicReplaced, match="the topic is a new one") as caught:
+        await values(reader, 0, 10, topic_id=uuid4())
+    assert caught.value.topic_id is not None
+    assert len(await values(reader, 0, 10, topic_id=caught.value.topic_id)) == 10
+    await cluster.client("admin").request(
+        delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.DeleteTopicState(name="t")], timeout_ms=10_000
+        ),
+        6,
+        delete_topics.DeleteTopicsResponse,
+        timeout_ms=10_000,
+    )
+    with pytest.raises(TopicReplaced, match="the topic is gone"):
+        await values(reader, 0, 10)
 
-    play(scenario, {"max.partition.fetch.bytes": 2_000, "request.timeout.ms": 3_000}, nodes=3)
+
+@scenario(play, {"max.partition.fetch.bytes": 2000, "request.timeout.ms": 3000}, nodes=3)
+async def test_a_leader_that_dies_in_the_middle(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    found: list[bytes] = []
+    async for batch in reader.read("t", 0, start=0, end=1_000):
+        if not found:
+            cluster.kill(cluster.leader_of("t", 0))
+        found += batch.column("value").to_pylist()
+    assert found == [b"%d" % i for i in range(1_000)]

@@ -12,6 +12,7 @@ from lograft.client.producing.deliveries import Delivery
 from lograft.client.producing.handover import RECORDS_MAX, Handover
 from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
+from tests.support.scenarios import scenario
 
 
 class StandInIntake(Intake):
@@ -74,38 +75,38 @@ def play(scenario: Callable[[StandInIntake, Handover], Any]) -> None:
     asyncio.run(main())
 
 
-def test_what_lies_there_is_taken_in_one_turn() -> None:
-    async def scenario(intake: StandInIntake, handover: Handover) -> None:
-        promises = [handover.put(Outgoing("t", number)) for number in range(5)]
-        assert not promises[0].is_settled
-        await handover.wait_empty()
-        assert intake.taken == [0, 1, 2, 3, 4]
-        assert all(one.delivery is not None for one in promises)
-        handover.put(Outgoing("t", 5))
-        await handover.wait_empty()
-        assert intake.taken[-1] == 5
-
-    play(scenario)
+@scenario(play)
+async def test_what_lies_there_is_taken_in_one_turn(
+    intake: StandInIntake, handover: Handover, /
+) -> None:
+    promises = [handover.put(Outgoing("t", number)) for number in range(5)]
+    assert not promises[0].is_settled
+    await handover.wait_empty()
+    assert intake.taken == [0, 1, 2, 3, 4]
+    assert all(one.delivery is not None for one in promises)
+    handover.put(Outgoing("t", 5))
+    await handover.wait_empty()
+    assert intake.taken[-1] == 5
 
 
 @pytest.mark.parametrize("reason", ["no room", "unknown topic"])
-def test_those_behind_a_record_that_waits_keep_their_places(reason: str) -> None:
-    async def scenario(intake: StandInIntake, handover: Handover) -> None:
-        intake.is_full = reason == "no room"
-        first = "t" if intake.is_full else "unknown"
-        promises = [handover.put(Outgoing(first, "first")), handover.put(Outgoing("t", "second"))]
-        settled: list[str] = []
-        promises[1].on_settled(lambda: settled.append("second"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        handover.put(Outgoing("t", "third"))
-        assert intake.taken == []
-        intake.released.set()
-        await handover.wait_empty()
-        assert intake.taken == ["first", "second", "third"]
-        assert settled == ["second"]
-
-    play(scenario)
+@scenario(play)
+async def test_those_behind_a_record_that_waits_keep_their_places(
+    intake: StandInIntake, handover: Handover, /, reason: str
+) -> None:
+    intake.is_full = reason == "no room"
+    first = "t" if intake.is_full else "unknown"
+    promises = [handover.put(Outgoing(first, "first")), handover.put(Outgoing("t", "second"))]
+    settled: list[str] = []
+    promises[1].on_settled(lambda: settled.append("second"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    handover.put(Outgoing("t", "third"))
+    assert intake.taken == []
+    intake.released.set()
+    await handover.wait_empty()
+    assert intake.taken == ["first", "second", "third"]
+    assert settled == ["second"]
 
 
 def test_what_cannot_be_taken_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,50 +128,50 @@ def test_what_cannot_be_taken_fails_alone(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.text.count("a record was not taken") == 2
 
 
-def test_the_queue_says_when_it_is_full_and_ends_with_the_client() -> None:
-    async def scenario(intake: StandInIntake, handover: Handover) -> None:
-        promises = [handover.put(Outgoing("t", number)) for number in range(RECORDS_MAX)]
-        assert handover.is_full
-        handover.end()
-        assert {type(one.error) for one in promises} == {Closed}
-        assert isinstance(handover.put(Outgoing("t", "late")).error, Closed)
-        assert len(intake.reported) == RECORDS_MAX + 1
-        await handover.wait_empty()
-
-    play(scenario)
-
-
-def test_it_says_what_the_loop_will_not_take_at_once() -> None:
-    async def scenario(intake: StandInIntake, handover: Handover) -> None:
-        known = Outgoing("t", 1)
-        assert handover.takes_at_once(known)
-        assert not handover.takes_at_once(Outgoing("unknown", 1))
-        for number in range(RECORDS_MAX):
-            handover.put(Outgoing("t", number))
-        assert not handover.takes_at_once(known)
-        await handover.wait_empty()
-        intake.is_full = True
-        waiting = handover.put(known)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not handover.takes_at_once(known), "the one before it waits for room"
-        intake.released.set()
-        await handover.wait_empty()
-        assert waiting.delivery is not None
-        assert handover.takes_at_once(known)
-
-    play(scenario)
+@scenario(play)
+async def test_the_queue_says_when_it_is_full_and_ends_with_the_client(
+    intake: StandInIntake, handover: Handover, /
+) -> None:
+    promises = [handover.put(Outgoing("t", number)) for number in range(RECORDS_MAX)]
+    assert handover.is_full
+    handover.end()
+    assert {type(one.error) for one in promises} == {Closed}
+    assert isinstance(handover.put(Outgoing("t", "late")).error, Closed)
+    assert len(intake.reported) == RECORDS_MAX + 1
+    await handover.wait_empty()
 
 
-def test_the_end_finds_a_record_that_waits() -> None:
-    async def scenario(intake: StandInIntake, handover: Handover) -> None:
-        waiting = handover.put(Outgoing("unknown", 1))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        handover.end()
-        intake.released.set()
-        await handover.wait_empty()
-        assert isinstance(waiting.error, Closed)
-        assert intake.reported == [], "the intake reports the record that waits in it"
+@scenario(play)
+async def test_it_says_what_the_loop_will_not_take_at_once(
+    intake: StandInIntake, handover: Handover, /
+) -> None:
+    known = Outgoing("t", 1)
+    assert handover.takes_at_once(known)
+    assert not handover.takes_at_once(Outgoing("unknown", 1))
+    for number in range(RECORDS_MAX):
+        handover.put(Outgoing("t", number))
+    assert not handover.takes_at_once(known)
+    await handover.wait_empty()
+    intake.is_full = True
+    waiting = handover.put(known)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not handover.takes_at_once(known), "the one before it waits for room"
+    intake.released.set()
+    await handover.wait_empty()
+    assert waiting.delivery is not None
+    assert handover.takes_at_once(known)
 
-    play(scenario)
+
+@scenario(play)
+async def test_the_end_finds_a_record_that_waits(
+    intake: StandInIntake, handover: Handover, /
+) -> None:
+    waiting = handover.put(Outgoing("unknown", 1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    handover.end()
+    intake.released.set()
+    await handover.wait_empty()
+    assert isinstance(waiting.error, Closed)
+    assert intake.reported == [], "the intake reports the record that waits in it"
