@@ -6,6 +6,7 @@ it. `epoch` and `leader` of an answer are what the answering replica knows: they
 behind. `life` names the life of the group (see `RaftCore.begin_life`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -245,6 +246,20 @@ Response = (
     | VoterChangeResponse
 )
 Message = Request | Response
+
+#: Request -> its response.
+RESPONSE_OF: Final[dict[type, Callable[..., Response]]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+    AddVoterRequest: VoterChangeResponse,
+    RemoveVoterRequest: VoterChangeResponse,
+    UpdateVoterRequest: VoterChangeResponse,
+    UpgradeVersionRequest: VoterChangeResponse,
+    RenameVoterRequest: VoterChangeResponse,
+}
 
 
 #: More elections than there can have been since the other side was last heard.

@@ -18,6 +18,7 @@ from lograft.consensus.messages import (
     RemoveVoterRequest,
     RenameVoterRequest,
     UpdateVoterRequest,
+    UpgradeVersionRequest,
     VoterChangeRequest,
 )
 from lograft.consensus.types import ReplicaKey, Voter, VoterSet
@@ -94,3 +95,31 @@ def changed(
     if isinstance(request, RenameVoterRequest):
         return voters.replacing(known._replace(key=ReplicaKey(key.node_id, request.directory_id)))
     return voters.replacing(request.voter)
+
+
+def changed_static(
+    voters: VoterSet,
+    request: VoterChangeRequest,
+    *,
+    leader: ReplicaKey,
+    described: dict[NodeId, Voter],
+    may_change: bool,
+) -> VoterSet | Error:
+    """Static voters can only become dynamic ones. NONE: there is nothing to append. Notes in
+    `described` how a voter describes itself."""
+    match request:
+        case UpdateVoterRequest():
+            node_id = request.voter.key.node_id
+            if voters.find(node_id) is None:
+                return Error.VOTER_NOT_FOUND
+            described[node_id] = request.voter
+            return Error.NONE
+        case UpgradeVersionRequest():
+            if not may_change:
+                return Error.CHANGE_IN_PROGRESS
+            own = request.voter._replace(key=leader)
+            dynamic = upgraded(voters, {**described, leader.node_id: own})
+            is_checked = request.validate_only and not isinstance(dynamic, Error)
+            return Error.NONE if is_checked else dynamic
+        case _:
+            return Error.STATIC_VOTERS

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from lograft.consensus.core import RaftCore
+from lograft.consensus.core import HELD_MAX, RaftCore
 from lograft.consensus.errors import NotLeading
 from lograft.consensus.leadership import OBSERVERS_MAX
 from lograft.consensus.messages import (
@@ -23,7 +23,6 @@ from lograft.consensus.messages import (
     VoteRequest,
     VoteResponse,
 )
-from lograft.consensus.replica import HELD_MAX
 from lograft.consensus.roles import Role
 from lograft.consensus.types import (
     Effects,
