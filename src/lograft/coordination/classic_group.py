@@ -30,8 +30,6 @@ from lograft.wire.records.group_metadata_value import GroupMetadataValue, Member
 VALUE_VERSION: Final = 3
 #: The first that has room for a field of our own; Kafka 4.3 reads it.
 FENCED_VALUE_VERSION: Final = 4
-#: The generation of somebody who is in none.
-NO_GENERATION: Final = -1
 
 
 class ClassicGroup:

@@ -5,7 +5,7 @@ other, so their words live here.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lograft.model.errors import LograftError
 from lograft.model.seams import Channel, Part
@@ -52,8 +52,6 @@ class Parked:
         raise NotImplementedError
 
 
-#: For requests that the protocol leaves without a response (acks=0).
-NO_REPLY: Final = None
 #: Plain bytes are an Answer of one part that mutes nobody: the cheapest kind.
 Reply: TypeAlias = bytes | Answer | Waiting | Parked | None
 

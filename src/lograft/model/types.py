@@ -12,7 +12,6 @@ Offset = NewType("Offset", int)
 #: Counts the leaders of a partition (or of the metadata quorum); only ever grows.
 Epoch = NewType("Epoch", int)
 NodeId = NewType("NodeId", int)
-PartitionIndex = NewType("PartitionIndex", int)
 ProducerId = NewType("ProducerId", int)
 #: Fences older incarnations of one producer id; 16 bits on the wire.
 ProducerEpoch = NewType("ProducerEpoch", int)

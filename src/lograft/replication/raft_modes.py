@@ -142,11 +142,6 @@ class ModeReplica:
             return settings._replace(min_insync_replicas=ALL_REPLICAS)
         return settings
 
-    @property
-    def needs_flush(self) -> bool:
-        """Whether only what is on disk counts, whatever the topic's settings say."""
-        return self.assignment.mode is not ReplicationMode.ISR
-
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
         if assignment.partition_epoch <= self.assignment.partition_epoch:
             return RoleChange.STALE, NO_EFFECTS

@@ -8,7 +8,7 @@ node and of one kind goes in one request.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
@@ -29,7 +29,6 @@ LANE: Final = "votes"
 PARTITIONS_MAX: Final = 2_000
 
 Item: TypeAlias = tuple[RaftPartition, raft.PeerRequest]
-W = TypeVar("W", bound=Message)
 
 CODE_OF: Final = {
     raft.Error.NONE: ErrorCode.NONE,
