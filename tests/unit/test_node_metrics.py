@@ -1,4 +1,4 @@
-"""Nodes yield every metric that is declared, and can change while they are asked."""
+"""Nodes and clients yield every metric that is declared; nodes can change during a collection."""
 
 import asyncio
 
@@ -6,8 +6,10 @@ from lograft.api.router import REQUESTS
 from lograft.broker.partitions.partition_table import PARTITIONS
 from lograft.client.admin import Admin
 from lograft.client.consumer import Consumer
+from lograft.client.consuming.fetcher import FETCHED_BYTES
 from lograft.client.producer import Producer
-from lograft.model.metrics import SLICE_SAMPLES, Families, gather_all, value_of
+from lograft.client.producing.sender import RECORDS_ACKNOWLEDGED
+from lograft.model.metrics import SLICE_SAMPLES, Families, Metric, gather_all, value_of
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import run_in_virtual_cluster, scenario
 from tools.generate_metrics import declared_metrics
@@ -17,27 +19,34 @@ def bootstrap_of(cluster: VirtualCluster) -> str:
     return ",".join(map(str, cluster.bootstrap()))
 
 
-async def use_transactions_and_groups(cluster: VirtualCluster) -> None:
+async def use_clients(cluster: VirtualCluster) -> set[Metric]:
+    """Uses a transaction and a group, and returns the metrics of the clients."""
     servers = bootstrap_of(cluster)
     runtime = cluster.client_runtime()
-    async with (
-        Producer(bootstrap_servers=servers, runtime=runtime, transactional_id="x") as producer,
-        producer.transaction(),
-    ):
-        await producer.send("t", b"v")
+    found: set[Metric] = set()
+    async with Producer(
+        bootstrap_servers=servers, runtime=runtime, transactional_id="x"
+    ) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"v")
+        assert value_of(producer, RECORDS_ACKNOWLEDGED) == 1
+        found.update(gather_all(producer.collect_samples()).by_metric)
     async with Consumer(
         bootstrap_servers=servers, runtime=runtime, group_id="g", auto_offset_reset="earliest"
     ) as consumer:
         consumer.subscribe("t")
         while not await consumer.poll():
             pass
+        assert value_of(consumer, FETCHED_BYTES) > 0
+        found.update(gather_all(consumer.collect_samples()).by_metric)
+    return found
 
 
 @scenario(run_in_virtual_cluster, nodes=3)
-async def test_nodes_yield_each_metric_that_is_declared(cluster: VirtualCluster, /) -> None:
+async def test_nodes_and_clients_yield_each_declared_metric(cluster: VirtualCluster, /) -> None:
     await cluster.test_client().create_topic("t", partitions=2, replication_factor=3)
-    await use_transactions_and_groups(cluster)
-    collected = {
+    collected = await use_clients(cluster)
+    collected |= {
         metric
         for node in cluster.nodes().values()
         for metric in gather_all(node.collect_samples()).by_metric

@@ -9,7 +9,9 @@ from lograft.cli.output import numbers
 from lograft.client.admin import Admin, PartitionDescription, topic_resource
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import ClientError, TopicMissing
-from lograft.client.producer import Producer
+from lograft.client.producer import BATCHES_UNFINISHED, Producer
+from lograft.client.producing.sender import RECORDS_ACKNOWLEDGED
+from lograft.model.metrics import value_of
 
 #: A producer that gets no acknowledgement for this long is stalled.
 STALL_SECONDS: Final = 1.0
@@ -44,12 +46,11 @@ class StallWatch:
 
     async def _run(self) -> None:
         last_said = ""
-        before = -1
+        before = -1.0
         while True:
             await asyncio.sleep(STALL_SECONDS)
-            counts = self._producer.statistics()
-            acknowledged = counts["records_sent"]
-            is_waiting = self.is_enqueuing or counts["batches_unfinished"] > 0
+            acknowledged = value_of(self._producer, RECORDS_ACKNOWLEDGED)
+            is_waiting = self.is_enqueuing or value_of(self._producer, BATCHES_UNFINISHED) > 0
             if is_waiting and acknowledged == before:
                 reason = await self._explain()
                 if reason != last_said:

@@ -8,7 +8,7 @@ Works on Lograft and on Apache Kafka 3.0 and later; what only Lograft can do say
 by others with `UnsupportedByBroker` or by their error codes.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
@@ -100,6 +100,7 @@ from lograft.client.core import ClientCore
 from lograft.client.errors import WrongUse
 from lograft.client.opened import Opened
 from lograft.client.types import TopicPartition
+from lograft.model.metrics import Sample, values_of
 from lograft.model.seams import Address, Runtime
 
 if TYPE_CHECKING:
@@ -211,12 +212,17 @@ class Admin(Opened):
         """
         await self._calls.probe(node)
 
-    def statistics(self) -> dict[str, int]:
-        """How many connections there are, and what is under way on them.
+    def collect_samples(self) -> Iterator[Sample]:
+        # Read at once: in the blocking client another thread iterates over them.
+        samples = () if self._core is None else self._core.network.collect_samples()
+        return iter(list(samples))
 
-        print(admin.statistics()["connections"])
+    def metrics(self) -> dict[str, float]:
+        """The value of each metric by its name, as docs/metrics.md lists them.
+
+        print(admin.metrics()["lograft_client_connections"])
         """
-        return {} if self._core is None else self._core.network.statistics()
+        return values_of(self)
 
     async def close(self) -> None:
         if self._core is not None:

@@ -27,6 +27,7 @@ from lograft.client.producing.handover import Handover, Promise
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.producing.record_parts import Headers
 from lograft.client.types import Acknowledged, ConsumerRecord, OffsetRange
+from lograft.model.metrics import value_of
 
 if TYPE_CHECKING:
     from lograft.client.columns import sending
@@ -221,7 +222,8 @@ class Producer(Face[asynchronous.Producer]):
     abort_transaction = awaited(asynchronous.Producer.abort_transaction)
     send_offsets = awaited(asynchronous.Producer.send_offsets)
     transaction = entered(asynchronous.Producer.transaction)
-    statistics = called(asynchronous.Producer.statistics)
+    metrics = called(asynchronous.Producer.metrics)
+    collect_samples = called(asynchronous.Producer.collect_samples)
 
     def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Sends what is there, and fails what is not acknowledged when the time is up."""
@@ -240,7 +242,7 @@ class Producer(Face[asynchronous.Producer]):
     def _has_unfinished(self) -> bool:
         """Whether something that was handed over has no known fate."""
         waits = self._handover is not None and not self._handover.is_empty
-        return waits or self._client.statistics()["batches_unfinished"] > 0
+        return waits or value_of(self._client, asynchronous.BATCHES_UNFINISHED) > 0
 
 
 _open_producers: Final[WeakSet[Producer]] = WeakSet()
@@ -293,7 +295,8 @@ class Consumer(OwnedFace[consumer.Consumer]):
     get = awaited(consumer.Consumer.get)
     topics = awaited(consumer.Consumer.topics)
     partitions_for = awaited(consumer.Consumer.partitions_for)
-    statistics = called(consumer.Consumer.statistics)
+    metrics = called(consumer.Consumer.metrics)
+    collect_samples = called(consumer.Consumer.collect_samples)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
@@ -375,7 +378,8 @@ class Admin(Face[admin.Admin]):
     describe_topics = awaited(admin.Admin.describe_topics)
     connect = awaited(admin.Admin.connect)
     probe = awaited(admin.Admin.probe)
-    statistics = called(admin.Admin.statistics)
+    metrics = called(admin.Admin.metrics)
+    collect_samples = called(admin.Admin.collect_samples)
 
     def close(self) -> None:
         self.finish(self._client.close())

@@ -8,7 +8,7 @@ async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as c
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import (
@@ -40,6 +40,7 @@ from lograft.client.types import (
     TopicInfo,
     TopicPartition,
 )
+from lograft.model.metrics import Gauge, Sample, values_of
 from lograft.model.seams import Runtime
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from lograft.client.keywords import ConsumerKeywords
 
 CLOSE_TIMEOUT_MS: Final = 30_000
+
+ASSIGNED: Final = Gauge("lograft_client_partitions_assigned", "Partitions of the consumer.")
 
 
 class Consumer(Opened):
@@ -399,14 +402,22 @@ class Consumer(Opened):
         metadata = self._engine().core.metadata
         return topic_info(await metadata.topic(topic, deadline_ms=self._deadline(timeout_ms)))
 
-    def statistics(self) -> dict[str, int]:
-        """Counts of what this consumer does, by name."""
+    def collect_samples(self) -> Iterator[Sample]:
+        # Read at once: in the blocking client another thread iterates over them.
         engine = self._engine()
-        return {
-            **engine.fetcher.statistics(),
-            **engine.core.network.statistics(),
-            "partitions_assigned": len(engine.subscription),
-        }
+        samples = [
+            *engine.fetcher.collect_samples(),
+            *engine.core.network.collect_samples(),
+            ASSIGNED.sample(len(engine.subscription)),
+        ]
+        return iter(samples)
+
+    def metrics(self) -> dict[str, float]:
+        """The value of each metric by its name, as docs/metrics.md lists them.
+
+        print(consumer.metrics()["lograft_client_partitions_assigned"])
+        """
+        return values_of(self)
 
     def _describe_open(self) -> str | None:
         engine = getattr(self, "_parts", None)

@@ -3,7 +3,7 @@ client's own, and keeps its parameters, types and documentation.
 
     class Producer(Face[asynchronous.Producer]):
         flush = awaited(asynchronous.Producer.flush)
-        statistics = called(asynchronous.Producer.statistics)
+        metrics = called(asynchronous.Producer.metrics)
 """
 
 from collections.abc import Callable, Coroutine

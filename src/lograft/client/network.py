@@ -6,7 +6,7 @@ because a server answers the requests of a connection in order.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lograft.client.backoff import backoff_ms
@@ -15,6 +15,7 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import BrokerMissing, Closed, ConnectionFailed
 from lograft.client.handshake import open_link
 from lograft.client.link import Link, Request
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.net.resolving import Resolver, SystemResolver
 from lograft.wire.message import Message
@@ -25,6 +26,11 @@ Node: TypeAlias = int | Address
 
 #: Connections that share a lane carry short requests only.
 SHORT: Final = ""
+
+CONNECTIONS: Final = Gauge("lograft_client_connections", "Open connections of the client.")
+IN_FLIGHT: Final = Gauge(
+    "lograft_client_requests_in_flight", "Requests of the client that are not answered yet."
+)
 
 
 class Broker(NamedTuple):
@@ -143,12 +149,10 @@ class Network:
             road.close("the client is closing")
         self._roads.clear()
 
-    def statistics(self) -> dict[str, int]:
+    def collect_samples(self) -> Iterator[Sample]:
         links = [road.link_if_ready() for road in self._roads.values()]
-        return {
-            "connections": sum(link is not None for link in links),
-            "requests_in_flight": sum(link.in_flight for link in links if link is not None),
-        }
+        yield CONNECTIONS.sample(sum(link is not None for link in links))
+        yield IN_FLIGHT.sample(sum(link.in_flight for link in links if link is not None))
 
     def _by_load(self, nodes: list[Node]) -> list[Node]:
         """Connected ones with the fewest requests in flight first, those that failed last."""

@@ -7,7 +7,7 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -33,6 +33,7 @@ from lograft.client.types import (
     OffsetRange,
     TopicPartition,
 )
+from lograft.model.metrics import Gauge, Sample, values_of
 from lograft.model.seams import Runtime
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("lograft.client")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
+
+BUFFER_BYTES: Final = Gauge(
+    "lograft_client_producer_buffer_bytes", "Size of the batches that the producer still keeps."
+)
+BATCHES_UNFINISHED: Final = Gauge(
+    "lograft_client_batches_unfinished", "Batches that are neither acknowledged nor given up."
+)
 
 
 class Producer(Opened):
@@ -366,18 +374,23 @@ class Producer(Opened):
         taken = Handover(self._intake, post, spawn)
         return taken
 
-    def statistics(self) -> dict[str, int]:
-        """Counts since the start, and what is in the buffer now.
-
-        print(producer.statistics()["records_sent"])
-        """
+    def collect_samples(self) -> Iterator[Sample]:
+        # Read at once: in the blocking client another thread iterates over them.
         core = self._open_core()
-        return {
-            **self._sender.statistics(),
-            **core.network.statistics(),
-            "buffer_bytes_used": self._accumulator.used_bytes,
-            "batches_unfinished": len(self._accumulator.unfinished),
-        }
+        samples = [
+            *self._sender.collect_samples(),
+            *core.network.collect_samples(),
+            BUFFER_BYTES.sample(self._accumulator.used_bytes),
+            BATCHES_UNFINISHED.sample(len(self._accumulator.unfinished)),
+        ]
+        return iter(samples)
+
+    def metrics(self) -> dict[str, float]:
+        """The value of each metric by its name, as docs/metrics.md lists them.
+
+        print(producer.metrics()["lograft_client_records_acknowledged_total"])
+        """
+        return values_of(self)
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Takes nothing more, sends what is there, and fails what is not acknowledged when the time

@@ -10,7 +10,7 @@ _TOKENS: Final = "tokens come from the function given as oauth_token"
 _KERBEROS: Final = (
     "Kerberos is not spoken; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
 )
-_METRICS: Final = "metrics are read with statistics(), there are no reporter classes"
+_METRICS: Final = "metrics are read with metrics(), there are no reporter classes"
 
 #: How Java gets, renews and checks tokens.
 _OF_TOKENS: Final[Mapping[str, str | None]] = {

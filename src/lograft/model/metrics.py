@@ -233,6 +233,16 @@ def gather_all(samples: Iterator[Sample]) -> Families:
     return families
 
 
+def values_of(measured: Measured) -> dict[str, float]:
+    """The counters and gauges of an object whose metrics have no labels, by name."""
+    values: dict[str, float] = {}
+    for metric, labels, value in measured.collect_samples():
+        assert not labels, metric
+        assert not isinstance(value, Buckets), metric
+        values[metric.name] = values.get(metric.name, 0) + value
+    return values
+
+
 def value_of(measured: Measured, metric: Counter | Gauge, *labels: str) -> float:
     """The sum of a metric's samples, of those with these label values if any are given.
     Raises LookupError if there is none."""

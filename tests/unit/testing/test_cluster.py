@@ -157,7 +157,7 @@ async def test_an_error_that_passes_is_tried_again(cluster: Cluster, producer: P
     fault = cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=3)
     assert (await producer.send("t", b"v", partition=0)).offset == 0
     assert fault.hits == 3
-    assert producer.statistics()["retries"] == 3
+    assert producer.metrics()["lograft_client_batch_retries_total"] == 3
 
 
 @scenario(play)

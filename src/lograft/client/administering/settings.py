@@ -30,7 +30,7 @@ class AdminSettings(ClientSettings):
 
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
-        "enable.metrics.push": UnsupportedSetting("false", "metrics are read with statistics()"),
+        "enable.metrics.push": UnsupportedSetting("false", "metrics are read with metrics()"),
     }
 
     def check(self) -> None:

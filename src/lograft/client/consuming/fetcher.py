@@ -7,7 +7,7 @@ whoever polls.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -38,6 +38,7 @@ from lograft.client.network import Broker
 from lograft.client.turns import FOREVER_MS, Turns
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, FileSlice
 from lograft.model.types import NO_NODE
 from lograft.wire.apis import FETCH_KEY
@@ -51,6 +52,17 @@ _FETCHES_AHEAD: Final = 2
 #: After an answer of so much the next question goes out before the program gets its turn, so that
 #: the broker works on that while the program works on this. Of less the program hears first.
 _MUCH_BYTES: Final = 32 << 10
+
+FETCHES: Final = Counter("lograft_client_fetches_total", "Fetch requests of the consumer.")
+FETCHED_BYTES: Final = Counter(
+    "lograft_client_fetched_bytes_total", "Size of the record batches that the consumer received."
+)
+FETCH_FAILURES: Final = Counter(
+    "lograft_client_fetch_failures_total", "Fetch requests of the consumer that failed."
+)
+BUFFERED_BYTES: Final = Gauge(
+    "lograft_client_fetched_buffer_bytes", "Size of what was fetched and is not polled yet."
+)
 
 
 class _Question(NamedTuple):
@@ -96,7 +108,9 @@ class Fetcher:
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
         self._failures: dict[int, int] = {}
-        self._counts = {"fetches": 0, "fetched_bytes": 0, "fetch_failures": 0}
+        self._fetches = 0
+        self._fetched_bytes = 0
+        self._fetch_failures = 0
 
     def start(self) -> None:
         self._core.metadata.on_update(self.wake)
@@ -110,11 +124,11 @@ class Fetcher:
         if self._waits_for_room:
             self._turns.wake()
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            **self._counts,
-            "buffered_bytes": sum(state.buffered_bytes for state in self._subscription),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield FETCHES.sample(self._fetches)
+        yield FETCHED_BYTES.sample(self._fetched_bytes)
+        yield FETCH_FAILURES.sample(self._fetch_failures)
+        yield BUFFERED_BYTES.sample(sum(state.buffered_bytes for state in self._subscription))
 
     def close(self) -> None:
         """Lets the brokers forget the sessions, as far as that can be done without waiting."""
@@ -234,7 +248,7 @@ class Fetcher:
             for one in asked
         }
         self._in_flight.add(node)
-        self._counts["fetches"] += 1
+        self._fetches += 1
         on_outcome = partial(self._on_outcome, node, session, questions)
         timeout_ms = self._settings.request_timeout_ms
         if lone is not None:
@@ -269,9 +283,9 @@ class Fetcher:
         else:
             session.answered(outcome.session_id)
             self._failures.pop(node, None)
-            before = self._counts["fetched_bytes"]
+            before = self._fetched_bytes
             self._take(questions, outcome)
-            if self._counts["fetched_bytes"] - before >= _MUCH_BYTES:
+            if self._fetched_bytes - before >= _MUCH_BYTES:
                 self._turns.take_now()
                 self._tell_news()
                 return
@@ -285,7 +299,7 @@ class Fetcher:
             self._on_news()
 
     def _failed(self, node: int, questions: _Questions, error: ClientError) -> None:
-        self._counts["fetch_failures"] += 1
+        self._fetch_failures += 1
         failures = self._failures[node] = self._failures.get(node, 0) + 1
         log.debug("a fetch from broker %d failed: %s", node, error)
         self._forget_preference(node)
@@ -342,7 +356,7 @@ class Fetcher:
         if fetched.next_offset == question.offset:
             self._fail(state, _no_progress(state.partition, question.offset, len(data)))
             return
-        self._counts["fetched_bytes"] += fetched.size_bytes
+        self._fetched_bytes += fetched.size_bytes
         state.fetched(fetched)
         self._has_news = True
 

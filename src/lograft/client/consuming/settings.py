@@ -56,7 +56,7 @@ class ConsumerSettings(ClientSettings):
 
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
-        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with statistics()"),
+        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with metrics()"),
         "internal.throw.on.fetch.stable.offset.unsupported": UnsupportedSetting(
             "false", "it is for Kafka Streams: offsets are always read when they are stable"
         ),

@@ -8,7 +8,7 @@ its partition is sent until it is resolved, and brokers refuse what comes out of
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
@@ -34,6 +34,7 @@ from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
 from lograft.client.turns import FOREVER_MS, Turns
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Address
 from lograft.model.types import NO_SEQUENCE
 from lograft.wire.apis import PRODUCE_KEY
@@ -48,6 +49,19 @@ _OUT_OF_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOW
 
 
 _Outcome: TypeAlias = ProduceResponse | OutcomeUnknown
+
+BATCHES_SENT: Final = Counter(
+    "lograft_client_batches_sent_total", "Batches that the producer sent, with those sent again."
+)
+RECORDS_ACKNOWLEDGED: Final = Counter(
+    "lograft_client_records_acknowledged_total", "Records of which the producer knows the offset."
+)
+RETRIES: Final = Counter(
+    "lograft_client_batch_retries_total", "Batches that failed and were queued again."
+)
+BATCHES_FAILED: Final = Counter(
+    "lograft_client_batches_failed_total", "Batches that the producer gave up."
+)
 
 
 class Sent(NamedTuple):
@@ -82,7 +96,10 @@ class Sender:
         self._codec, self._level = core.settings.codec, core.settings.compression_level
         #: Not with acks=0: nobody would ever be in flight, and no batch be gathered.
         self._goes_at_once = not core.settings.linger_ms and self._acks != 0
-        self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
+        self._batches_sent = 0
+        self._records_acknowledged = 0
+        self._retries = 0
+        self._batches_failed = 0
 
     def start(self) -> None:
         self._core.metadata.on_update(self.wake)
@@ -102,8 +119,11 @@ class Sender:
     def stop(self) -> None:
         self._turns.stop()
 
-    def statistics(self) -> dict[str, int]:
-        return dict(self._counts)
+    def collect_samples(self) -> Iterator[Sample]:
+        yield BATCHES_SENT.sample(self._batches_sent)
+        yield RECORDS_ACKNOWLEDGED.sample(self._records_acknowledged)
+        yield RETRIES.sample(self._retries)
+        yield BATCHES_FAILED.sample(self._batches_failed)
 
     def end(self, error: Exception) -> None:
         """Nothing will be sent any more: everything that waits fails with this."""
@@ -282,7 +302,7 @@ class Sender:
         identity = self._identity
         at_most = None if identity is None else identity.produce_version_max
         contents = [self._content(batch) for _, batch in sent]
-        self._counts["batches_sent"] += len(sent)
+        self._batches_sent += len(sent)
         if not self._acks:
             version = link.version_of(PRODUCE_KEY, at_most=at_most)
             link.post(self._requests.of(contents, version), version)
@@ -433,7 +453,7 @@ class Sender:
                 )
             self._fail(batch, obstacle or error)
             return
-        self._counts["retries"] += 1
+        self._retries += 1
         batch.retry_at_ms = now_ms + backoff_ms(
             settings.retry_backoff_ms,
             settings.retry_backoff_max_ms,
@@ -445,7 +465,7 @@ class Sender:
     def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int = -1) -> None:
         if self.sequences is not None:
             self.sequences.acknowledge(batch)
-        self._counts["records_sent"] += batch.count
+        self._records_acknowledged += batch.count
         batch.acknowledge(base_offset, log_append_time_ms)
         self._accumulator.release(batch)
 
@@ -459,7 +479,7 @@ class Sender:
     ) -> None:
         if self.sequences is not None:
             self.sequences.lose(batch)
-        self._counts["batches_failed"] += 1
+        self._batches_failed += 1
         log.warning(
             "%d records for %s-%d were not delivered: %s",
             batch.count,

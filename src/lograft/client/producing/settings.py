@@ -78,7 +78,7 @@ class ProducerSettings(ClientSettings):
         "transaction.two.phase.commit.enable": UnsupportedSetting(
             "false", "transactions prepared by an outside coordinator are not supported yet"
         ),
-        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with statistics()"),
+        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with metrics()"),
     }
 
     def check(self) -> None:
