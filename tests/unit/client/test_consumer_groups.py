@@ -403,6 +403,22 @@ async def test_a_loop_ends_when_the_consumer_is_closed_meanwhile(
     assert await looping == [b"v"]
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 2_000])
+@scenario(play)
+async def test_closing_takes_no_longer_than_its_timeout(
+    cluster: VirtualCluster, makes: Makes, /, protocol: Settings, timeout_ms: int
+) -> None:
+    """Committing and leaving share it, also when the coordinator does not answer."""
+    consumer = await makes.consumer(protocol, {"request.timeout.ms": 30_000})
+    await write(cluster, [b"v"])
+    assert await consumer.poll(timeout_ms=10_000) != {}
+    cluster.pause(1)
+    started_at = cluster.loop.time()
+    await consumer.close(timeout_ms)
+    assert cluster.loop.time() - started_at < timeout_ms / 1000 + 0.1
+    cluster.resume(1)
+
+
 @scenario(play)
 async def test_a_listener_that_raises_is_told_after_the_rebalance(
     cluster: VirtualCluster, makes: Makes, /

@@ -152,6 +152,7 @@ class ClassicGroup:
         await self._handover.give(mine)
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
+        deadline_ms = self._core.now_ms() + timeout_ms
         self._stop_listening()
         if self._task is not None:
             self._task.cancel()
@@ -164,10 +165,11 @@ class ClassicGroup:
         if self._is_lost:
             await self._handover.lose()
         else:
-            await self._handover.commit()
+            await self._handover.commit(timeout_ms)
             await self._handover.revoke(self._handover.owned)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            left_ms = max(0, deadline_ms - self._core.now_ms())
+            async with asyncio.timeout(left_ms / 1000):
                 await self._send_leave(self._member_id, reason)
         except (ClientError, TimeoutError) as error:
             log.info("group %r was left without a word: %s", self._coordinator.key, error)

@@ -303,14 +303,15 @@ class Engine:
         if self.auto_commits and not self.identity().is_out and not is_under_way:
             self._auto_commit = self.commit_nowait(self.consumed())
 
-    async def _commit_before_letting_go(self) -> None:
+    async def _commit_before_letting_go(self, budget_ms: int | None) -> None:
         """A failure is told and does not stop the rebalance: others wait for it."""
         if not self.auto_commits:
             return
+        limit_ms = self.settings.request_timeout_ms
+        if budget_ms is not None:
+            limit_ms = min(limit_ms, budget_ms)
         try:
-            await self.commit(
-                self.consumed(), self.settings.request_timeout_ms, gives_up_missing=True
-            )
+            await self.commit(self.consumed(), limit_ms, gives_up_missing=True)
         except ClientError as error:
             log.warning("positions are not committed before the rebalance: %s", error)
 

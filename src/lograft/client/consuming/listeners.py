@@ -53,10 +53,11 @@ class Handover:
         self,
         subscription: Subscription,
         *,
-        commit: Callable[[], Awaitable[None]],
+        commit: Callable[[int | None], Awaitable[None]],
         on_change: Callable[[], None],
     ) -> None:
-        """`commit`: what the program has got, before it loses partitions."""
+        """`commit`: what the program has got, before it loses partitions; within so many
+        milliseconds, where there is a limit."""
         self._subscription = subscription
         self._commit = commit
         self._on_change = on_change
@@ -67,8 +68,8 @@ class Handover:
     def owned(self) -> set[TopicPartition]:
         return set(self._subscription.partitions)
 
-    async def commit(self) -> None:
-        await self._commit()
+    async def commit(self, budget_ms: int | None = None) -> None:
+        await self._commit(budget_ms)
 
     async def revoke(self, gone: Partitions) -> None:
         """Others get these."""

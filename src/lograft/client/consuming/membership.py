@@ -95,4 +95,4 @@ class Membership(Protocol):
         """Does what needs the program to stand still. Raises what keeps it out of the group."""
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
-        """Gives everything back and goes."""
+        """Commits, gives everything back and goes, all of it within the timeout."""
