@@ -119,6 +119,7 @@ if TYPE_CHECKING:
         group_resource,
         topic_resource,
     )
+    from lograft.client.client_settings import ClientSettings
     from lograft.client.cluster_view import ClusterResource, ClusterResourceListener, ClusterView
     from lograft.client.columns.sending import TableDelivery
     from lograft.client.consumer import Consumer
@@ -133,11 +134,13 @@ if TYPE_CHECKING:
         StartLost,
         TopicReplaced,
     )
+    from lograft.client.consuming.settings import ConsumerSettings
     from lograft.client.producer import Producer
     from lograft.client.producing.deliveries import Deliveries, Delivery
     from lograft.client.producing.interceptors import Interceptor, Outgoing
     from lograft.client.producing.partitioner import Partitioner
     from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
+    from lograft.client.producing.settings import ProducerSettings
 
 #: Loaded when they are first used: the modules of this package that have them.
 _LAZY: Final = {
@@ -146,6 +149,7 @@ _LAZY: Final = {
     "AdminSettings": "admin",
     "BatchCorrupt": "consuming.fetched",
     "BrokerDescription": "admin",
+    "ClientSettings": "client_settings",
     "ClusterDescription": "admin",
     "ClusterResource": "cluster_view",
     "ClusterResourceListener": "cluster_view",
@@ -158,6 +162,7 @@ _LAZY: Final = {
     "ConfigType": "admin",
     "Consumer": "consumer",
     "ConsumerInterceptor": "consuming.interceptors",
+    "ConsumerSettings": "consuming.settings",
     "CreatedTopic": "admin",
     "DataLost": "consuming.ranges",
     "Deliveries": "producing.deliveries",
@@ -188,6 +193,7 @@ _LAZY: Final = {
     "Partitioner": "producing.partitioner",
     "PreparedTransaction": "producing.prepared",
     "Producer": "producer",
+    "ProducerSettings": "producing.settings",
     "QuorumDescription": "admin",
     "QuorumReplica": "admin",
     "RangeReader": "consuming.ranges",
@@ -234,6 +240,7 @@ __all__ = [
     "BrokerMissing",
     "BufferFull",
     "ClientError",
+    "ClientSettings",
     "Closed",
     "ClusterDescription",
     "ClusterResource",
@@ -250,6 +257,7 @@ __all__ = [
     "Consumer",
     "ConsumerInterceptor",
     "ConsumerRecord",
+    "ConsumerSettings",
     "CreatedTopic",
     "DataLost",
     "Deliveries",
@@ -295,6 +303,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerFenced",
+    "ProducerSettings",
     "QuorumDescription",
     "QuorumReplica",
     "RangeReader",

@@ -23,6 +23,12 @@ TokenProvider = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
+    """The settings that every client has.
+
+    settings = ClientSettings.read({"bootstrap.servers": "localhost:9092"})
+    assert settings.connections_max_idle_ms == 540_000
+    """
+
     bootstrap_servers: tuple[str, ...] = setting()
     client_dns_lookup: str = setting(
         USE_ALL_DNS_IPS, one_of(USE_ALL_DNS_IPS, RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)

@@ -103,6 +103,11 @@ class Settings:
         """Rules between settings; raises InvalidConfig."""
 
     @classmethod
+    def setting_names(cls) -> frozenset[str]:
+        """Kafka's dotted names of these settings."""
+        return frozenset(dotted(one.name) for one in fields(cls))
+
+    @classmethod
     def read(cls: type[S], given: Mapping[str, Any], **more: Any) -> S:
         """From dotted or underscored names; `more` wins over `given`."""
         known = {one.name: one.metadata.get(_READS) for one in fields(cls)}

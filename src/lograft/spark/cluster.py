@@ -10,12 +10,10 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from lograft.client import ClientError, ConsumerSettings, OffsetAndMetadata, RangeReader, TimedOut
 from lograft.client.consuming.offsets import OffsetLookup
-from lograft.client.consuming.ranges import RangeReader
-from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.core import ClientCore
-from lograft.client.errors import ClientError, TimedOut, broker_error
-from lograft.client.types import OffsetAndMetadata
+from lograft.client.errors import broker_error
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.retention_holds import HOLD_GROUPS, hold_text
 from lograft.model.types import TopicPartition
@@ -32,7 +30,7 @@ from lograft.spark.offsets import (
 from lograft.spark.options import ReadOptions, Subscription
 
 if TYPE_CHECKING:
-    from lograft.client.consumer import Consumer
+    from lograft.client import Consumer
 
 T = TypeVar("T")
 
@@ -205,7 +203,7 @@ class Cluster:
         return {one: answer.offset for one, answer in found.items()}
 
     async def _check_may_hold(self, group: str, topics: Collection[str]) -> None:
-        from lograft.client.admin import Admin, topic_resource
+        from lograft.client import Admin, topic_resource
 
         async with Admin(self._options.client) as admin:
             found = await admin.describe_configs(map(topic_resource, topics), names=(HOLD_GROUPS,))
@@ -226,7 +224,7 @@ class Cluster:
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         if self._committer is None:
-            from lograft.client.consumer import Consumer
+            from lograft.client import Consumer
 
             self._committer = Consumer({**self._options.client, "group.id": group})
             await self._committer.start()

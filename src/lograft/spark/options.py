@@ -6,14 +6,11 @@ are: a misspelt `startingOffset` must not read from somewhere else.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from lograft.client.client_settings import ClientSettings
-from lograft.client.consuming.settings import ConsumerSettings
-from lograft.client.producing.settings import ProducerSettings
-from lograft.client.settings import dotted
+from lograft.client import ClientSettings, ConsumerSettings, ProducerSettings
 from lograft.model.errors import InvalidConfig
 from lograft.model.types import TopicPartition
 from lograft.spark.durations import parse_duration_ms
@@ -279,7 +276,7 @@ class _Given:
 
 
 def _names_of(kind: type[ClientSettings]) -> frozenset[str]:
-    return frozenset((*(dotted(one.name) for one in fields(kind)), *kind.unsupported))
+    return kind.setting_names() | kind.unsupported.keys()
 
 
 #: Every name that means something to one of Kafka's clients.

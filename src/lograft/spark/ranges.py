@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from lograft.client.consuming.ranges import DataLost, RangeReader, StartLost
+from lograft.client import DataLost, RangeReader, StartLost
 from lograft.spark.options import ReadOptions
 from lograft.spark.planning import Range
 from lograft.spark.schema import to_spark

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lograft.client.producer import Producer
+from lograft.client import Producer
 from lograft.spark.options import WriteOptions
 from lograft.spark.rows import by_topic
 

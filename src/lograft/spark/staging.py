@@ -9,18 +9,20 @@ tasks. Why nothing is lost or doubled: docs/decisions/0012-spark-sink.md.
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 
-from lograft.client.admin import Admin
-from lograft.client.client_settings import ClientSettings
-from lograft.client.errors import BrokerError
-from lograft.client.producer import Producer
-from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
-from lograft.client.settings import dotted
+from lograft.client import (
+    Admin,
+    BrokerError,
+    ClientSettings,
+    PreparedTransaction,
+    Producer,
+    complete_transactions,
+)
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.types import TopicPartition
 from lograft.spark.options import WriteOptions
@@ -110,5 +112,5 @@ def discard(options: WriteOptions, transactions: list[PreparedTransaction]) -> N
 
 def _connection_settings(options: WriteOptions) -> dict[str, str]:
     """Those of the producer's settings that every client has."""
-    shared = {dotted(one.name) for one in fields(ClientSettings)}
+    shared = ClientSettings.setting_names()
     return {name: value for name, value in options.client.items() if name in shared}

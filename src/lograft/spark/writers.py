@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from lograft.client.producing.prepared import PreparedTransaction
+from lograft.client import PreparedTransaction
 from lograft.runtime.randomness import SystemRandomness
 from lograft.spark.options import WriteOptions
 from lograft.spark.sending import send_rows

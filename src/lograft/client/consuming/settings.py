@@ -25,6 +25,12 @@ _NOT_A_SHARE: Final = "it belongs to share groups, which this consumer does not 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
+    """The settings of a consumer, checked, with Kafka's defaults.
+
+    settings = ConsumerSettings.read({"bootstrap.servers": "localhost:9092"})
+    assert settings.auto_offset_reset == "latest"
+    """
+
     allow_auto_create_topics: bool = setting(True)
     auto_commit_interval_ms: int = setting(5_000, at_least(0))
     auto_offset_reset: str = setting("latest", problem_with_policy)

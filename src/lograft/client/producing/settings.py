@@ -44,6 +44,12 @@ def _made_partitioner(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
+    """The settings of a producer, checked, with Kafka's defaults.
+
+    settings = ProducerSettings.read({"bootstrap.servers": "localhost:9092"})
+    assert settings.acks == "all"
+    """
+
     acks: str = setting("all", one_of(*_ACKS), reads=_acks_as_text)
     batch_size: int = setting(16_384, at_least(0))
     buffer_memory: int = setting(33_554_432, at_least(0))

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lograft.client.consuming.ranges import RangeReader
+from lograft.client import RangeReader
 from lograft.spark.batch_reader import BatchReader
 from lograft.spark.options import ReadOptions
 from lograft.spark.ranges import RangePartition

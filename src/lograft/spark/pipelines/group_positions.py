@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from lograft.client.admin import EARLIEST, LATEST, Admin
+from lograft.client import EARLIEST, LATEST, Admin
 from lograft.model.types import TopicPartition
 from lograft.spark.pipelines.settings import Source
 from lograft.spark.staging import SLOT_PREFIX
