@@ -27,6 +27,16 @@ def test_each_metric_is_declared_as_a_constant_of_its_module() -> None:
     assert found == {module: len(metrics) for module, metrics in declared_metrics().items()}
 
 
+def test_no_object_describes_itself_in_a_dictionary() -> None:
+    found = [
+        f"{module_of(file)}:{node.lineno}"
+        for file in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == "statistics"
+    ]
+    assert not found, f"declare metrics and write collect_samples: {found}"
+
+
 def module_of(file: Path) -> str:
     return ".".join(file.relative_to(SOURCE).with_suffix("").parts)
 
