@@ -7,7 +7,7 @@ Read from the nodes' own logs, not through any API.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from campaigns.quorum_watch import broker_of
+from campaigns.quorum_watch import broker_of, shared_of
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.storage.errors import LogClosed
 from lograft.storage.producers import ProducerStates
@@ -21,14 +21,14 @@ def unlike_logs(cluster: SimulatedCluster) -> Iterator[str]:
     """What differs, in words."""
     logs: dict[str, list[tuple[int, Any, int]]] = {}
     for node_id, host in cluster.hosts.items():
-        broker = broker_of(host.node)
-        if broker is None:
+        shared, broker = shared_of(host.node), broker_of(host.node)
+        if shared is None:
             continue
-        quorum: Any = broker.quorum
+        quorum: Any = shared.quorum
         logs.setdefault("the metadata", []).append(
             (node_id, quorum.log, max(0, quorum.high_watermark))
         )
-        for partition in broker.partitions:
+        for partition in () if broker is None else broker.partitions:
             if partition.is_usable:
                 name = f"{partition.topic_partition}"
                 logs.setdefault(name, []).append((node_id, partition.log, partition.high_watermark))

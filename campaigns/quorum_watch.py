@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lograft.broker.broker import Broker
+from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import ReplicaKey
 from lograft.metadata.image import MetadataImage
 from lograft.simulation.cluster import SimulatedCluster
@@ -48,24 +49,24 @@ class QuorumWatch:
         changed = []
         for node_id in self._cluster.hosts if nodes is None else nodes:
             host = self._cluster.hosts[node_id]
-            broker = broker_of(host.node)
-            if broker is None:
+            shared = shared_of(host.node)
+            if shared is None:
                 continue
-            driver: Any = broker.quorum
+            driver: Any = shared.quorum
             core = driver.core
             view = (
                 id(core), core.epoch, core.role, core.leader, core.high_watermark, core._on_disk,
-                driver.log.durable_offset, broker.image.offset,
+                driver.log.durable_offset, shared.image.offset,
             )  # fmt: skip
             if self._seen.get(node_id) == view:
                 continue
             self._seen[node_id] = view
             self._durable[node_id] = driver.log.durable_offset
-            changed.append((node_id, host, broker, driver, core))
-        for node_id, host, broker, driver, core in changed:
+            changed.append((node_id, host, shared, driver, core))
+        for node_id, host, shared, driver, core in changed:
             self._look_at_roles(node_id, core)
             self._look_at_votes(node_id, core)
-            self._look_at_image(node_id, host.life, broker.image)
+            self._look_at_image(node_id, host.life, shared.image)
             self._look_at_watermark(node_id, host.life, core, driver)
 
     def _look_at_roles(self, node_id: int, core: Any) -> None:
@@ -147,7 +148,7 @@ class QuorumWatch:
                 f" {self._epochs[offset]}",
             )
         for other_id, other_host in self._cluster.hosts.items():
-            other = broker_of(other_host.node)
+            other = shared_of(other_host.node)
             if other is None or other_id == node_id or other.image.offset != offset:
                 continue
             for name in IMAGE_FIELDS:
@@ -156,6 +157,12 @@ class QuorumWatch:
                         "M4", f"nodes {node_id} and {other_id} differ in {name} at {offset}"
                     )
             break
+
+
+def shared_of(node: Any) -> SharedServices | None:
+    """Of a node that is starting, serving or stopping, whatever its roles."""
+    shared: SharedServices | None = None if node is None else node._shared
+    return shared
 
 
 def broker_of(node: Any) -> Broker | None:

@@ -13,13 +13,11 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from lograft.api.router import Router
 from lograft.broker.broker import Broker
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
-from lograft.broker.control.directory_assignment import DirectoryAssigner
 from lograft.broker.control.idle_records import IdleRecords
 from lograft.broker.control.leader_balancer import LeaderBalancer
 from lograft.broker.control.mode_switcher import ModeSwitcher
@@ -36,8 +34,8 @@ from lograft.broker.quorum.metadata_loading import load_metadata
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.quorum.snapshotting import Snapshotter
 from lograft.broker.quorum.voter_upkeep import VoterUpkeep
+from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import VoterEndpoint
-from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
@@ -76,7 +74,7 @@ class Node:
         *,
         halt: Callable[[str], None],
         host_name: str = "localhost",
-        interpose: Callable[[Router], HandlerFactory] = lambda router: router,
+        interpose: Callable[[Router], HandlerFactory] | None = None,
         api_ranges: ApiRanges | None = None,
     ) -> None:
         """`halt` is called, with the reason, when the node can no longer do its duty.
@@ -100,13 +98,28 @@ class Node:
         self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None
+        self._shared: SharedServices | None = None
+        self._link: ControllerLink | None = None
+        self._controller: Controller | None = None
         self._broker: Broker | None = None
         self._registration: BrokerRegistration | None = None
 
     @property
     def broker(self) -> Broker:
-        assert self._broker is not None, "not started"
+        """Of a node that is one."""
+        assert self._broker is not None, "not started, or a controller only"
         return self._broker
+
+    @property
+    def shared(self) -> SharedServices:
+        assert self._shared is not None, "not started"
+        return self._shared
+
+    @property
+    def link(self) -> ControllerLink:
+        """To the active controller."""
+        assert self._link is not None, "not started"
+        return self._link
 
     @property
     def addresses(self) -> Mapping[str, Address]:
@@ -129,9 +142,15 @@ class Node:
         identities = await self._runtime.workers.run(self._open_folders)
         metadata_dir = identities[self.config.metadata_log_dir]
         driver = await self._start_quorum(metadata_dir)
-        broker = self._make_broker(driver, identities)
+        shared = self._make_shared(driver, identities)
+        if self.config.is_broker:
+            self._broker = self._make_broker(shared, identities)
+        self._snapshotter = Snapshotter(self._runtime, driver, shared.metadata)
+        driver.add_listener(shared.metadata.on_committed)
+        driver.add_snapshot_listener(shared.metadata.on_snapshot)
+        driver.add_listener(self._snapshotter.on_committed)
         # Before anything is written: a port in use or a bad certificate must change nothing.
-        listeners = await self._listen(broker)
+        listeners = await self._listen(shared)
         driver.endpoints = tuple(
             VoterEndpoint(each.name, each.host, each.port)
             for each in self._bound(self.config.advertised_controller_listeners)
@@ -141,14 +160,14 @@ class Node:
         await driver.wait_ready()
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
         known = self._spawn(self._control(driver), name="registration as controller")
-        if self.config.is_broker:
-            await self._join(broker)
-        self._follow_tls_settings(broker)
+        if self._broker is not None:
+            await self._join(self._broker)
+        self._follow_tls_settings(shared.metadata)
         if self.config.is_broker:
             listeners.serve("broker")
         await known
-        broker.warn_of_unenforced_state()
-        broker.warn_of_ignored_settings()
+        shared.metadata.warn_of_unenforced_state()
+        shared.metadata.warn_of_ignored_settings()
 
     async def stop(self) -> None:
         if self._broker is not None and self.config.controlled_shutdown_enable:
@@ -162,7 +181,7 @@ class Node:
             await self._listeners.stop()
         for task in self._tasks:
             task.cancel()
-        if self._broker is not None and self.config.is_broker:
+        if self._broker is not None:
             await self._broker.stop()
         if self._driver is not None:
             await self._driver.stop()
@@ -224,77 +243,91 @@ class Node:
         self._bootstrap = loaded.bootstrap
         return self._driver
 
-    def _make_broker(self, driver: RaftDriver, identities: Mapping[str, MetaProperties]) -> Broker:
+    def _make_shared(
+        self, driver: RaftDriver, identities: Mapping[str, MetaProperties]
+    ) -> SharedServices:
+        """With the controller, if the node is one, and the way to the active one."""
         config = self.config
+        assert self._peers is not None
         metadata = ClusterMetadata(config)
         cluster_id = identities[config.metadata_log_dir].cluster_id
-        controller = None
         if config.is_controller:
-            controller = Controller(
+            self._controller = Controller(
                 self._runtime,
                 driver,
                 metadata,
                 cluster_id=cluster_id,
                 bootstrap=self._bootstrap,
             )
-        assert self._peers is not None
-        controller_listener = config.controller_listener_names[0]
-        link = ControllerLink(self._runtime, driver, self._peers, listener=controller_listener)
-        producer_ids = ProducerIds(
-            config.node_id, broker_epoch=lambda: self._registered().broker_epoch, link=link
+            self._measured.append(self._controller)
+        shared = self._shared = SharedServices(
+            self._runtime,
+            metadata,
+            cluster_id=cluster_id,
+            controller=self._controller,
+            quorum=driver,
+            peers=self._peers,
         )
+        listener = config.controller_listener_names[0]
+        here = None
+        if config.is_controller:
+            here = Router(shared, None, listener=listener, role="controller")
+        self._link = ControllerLink(
+            self._runtime, driver, self._peers, listener=listener, here=here
+        )
+        self._measured += [shared, self._link]
+        return shared
+
+    def _make_broker(
+        self, shared: SharedServices, identities: Mapping[str, MetaProperties]
+    ) -> Broker:
+        config, link = self.config, self.link
         directory_ids = {
             path: identity.directory_id
             for path, identity in identities.items()
             if identity.directory_id is not None and path in config.log_dirs
         }
-        broker = Broker(
+        registration = self._registration = BrokerRegistration(
             self._runtime,
-            metadata,
-            cluster_id=cluster_id,
-            directory_ids=directory_ids,
-            controller=controller,
-            link=link,
-            producer_ids=producer_ids,
-            quorum=driver,
+            config,
+            link,
+            cluster_id=shared.cluster_id,
+            directory_ids=directory_ids.values(),
+            metadata=shared.metadata,
             halt=self._halt,
         )
-        link.here = Router(broker, listener=controller_listener, role="controller")
-        broker.brokers.call_here = Router(
-            broker, listener=config.inter_broker_listener_name, role="broker", link=link
-        ).call
-        broker.brokers.start(self._peers)
-        self._measured += [link, producer_ids, broker]
-        if controller is not None:
-            self._measured.append(controller)
-        self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
-        self._assigner = assigner = DirectoryAssigner(
-            config.node_id,
-            broker_epoch=lambda: self._registered().broker_epoch,
-            metadata=metadata,
+        producer_ids = ProducerIds(
+            config.node_id, broker_epoch=registration.current_epoch, link=link
+        )
+        broker = Broker(
+            shared,
+            directory_ids=directory_ids,
             link=link,
+            registration=registration,
+            producer_ids=producer_ids,
+            halt=self._halt,
         )
-        broker.logs.on_partition_opened = lambda partition, directory: assigner.opened(
-            partition.topic_id, partition.index, directory.directory_id
+        here = Router(
+            shared, broker, listener=config.inter_broker_listener_name, role="broker", link=link
         )
-        driver.add_listener(metadata.on_committed)
-        driver.add_snapshot_listener(metadata.on_snapshot)
-        self._snapshotter = Snapshotter(self._runtime, driver, metadata)
-        driver.add_listener(self._snapshotter.on_committed)
+        broker.brokers.call_here = here.call
+        self._measured += [registration, producer_ids, broker]
         return broker
 
-    async def _listen(self, broker: Broker) -> ListenerSet:
+    async def _listen(self, shared: SharedServices) -> ListenerSet:
         def handlers(endpoint: Endpoint) -> HandlerFactory:
+            role = listeners.role_of(endpoint.name)
             router = Router(
-                broker,
+                shared,
+                self._broker if role == "broker" else None,
                 listener=endpoint.name,
-                role=listeners.role_of(endpoint.name),
+                role=role,
                 frame_bytes_max=self.config.socket_request_max_bytes,
-                link=broker.link,
+                link=self.link,
                 ranges=self._api_ranges,
             )
             self._routers[endpoint.name] = router
-            return self._interpose(router)
+            return router if self._interpose is None else self._interpose(router)
 
         listeners = ListenerSet(
             self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
@@ -302,11 +335,22 @@ class Node:
         self._listeners = listeners
         self._measured.append(listeners)
         await listeners.open()
-        metadata = broker.metadata
+        metadata = shared.metadata
         metadata.change_checks.append(self._check_new_listeners)
-        metadata.on_config_changed.append(lambda _, config: listeners.follow(config))
-        metadata.apply_failures.append(lambda: listeners.failures)
+        metadata.on_config_changed.append(self._follow_listener_settings)
+        metadata.apply_failures.append(self._find_apply_failures)
         return listeners
+
+    def _follow_listener_settings(self, _: BrokerConfig, new: BrokerConfig) -> None:
+        assert self._listeners is not None
+        self._listeners.follow(new)
+
+    def _find_apply_failures(self) -> Iterator[str]:
+        """Why settings of listeners that are in force could not be applied."""
+        if self._listeners is not None:
+            yield from self._listeners.failures
+        if self._tls is not None:
+            yield from self._tls.failures
 
     def _check_new_listeners(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Rejects listeners that could not open for want of certificates."""
@@ -335,7 +379,7 @@ class Node:
             return self._runtime.transport
         return self._tls.transport(listener.upper())
 
-    def _follow_tls_settings(self, broker: Broker) -> None:
+    def _follow_tls_settings(self, metadata: ClusterMetadata) -> None:
         """Uses the dynamic TLS settings, now and whenever they change."""
 
         def check(config: BrokerConfig, named: Collection[str]) -> None:
@@ -347,12 +391,9 @@ class Node:
                 self._tls.reload(new)
 
         if self._tls is not None:
-            self._tls.reload(broker.config, is_start=True)
-        broker.metadata.file_checks.append(check)
-        broker.metadata.on_config_changed.append(follow)
-        broker.metadata.apply_failures.append(
-            lambda: self._tls.failures if self._tls is not None else ()
-        )
+            self._tls.reload(metadata.config, is_start=True)
+        metadata.file_checks.append(check)
+        metadata.on_config_changed.append(follow)
 
     async def _control(self, driver: RaftDriver) -> None:
         """Returns when the cluster knows this node as a controller, if it is one."""
@@ -370,7 +411,7 @@ class Node:
         self._spawn(idle.run(), name="idle records")
         upkeep = VoterUpkeep(driver, self._peers, self.config)
         self._spawn(upkeep.run(), name="voter upkeep")
-        reply = await self.broker.link.request(
+        reply = await self.link.request(
             controller_registration_request(
                 self.config,
                 incarnation_id=self._runtime.randomness.uuid(),
@@ -385,35 +426,25 @@ class Node:
 
     async def _join(self, broker: Broker) -> None:
         """Registers with the controller and returns when clients are told about this broker."""
-        registration = BrokerRegistration(
-            self._runtime,
-            self.config,
-            broker.link,
-            cluster_id=broker.cluster_id,
+        registration = self._registration
+        assert registration is not None
+        registration.prepare(
+            broker.logs,
             endpoints=self._bound(self.config.advertised_listeners),
-            directory_ids=self._directory_ids.values(),
-            applied_offset=lambda: Offset(broker.image.offset),
             previous_epoch=await broker.logs.read_previous_epoch(),
-            offline_directories=broker.logs.offline_ids,
-            cordoned_directories=lambda: cordoned_directories(broker),
-            halt=self._halt,
         )
-        self._registration = registration
-        self._measured.append(registration)
-        broker.logs.on_directory_failed = registration.on_directory_failed
-        broker.coordinators.has_lease = registration.has_lease
         # Kafka gives up after a minute; a node of ours waits unless it is told not to.
         given = "initial.broker.registration.timeout.ms" in self.config.raw
         limit_ms = self.config.initial_broker_registration_timeout_ms if given else None
         epoch = await registration.register(timeout_ms=limit_ms)
         # Not before: what an older image says of leaders is not true any more.
-        await broker.metadata.wait_image(lambda image: image.offset >= epoch)
+        await broker.metadata.wait_offset(Offset(epoch))
         await broker.load(epoch)
         await broker.logs.mark_running(epoch)
         assert self._peers is not None
         broker.replicas.start(self._peers, broker.link)
         self._spawn(registration.run(), name="broker registration")
-        self._spawn(self._assigner.run(), name="directory assignment")
+        self._spawn(broker.assigner.run(), name="directory assignment")
         await registration.wait_unfenced()
 
     def _bound(self, endpoints: tuple[Endpoint, ...]) -> list[RegisteredEndpoint]:
@@ -427,10 +458,6 @@ class Node:
             )
             for endpoint in endpoints
         ]
-
-    def _registered(self) -> BrokerRegistration:
-        assert self._registration is not None, "not registered"
-        return self._registration
 
     def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
         task = self._runtime.spawn(work, name=name)
@@ -447,13 +474,6 @@ def _check_supported(config: BrokerConfig) -> None:
                 f"listener {name} uses {security.name}, but SASL is not implemented yet: map it to"
                 " PLAINTEXT or SSL in listener.security.protocol.map"
             )
-
-
-def cordoned_directories(broker: Broker) -> list[UUID] | None:
-    """For heartbeats; None: the cluster's metadata cannot hold them yet."""
-    if broker.image.metadata_version < CORDONED_LOG_DIRS_SINCE:
-        return None
-    return broker.logs.cordoned_ids()
 
 
 def _warn_of_settings_without_effect(config: BrokerConfig) -> None:

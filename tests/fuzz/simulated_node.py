@@ -131,7 +131,8 @@ class SimulatedNode:
 
     def session(self, role: str = "broker") -> Session:
         """A new connection's handler."""
-        router = Router(self.broker, listener=LISTENERS[role], role=role)
+        broker = self.broker if role == "broker" else None
+        router = Router(self.broker.shared, broker, listener=LISTENERS[role], role=role)
         return router(cast(Channel, _Peer()))
 
     async def ask(self, request: Message, version: int, kind: type[M]) -> M:

@@ -83,13 +83,13 @@ def test_every_broker_takes_what_the_controller_decides(roles: tuple[str, ...], 
         for node_id in brokers:
             assert await create(cluster, f"t{node_id}", at=node_id, replicas=3) == 0
             # The broker that was asked knows it already.
-            assert cluster.node(node_id).broker.image.topic(f"t{node_id}") is not None
+            assert cluster.node(node_id).shared.image.topic(f"t{node_id}") is not None
         for node_id in brokers:
             code = await create(cluster, f"t{brokers[0]}", at=node_id)
             assert code == ErrorCode.TOPIC_ALREADY_EXISTS
         names = {f"t{node_id}" for node_id in brokers}
         await cluster.wait_for(
-            lambda: all(set(n.broker.image.topic_ids) == names for n in cluster.nodes().values()),
+            lambda: all(set(n.shared.image.topic_ids) == names for n in cluster.nodes().values()),
             seconds=5,
         )
 
@@ -179,10 +179,10 @@ async def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes
     await cluster.wait_serving(first)
     assert await create(cluster, "last", at=4) == 0
     await cluster.wait_for(
-        lambda: all(node.broker.image.topic("last") for node in cluster.nodes().values()),
+        lambda: all(node.shared.image.topic("last") for node in cluster.nodes().values()),
         seconds=10,
     )
-    ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
+    ids = [node.shared.image.topic_ids for node in cluster.nodes().values()]
     assert len(ids) == 6
     assert all(each == ids[0] for each in ids)
     assert set(ids[0]) == {*(f"t{number}" for number in range(30)), "last"}
@@ -205,7 +205,7 @@ async def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commi
             assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS), (name, at, code)
             if code == 0:
                 # The broker that was asked knows it already, wherever it was decided.
-                assert cluster.node(at).broker.image.topic(name) is not None, (name, at)
+                assert cluster.node(at).shared.image.topic(name) is not None, (name, at)
             made[name] = made.get(name, 0) + (code == 0)
 
     tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in cluster.hosts]
@@ -222,10 +222,10 @@ async def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commi
     assert made.keys() == {f"t{number}" for number in range(40)}
     assert max(made.values()) == 1
     await cluster.wait_for(
-        lambda: len({node.broker.image.offset for node in cluster.nodes().values()}) == 1,
+        lambda: len({node.shared.image.offset for node in cluster.nodes().values()}) == 1,
         seconds=10,
     )
-    ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
+    ids = [node.shared.image.topic_ids for node in cluster.nodes().values()]
     assert all(each == ids[0] for each in ids)
     assert set(ids[0]) == made.keys()
 
@@ -305,7 +305,7 @@ async def test_a_stopping_broker_hands_over_before_it_goes(
 ) -> None:
     await create(cluster, "t", at=1, replicas=3, partitions=9)
     await cluster.wait_for(
-        lambda: all(node.broker.image.topic("t") for node in cluster.nodes().values())
+        lambda: all(node.shared.image.topic("t") for node in cluster.nodes().values())
     )
     leaders = [cluster.leader_of("t", index) for index in range(9)]
     assert set(leaders) == {1, 2, 3}

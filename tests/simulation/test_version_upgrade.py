@@ -30,7 +30,7 @@ SHORT_LOG = {
 
 
 def driver(cluster: SimulatedCluster, node_id: int) -> RaftDriver:
-    quorum = cluster.node(node_id).broker.quorum
+    quorum = cluster.node(node_id).shared.quorum
     assert isinstance(quorum, RaftDriver)
     return quorum
 

@@ -28,5 +28,5 @@ async def handle(context: Context, request: AddRaftVoterRequest) -> AddRaftVoter
         ReplicaKey(NodeId(request.voter_id), request.voter_directory_id),
         voter_endpoints(context, request.listeners),
     )
-    code, sentence = refusal(await context.broker.quorum.ask(AddVoterRequest(voter=voter)))
+    code, sentence = refusal(await context.shared.quorum.ask(AddVoterRequest(voter=voter)))
     return AddRaftVoterResponse(error_code=code, error_message=sentence)

@@ -40,11 +40,11 @@ async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigs
         asked = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         if must_forward(context):
             return (await forward(context, asked, AlterConfigsResponse)).responses
-        broker = context.broker
-        users = await broker.claims.users(topics_with_new_subscriptions(asked))
+        shared = context.shared
+        users = await shared.topic_users.find(topics_with_new_subscriptions(asked))
         reply = await decide(
             context,
-            lambda image: alter_configs(image, asked, config=broker.config, users=users),
+            lambda image: alter_configs(image, asked, config=shared.config, users=users),
         )
         return reply.responses
 

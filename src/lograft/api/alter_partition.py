@@ -18,7 +18,7 @@ API: Final = Api(key=56, versions=range(2, 4), needs=whole_request(CLUSTER_ACTIO
 
 
 async def handle(context: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    config, version = context.broker.config, context.api_version
+    config, version = context.shared.config, context.api_version
     try:
         return await decide(
             context, lambda image: alter_partition(image, request, version, config=config)

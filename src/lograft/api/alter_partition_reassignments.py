@@ -24,7 +24,7 @@ API: Final = Api(key=45, versions=range(2), needs=whole_request(CLUSTER_ALTER))
 async def handle(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    config = context.broker.config
+    config = context.shared.config
     try:
         return await decide(
             context,

@@ -46,12 +46,13 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
             return error_response(request, ErrorCode.INVALID_REQUEST, "")
         context.software.name = request.client_software_name
         context.software.version = request.client_software_version
-    broker = context.broker
-    hidden = frozenset() if _wants_telemetry(broker) else TELEMETRY_KEYS
+    shared = context.shared
+    takes_metrics = context.role == "broker" and _wants_telemetry(context.broker)
+    hidden = frozenset() if takes_metrics else TELEMETRY_KEYS
     served = [_range_of(spec) for spec in context.served if spec.key not in hidden]
     if request.is_lograft and context.router is not None:
         served += [_range_of(spec) for spec in context.router.between_brokers]
-    finalized = effective_levels(broker.image, kraft_version=broker.kraft_version)
+    finalized = effective_levels(shared.image, kraft_version=shared.kraft_version)
     return ApiVersionsResponse(
         api_keys=served,
         is_lograft=request.is_lograft,
@@ -62,7 +63,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
             for name, levels in sorted(SUPPORTED.items())
             if levels.min_version > 0 or context.api_version >= LEVEL_ZERO_SINCE
         ],
-        finalized_features_epoch=broker.image.offset,
+        finalized_features_epoch=shared.image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(finalized.items())

@@ -42,7 +42,7 @@ async def handle(
                 request.broker_id,
                 request.broker_epoch,
                 assignments,
-                config=context.broker.config,
+                config=context.shared.config,
             ),
         )
     except LograftError as error:

@@ -22,7 +22,7 @@ API: Final = Api(key=53, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 async def handle(context: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     if is_of_other_cluster(context, request.cluster_id):
         return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    quorum = context.broker.quorum
+    quorum = context.shared.quorum
     asked = begin_from_wire(request, quorum.me)
     if asked.epoch >= quorum.epoch:
         ends = [(end.name, end.host, end.port) for end in request.leader_endpoints]

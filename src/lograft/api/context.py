@@ -13,6 +13,7 @@ from lograft.wire.message import Message
 if TYPE_CHECKING:
     from lograft.api.router import Router
     from lograft.broker.broker import Broker
+    from lograft.broker.shared_services import SharedServices
 
 __all__ = ["ANONYMOUS", "Api", "Context", "ParkedResponse"]
 
@@ -36,10 +37,10 @@ class Context:
     """One request's surroundings. Plain slots: made once per request."""
 
     __slots__ = (
+        "_broker",
         "api_key",
         "api_version",
         "authorizer",
-        "broker",
         "client_id",
         "is_forwarded",
         "lets_next",
@@ -49,13 +50,15 @@ class Context:
         "role",
         "router",
         "served",
+        "shared",
         "software",
         "when_closed",
     )
 
     def __init__(
         self,
-        broker: "Broker",
+        shared: "SharedServices",
+        broker: "Broker | None",
         *,
         api_key: int,
         api_version: int,
@@ -70,7 +73,9 @@ class Context:
         router: "Router | None" = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        self.broker = broker
+        #: What the broker and the controller of this node share.
+        self.shared = shared
+        self._broker = broker
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
@@ -96,6 +101,12 @@ class Context:
         self.lets_next = False
         #: A broker has checked the request and sent it in an Envelope.
         self.is_forwarded = False
+
+    @property
+    def broker(self) -> "Broker":
+        """Of the node whose listener this is: controllers' listeners have none."""
+        assert self._broker is not None, "a controller's listener"
+        return self._broker
 
 
 class ParkedResponse(Parked):

@@ -52,8 +52,8 @@ async def _create(context: Context, request: CreateTopicsRequest) -> CreateTopic
             lambda image: create_topics(
                 image,
                 request,
-                config=context.broker.config,
-                new_id=context.broker.runtime.randomness.uuid,
+                config=context.shared.config,
+                new_id=context.shared.runtime.randomness.uuid,
             ),
             timeout_ms=request.timeout_ms,
         )

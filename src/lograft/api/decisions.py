@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from lograft.api.context import Context
-from lograft.broker.broker import ControllerPort
 from lograft.broker.errors import NotController, WaitTimedOut
+from lograft.broker.shared_services import ControllerPort
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ControllerResult
 
@@ -18,9 +18,9 @@ TIMEOUT_MS: Final = 30_000
 
 def controller_of(context: Context) -> ControllerPort:
     """The controller in this process, active or not."""
-    controller = context.broker.controller_here
+    controller = context.shared.controller_here
     if controller is None:
-        raise NotController(f"node {context.broker.node_id} is not a controller")
+        raise NotController(f"node {context.shared.node_id} is not a controller")
     return controller
 
 

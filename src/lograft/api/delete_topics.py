@@ -41,7 +41,7 @@ def _delete(
     context: Context, image: MetadataImage, request: DeleteTopicsRequest
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Permissions belong to names: ids are looked up in the image that decides."""
-    config = context.broker.config
+    config = context.shared.config
     if context.authorizer is None:
         return delete_topics(image, request, config=config)
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]

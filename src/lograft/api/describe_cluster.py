@@ -11,7 +11,7 @@ from lograft.api.authorization import cluster_operations
 from lograft.api.context import Api, Context
 from lograft.api.metadata import any_broker
 from lograft.api.types import each_item
-from lograft.broker.broker import Broker
+from lograft.broker.shared_services import SharedServices
 from lograft.metadata.unenforced_state import describe_unenforced
 from lograft.model.errors import ErrorCode
 from lograft.security.authorization import CLUSTER_DESCRIBE
@@ -28,7 +28,7 @@ CONTROLLERS: Final = 2
 
 
 def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    broker = context.broker
+    shared = context.shared
     served = CONTROLLERS if context.role == "controller" else BROKERS
     if request.endpoint_type != served:
         known = request.endpoint_type in (BROKERS, CONTROLLERS)
@@ -43,23 +43,25 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
             endpoint_type=request.endpoint_type,
         )
     response = DescribeClusterResponse(
-        cluster_id=broker.cluster_id,
+        cluster_id=shared.cluster_id,
         endpoint_type=served,
-        unenforced_state=list(describe_unenforced(broker.image).values()),
+        unenforced_state=list(describe_unenforced(shared.image).values()),
     )
     if served == CONTROLLERS:
-        response.controller_id = broker.quorum.leader
-        response.brokers = _controllers(broker, context.listener)
+        response.controller_id = shared.quorum.leader
+        response.brokers = _controllers(shared, context.listener)
     else:
-        response.brokers = _brokers(broker, context.listener, request.include_fenced_brokers)
+        response.brokers = _brokers(shared, context.listener, request.include_fenced_brokers)
         alive = [known.broker_id for known in response.brokers if not known.is_fenced]
-        response.controller_id = any_broker(broker, alive)
+        response.controller_id = any_broker(shared, alive)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
     return response
 
 
-def _brokers(broker: Broker, listener: str, with_fenced: bool) -> list[DescribeClusterBroker]:
+def _brokers(
+    shared: SharedServices, listener: str, with_fenced: bool
+) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(
             broker_id=state.broker_id,
@@ -68,15 +70,15 @@ def _brokers(broker: Broker, listener: str, with_fenced: bool) -> list[DescribeC
             rack=state.rack,
             is_fenced=state.fenced,
         )
-        for state in broker.image.brokers.values()
+        for state in shared.image.brokers.values()
         if (end := state.endpoint(listener)) is not None and (with_fenced or not state.fenced)
     ]
 
 
-def _controllers(broker: Broker, listener: str) -> list[DescribeClusterBroker]:
+def _controllers(shared: SharedServices, listener: str) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(broker_id=state.controller_id, host=end.host, port=end.port)
-        for state in broker.image.controllers.values()
+        for state in shared.image.controllers.values()
         for end in state.endpoints
         if end.name == listener
     ]

@@ -12,7 +12,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.own_resources import check_is_own, check_may_describe
 from lograft.api.types import each_item
-from lograft.broker.broker import Broker
+from lograft.broker.shared_services import SharedServices
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.resource_configs import (
     client_metrics_documentation,
@@ -78,14 +78,14 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
         try:
             check_may_describe(context, resource.resource_type, resource.resource_name)
             check_is_own(context, resource.resource_type, resource.resource_name)
-            entries = _describe(context.broker, resource)
+            entries = _describe(context.shared, resource)
             result.configs = [_shown(entry, resource, request) for entry in entries]
             if resource.resource_type == ResourceType.BROKER and resource.resource_name:
                 result.skipped_values = [
                     f"{value.name} ({_LEVELS[value.source]}): {value.reason}"
-                    for value in context.broker.metadata.skipped_values
+                    for value in context.shared.metadata.skipped_values
                 ]
-                for find_failures in context.broker.metadata.apply_failures:
+                for find_failures in context.shared.metadata.apply_failures:
                     result.skipped_values += find_failures()
         except Rejected as refusal:
             result.error_code = refusal.code
@@ -110,30 +110,30 @@ def error_response(
     )
 
 
-def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+def _describe(shared: SharedServices, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
     # No list and an empty list both stand for all settings, as in Kafka.
     names = frozenset(resource.configuration_keys or ()) or None
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
             check_topic_name(name)
-            if name not in broker.image.topic_ids:
+            if name not in shared.image.topic_ids:
                 raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
-            overrides = broker.image.config_of(ResourceType.TOPIC, name)
-            return describe_topic(overrides, broker.config, names=names)
+            overrides = shared.image.config_of(ResourceType.TOPIC, name)
+            return describe_topic(overrides, shared.config, names=names)
         case ResourceType.BROKER if not name:
-            default = broker.image.config_of(ResourceType.BROKER, "")
+            default = shared.image.config_of(ResourceType.BROKER, "")
             return describe_cluster_default(default, names=names)
         case ResourceType.BROKER:
-            return describe_broker(broker.config, names=names)
+            return describe_broker(shared.config, names=names)
         case ResourceType.BROKER_LOGGER:
             return describe_loggers(_logger_levels(), names=names)
         case ResourceType.CLIENT_METRICS if name:
-            overrides = broker.image.config_of(ResourceType.CLIENT_METRICS, name)
+            overrides = shared.image.config_of(ResourceType.CLIENT_METRICS, name)
             return describe_client_metrics(overrides, names=names)
         case ResourceType.GROUP if name:
-            overrides = broker.image.config_of(ResourceType.GROUP, name)
-            return describe_group(overrides, broker.config, names=names)
+            overrides = shared.image.config_of(ResourceType.GROUP, name)
+            return describe_group(overrides, shared.config, names=names)
         case _:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,

@@ -8,7 +8,7 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.types import whole_request
-from lograft.broker.broker import Broker
+from lograft.broker.shared_services import SharedServices
 from lograft.model.errors import ErrorCode
 from lograft.model.types import METADATA_TOPIC
 from lograft.security.authorization import CLUSTER_DESCRIBE
@@ -26,18 +26,18 @@ API: Final = Api(key=55, versions=range(3), needs=whole_request(CLUSTER_DESCRIBE
 
 
 def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    broker = context.broker
+    shared = context.shared
     response = DescribeQuorumResponse(error_message=None)
     for topic in request.topics:
         described = DescribeQuorumResponseTopicData(topic_name=topic.topic_name)
         response.topics.append(described)
         for asked in topic.partitions:
             if topic.topic_name == METADATA_TOPIC and asked.partition_index == 0:
-                described.partitions.append(_metadata_quorum(broker, context.api_version))
+                described.partitions.append(_metadata_quorum(shared, context.api_version))
             else:
                 described.partitions.append(_unknown(topic.topic_name, asked.partition_index))
     if context.api_version >= 2:
-        response.nodes = _nodes(broker)
+        response.nodes = _nodes(shared)
     return response
 
 
@@ -49,9 +49,9 @@ def _unknown(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
     )
 
 
-def _metadata_quorum(broker: Broker, version: int) -> DescribeQuorumResponsePartitionData:
+def _metadata_quorum(shared: SharedServices, version: int) -> DescribeQuorumResponsePartitionData:
     """Only the leader knows how far the others are."""
-    view = broker.quorum
+    view = shared.quorum
     answer = DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_message=None,
@@ -75,11 +75,11 @@ def _metadata_quorum(broker: Broker, version: int) -> DescribeQuorumResponsePart
     return answer
 
 
-def _nodes(broker: Broker) -> list[Node]:
+def _nodes(shared: SharedServices) -> list[Node]:
     """Where the voters can be reached: as the log says, or as they registered."""
     nodes = []
-    for voter in broker.quorum.voters.voters:
-        controller = broker.image.controllers.get(voter.key.node_id)
+    for voter in shared.quorum.voters.voters:
+        controller = shared.image.controllers.get(voter.key.node_id)
         endpoints = [(end.name, end.host, end.port) for end in voter.endpoints]
         if not endpoints and controller is not None:
             endpoints = [(end.name, end.host, end.port) for end in controller.endpoints]

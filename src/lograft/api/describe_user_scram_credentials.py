@@ -24,7 +24,7 @@ API: Final = Api(key=50, versions=range(1), needs=whole_request(CLUSTER_DESCRIBE
 def handle(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    image = context.broker.image
+    image = context.shared.image
     requested = Counter(user.name for user in request.users or ())
     if not requested:
         requested = Counter({name: 1 for _, name in image.scram})

@@ -28,7 +28,7 @@ HAND_OVER_WAIT_MS: Final = 3_000
 
 
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    config = context.broker.config
+    config = context.shared.config
     try:
         response = await decide(
             context,
@@ -50,7 +50,7 @@ async def _hand_over(
 ) -> None:
     """Where the replicas elect their leader themselves, it is asked to let the first one lead, or
     the one that the request names."""
-    controller = context.broker.controller_here
+    controller = context.shared.controller_here
     image = None if controller is None else controller.image
     if controller is None or image is None or controller.hand_over is None:
         return
@@ -79,7 +79,7 @@ async def _wait_leader(
 ) -> None:
     """The leader hands over once the other one has everything, or gives up: success is only what
     the metadata shows."""
-    broker = context.broker
+    shared = context.shared
 
     def is_met(image: MetadataImage) -> bool:
         topic = image.topics.get(key.topic_id)
@@ -88,8 +88,8 @@ async def _wait_leader(
 
     if answer.error_code == ErrorCode.NONE:
         wait_ms = min(max(timeout_ms, 0), HAND_OVER_WAIT_MS)
-        await broker.metadata.wait_image(is_met, timeout_ms=wait_ms)
-        if is_met(broker.image):
+        await shared.metadata.wait_image(is_met, timeout_ms=wait_ms)
+        if is_met(shared.image):
             return
         answer.error_code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     answer.error_message = (

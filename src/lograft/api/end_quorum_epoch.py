@@ -19,6 +19,6 @@ API: Final = Api(key=54, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 async def handle(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
     if is_of_other_cluster(context, request.cluster_id):
         return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    answer = await context.broker.quorum.ask(end_from_wire(request))
+    answer = await context.shared.quorum.ask(end_from_wire(request))
     assert isinstance(answer, core.EndQuorumEpochResponse)
     return end_to_wire(answer, leader_of(context))

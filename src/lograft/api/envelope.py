@@ -71,5 +71,5 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     )
     return EnvelopeResponse(
         response_data=b"".join(part for part in parts if not isinstance(part, FileSlice))[4:],
-        metadata_offset=context.broker.image.offset,
+        metadata_offset=context.shared.image.offset,
     )

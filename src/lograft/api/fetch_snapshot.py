@@ -19,8 +19,8 @@ API: Final = Api(key=59, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 async def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     if is_of_other_cluster(context, request.cluster_id):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    broker = context.broker
-    bytes_max = min(request.max_bytes, broker.config.controller_quorum_fetch_snapshot_max_bytes)
-    answer = await broker.quorum.ask(fetch_snapshot_from_wire(request), bytes_max=max(bytes_max, 1))
+    shared = context.shared
+    bytes_max = min(request.max_bytes, shared.config.controller_quorum_fetch_snapshot_max_bytes)
+    answer = await shared.quorum.ask(fetch_snapshot_from_wire(request), bytes_max=max(bytes_max, 1))
     assert isinstance(answer, core.FetchSnapshotResponse)
     return fetch_snapshot_to_wire(answer, leader_of(context))

@@ -15,6 +15,7 @@ from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import Forwarded
 from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.seams import Address
+from lograft.model.types import Offset
 from lograft.security.principals import encode_principal
 from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.codec import read_all
@@ -114,8 +115,8 @@ async def _forward(
     if reply.response_data is None:
         raise ControllerUnreachable("the controller's answer is empty")
     # Whoever made a topic through this broker finds it here afterwards.
-    await context.broker.metadata.wait_image(
-        lambda image: image.offset >= reply.metadata_offset, timeout_ms=IMAGE_WAIT_MS
+    await context.shared.metadata.wait_offset(
+        Offset(reply.metadata_offset), timeout_ms=IMAGE_WAIT_MS
     )
     return reply.response_data
 

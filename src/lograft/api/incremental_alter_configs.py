@@ -77,7 +77,7 @@ async def handle(
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             return _alter_loggers(resource, request.validate_only)
         if resource.resource_type == ResourceType.BROKER:
-            values = altered_values(context.broker.image, resource)
+            values = altered_values(context.shared.image, resource)
             named = [each.name for each in resource.configs]
             check_broker_values(context, resource.resource_name, values, named=named)
         return None
@@ -93,12 +93,12 @@ async def handle(
             return (await forward(context, asked, IncrementalAlterConfigsResponse)).responses
         if request.claims:
             return (await decide(context, lambda image: claim_topics(image, request))).responses
-        broker = context.broker
-        users = await broker.claims.users(topics_with_new_subscriptions(asked))
+        shared = context.shared
+        users = await shared.topic_users.find(topics_with_new_subscriptions(asked))
         reply = await decide(
             context,
             lambda image: incremental_alter_configs(
-                image, asked, config=broker.config, users=users
+                image, asked, config=shared.config, users=users
             ),
         )
         return reply.responses

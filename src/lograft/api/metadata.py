@@ -16,6 +16,7 @@ from lograft.api.context import Api, Context
 from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import create_on_demand
+from lograft.broker.shared_services import SharedServices
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState, TopicState
@@ -130,7 +131,7 @@ def _answer(
     alive = dict.fromkeys(answer.node_id for answer in response.brokers)
     # A listener that the brokers do not advertise has a controller all the same, as in Kafka.
     online = list(alive) or [each for each, state in image.brokers.items() if not state.fenced]
-    response.controller_id = any_broker(broker, online)
+    response.controller_id = any_broker(broker.shared, online)
     if request.topics is None or (version == 0 and not request.topics):
         hidden = find_denied(context, TOPIC_DESCRIBE, image.topic_ids)
         response.topics = [
@@ -188,10 +189,10 @@ def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def any_broker(broker: Broker, alive: list[int]) -> int:
+def any_broker(shared: SharedServices, alive: list[int]) -> int:
     """Who is told to clients as the controller: any broker forwards what is meant for it, and
     choosing at random spreads the work."""
-    return alive[broker.runtime.randomness.below(len(alive))] if alive else NO_NODE
+    return alive[shared.runtime.randomness.below(len(alive))] if alive else NO_NODE
 
 
 def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> MetadataResponseTopic:

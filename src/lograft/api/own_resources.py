@@ -32,11 +32,11 @@ def check_is_own(context: Context, resource_type: int, name: str) -> None:
     if (
         resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
         and not is_default
-        and name != str(context.broker.node_id)
+        and name != str(context.shared.node_id)
     ):
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"This is broker {context.broker.node_id}: it answers for itself, not for '{name}'.",
+            f"This is broker {context.shared.node_id}: it answers for itself, not for '{name}'.",
         )
 
 
@@ -77,17 +77,17 @@ def check_broker_values(
     them: its own, and those of all brokers. The active controller checks its own as well, and
     rejects what no broker could apply of the others, unless a broker has checked the request.
     `values` are all of the resource after the request."""
-    broker, named = context.broker, tuple(named)
-    is_own = context.role == "broker" or name == str(broker.node_id)
+    shared, named = context.shared, tuple(named)
+    is_own = context.role == "broker" or name == str(shared.node_id)
     if not is_own and context.is_forwarded:
         return
     try:
         validate_dynamic(values, changed_names=named, whole_cluster=not name)
         if is_own:
-            broker.metadata.check_dynamic_change(values, named=named, whole_cluster=not name)
+            shared.metadata.check_dynamic_change(values, named=named, whole_cluster=not name)
         else:
-            stored = broker.image.config_of(ResourceType.BROKER, "") if name else {}
-            check_without_file(broker.metadata.static_config, {**stored, **values}, named=named)
+            stored = shared.image.config_of(ResourceType.BROKER, "") if name else {}
+            check_without_file(shared.metadata.static_config, {**stored, **values}, named=named)
     except InvalidInput as error:
         raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from None
 

@@ -22,12 +22,12 @@ ENDPOINTS_SINCE: Final = 1
 
 def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
     """Who does not say which cluster it means is believed to mean this one."""
-    return cluster_id is not None and cluster_id != context.broker.cluster_id
+    return cluster_id is not None and cluster_id != context.shared.cluster_id
 
 
 def leader_of(context: Context) -> Answerer:
     """Older versions cannot say where the leader is."""
-    quorum = context.broker.quorum
+    quorum = context.shared.quorum
     since = FETCH_ENDPOINTS_SINCE if context.api_key == FETCH_KEY else ENDPOINTS_SINCE
     known = quorum.leader_endpoint() if context.api_version >= since else None
     return Answerer(quorum.leader, known)
@@ -37,23 +37,23 @@ def learn_leader(
     context: Context, leader: NodeId, endpoints: Iterable[tuple[str, str, int]]
 ) -> None:
     """A leader's own word about where it is counts more than the log's."""
-    wanted = context.broker.config.controller_listener_names[0]
+    wanted = context.shared.config.controller_listener_names[0]
     for name, host, port in endpoints:
         if name.upper() == wanted:
-            context.broker.quorum.learn(leader, Address(host, port))
+            context.shared.quorum.learn(leader, Address(host, port))
 
 
 async def fetch_metadata(context: Context, request: FetchRequest) -> FetchResponse:
     """Fetch on the controller listener: a replica of the metadata log pulls from its leader."""
-    broker = context.broker
+    shared = context.shared
     if is_of_other_cluster(context, request.cluster_id):
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if context.api_version < FETCH_SINCE:
         raise InvalidInput(f"the metadata log is fetched with version {FETCH_SINCE} or later")
-    bytes_max = min(request.max_bytes, broker.config.controller_quorum_fetch_max_bytes)
-    answer = await broker.quorum.ask(fetch_from_wire(request), bytes_max=max(bytes_max, 1))
+    bytes_max = min(request.max_bytes, shared.config.controller_quorum_fetch_max_bytes)
+    answer = await shared.quorum.ask(fetch_from_wire(request), bytes_max=max(bytes_max, 1))
     assert isinstance(answer, core.FetchResponse)
-    return fetch_to_wire(answer, leader_of(context), log_start=broker.quorum.log.log_start_offset)
+    return fetch_to_wire(answer, leader_of(context), log_start=shared.quorum.log.log_start_offset)
 
 
 class ListenerEntry(Protocol):
@@ -72,7 +72,7 @@ def voter_endpoints(
 ) -> tuple[VoterEndpoint, ...]:
     """Where a voter is; the others must be able to reach it."""
     endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in listeners)
-    wanted = context.broker.config.controller_listener_names[0]
+    wanted = context.shared.config.controller_listener_names[0]
     if not any(each.name.upper() == wanted for each in endpoints):
         raise InvalidInput(f"the voter has no listener {wanted}, by which the others reach it")
     return endpoints

@@ -21,5 +21,5 @@ async def handle(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaf
     if is_of_other_cluster(context, request.cluster_id):
         return RemoveRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id)
-    code, sentence = refusal(await context.broker.quorum.ask(RemoveVoterRequest(key=key)))
+    code, sentence = refusal(await context.shared.quorum.ask(RemoveVoterRequest(key=key)))
     return RemoveRaftVoterResponse(error_code=code, error_message=sentence)

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from lograft import api
 from lograft.api.authorization import check_request
@@ -52,6 +52,7 @@ from lograft.wire.messages.produce import ProduceRequest
 if TYPE_CHECKING:
     from lograft.broker.broker import Broker
     from lograft.broker.links.controller_link import ControllerLink
+    from lograft.broker.shared_services import SharedServices
 
 #: So many readers of what a read brought are answered before its producer.
 WOKEN_FIRST_MAX: Final = 4
@@ -131,6 +132,13 @@ class Route:
         return error_response
 
 
+class FastPaths(NamedTuple):
+    """Serve common requests by comparing bytes."""
+
+    produce: ProducePatterns
+    fetch: FetchPatterns
+
+
 class Router:
     """Makes the frame handlers of one listener's connections."""
 
@@ -139,20 +147,20 @@ class Router:
         "_specs",
         "authorizer",
         "broker",
-        "fetch_patterns",
+        "fast_paths",
         "frame_bytes_max",
-        "has_fast_paths",
         "link",
         "listener",
-        "produce_patterns",
         "role",
         "served",
+        "shared",
         "throttle",
     )
 
     def __init__(
         self,
-        broker: "Broker",
+        shared: "SharedServices",
+        broker: "Broker | None",
         *,
         listener: str,
         role: str = "broker",
@@ -163,29 +171,30 @@ class Router:
         link: "ControllerLink | None" = None,
         ranges: ApiRanges | None = None,
     ) -> None:
-        """`role` is what the listener is for, "broker" or "controller"; it serves all that
-        `served_apis` finds for that, unless told otherwise. `link`: the way to the active
-        controller, for requests on a broker's listener that only it can decide. `ranges` narrows
-        the versions that are served, as in an older build. `authorizer` decides what clients may
-        do; without one they may do everything."""
+        """`broker`: None for a controller's listener. `role` is what the listener is for, "broker"
+        or "controller"; it serves all that `served_apis` finds for that, unless told otherwise.
+        `link`: the way to the active controller, for requests on a broker's listener that only it
+        can decide. `ranges` narrows the versions that are served, as in an older build.
+        `authorizer` decides what clients may do; without one they may do everything."""
+        self.shared = shared
         self.broker = broker
         self.listener = listener
         self.role = role
         self.frame_bytes_max = frame_bytes_max
         self.throttle = throttle
         self.authorizer = authorizer
-        #: Patterns know neither quotas nor permissions.
-        self.has_fast_paths = throttle is no_throttle and authorizer is None
+        #: None for controllers, and where there are quotas or permissions, which patterns ignore.
+        self.fast_paths: FastPaths | None = None
+        if broker is not None and throttle is no_throttle and authorizer is None:
+            self.fast_paths = FastPaths(ProducePatterns(broker, listener), FetchPatterns(broker))
         if served is None:
-            served = served_apis(role, unstable=broker.config.unstable_api_versions_enable)
+            served = served_apis(role, unstable=shared.config.unstable_api_versions_enable)
         if ranges:
             served = tuple(narrowed(spec, ranges) for spec in served)
         self.served = served
         self._specs = {spec.key: spec for spec in served}
         self.link = link if role == "broker" else None
         self._routes: dict[int, Route] = {}
-        self.produce_patterns = ProducePatterns(broker, listener)
-        self.fetch_patterns = FetchPatterns(broker)
 
     def __call__(self, channel: Channel) -> "Session":
         return Session(self, channel.peer)
@@ -215,7 +224,7 @@ class Router:
     def _is_between_brokers(self, key: int) -> bool:
         if self.role != "broker" or key not in PARTITION_VOTES:
             return False
-        return self.listener == self.broker.config.inter_broker_listener_name
+        return self.listener == self.shared.config.inter_broker_listener_name
 
     def context(
         self,
@@ -229,6 +238,7 @@ class Router:
         when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> Context:
         return Context(
+            self.shared,
             self.broker,
             api_key=key,
             api_version=version,
@@ -292,9 +302,10 @@ class Router:
         listener = self.listener
         for route in list(self._routes.values()):
             yield REQUESTS.sample(route.requests, listener, route.spec.name)
+        fast = self.fast_paths
         for key, served in (
-            (PRODUCE_KEY, self.produce_patterns.served),
-            (FETCH_KEY, self.fetch_patterns.served),
+            (PRODUCE_KEY, 0 if fast is None else fast.produce.served),
+            (FETCH_KEY, 0 if fast is None else fast.fetch.served),
         ):
             if key in self._specs:
                 api_name = self._specs[key].name
@@ -339,15 +350,15 @@ class Session:
         self.frame_bytes_max = router.frame_bytes_max
 
     def handle_frame(self, frame: memoryview) -> Reply:
-        router = self._router
-        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.has_fast_paths:
+        fast = self._router.fast_paths
+        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and fast is not None:
             # Most requests are a Produce or a Fetch that need no more than this.
             if frame[1] == PRODUCE_KEY:
-                reply: Reply = router.produce_patterns.serve(frame)
+                reply: Reply = fast.produce.serve(frame)
                 if reply is not None:
                     return reply
             elif frame[1] == FETCH_KEY:
-                reply = router.fetch_patterns.serve(frame, self._handle)
+                reply = fast.fetch.serve(frame, self._handle)
                 if reply is not None:
                     return reply
         return self._handle(frame)
@@ -362,11 +373,12 @@ class Session:
             return self._refuse_version(route, header)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
-        if router.has_fast_paths:
+        fast = router.fast_paths
+        if fast is not None:
             if type(request) is ProduceRequest:
-                router.produce_patterns.learn(frame, version, header.client_id, request)
+                fast.produce.learn(frame, version, header.client_id, request)
             elif type(request) is FetchRequest:
-                router.fetch_patterns.learn(frame, version, header.client_id, request)
+                fast.fetch.learn(frame, version, header.client_id, request)
         context = self._context(header)
         if route.is_forwarded:
             # The frame is ours only during this call. The controller checks the permissions.
@@ -382,6 +394,7 @@ class Session:
     def _context(self, header: RequestHeader) -> Context:
         router = self._router
         return Context(
+            router.shared,
             router.broker,
             api_key=header.api_key,
             api_version=header.api_version,
@@ -416,10 +429,10 @@ class Session:
         return Waiting(self._finish(route, header, context, request, work), context.lets_next, work)
 
     def on_frames_handled(self) -> None:
-        woken = self._router.fetch_patterns.woken
-        if woken:
+        fast = self._router.fast_paths
+        if fast is not None and fast.fetch.woken:
             # Readers first: what was produced has been waited for, its acknowledgement less so.
-            woken.run(WOKEN_FIRST_MAX)
+            fast.fetch.woken.run(WOKEN_FIRST_MAX)
 
     def on_closed(self) -> None:
         at_end, self._at_end = self._at_end, None

@@ -19,7 +19,7 @@ API: Final = Api(key=64, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     try:
-        config = context.broker.config
+        config = context.shared.config
         return await decide(context, lambda image: unregister_broker(image, request, config=config))
     except LograftError as error:
         return UnregisterBrokerResponse(error_code=code_of(error), error_message=str(error))

@@ -36,7 +36,7 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
         return ControllerResult((), decision(image).reply)
 
     try:
-        if raises_kraft_version(request, context.broker.kraft_version):
+        if raises_kraft_version(request, context.shared.kraft_version):
             checked = await decide(context, check, timeout_ms=request.timeout_ms)
             if checked.error_code:
                 return checked
@@ -50,8 +50,8 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
 
 def _controller(context: Context) -> Controller:
     return Controller(
-        kraft_version=context.broker.kraft_version,
-        min_insync_replicas=context.broker.metadata.static_config.topic_defaults.min_insync_replicas,
+        kraft_version=context.shared.kraft_version,
+        min_insync_replicas=context.shared.metadata.static_config.topic_defaults.min_insync_replicas,
     )
 
 
@@ -59,7 +59,7 @@ async def _raise_kraft_version(
     context: Context, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse | None:
     """None: the new level is committed, or could be."""
-    quorum = context.broker.quorum
+    quorum = context.shared.quorum
     upgrade = UpgradeVersionRequest(voter=quorum.describe_me(), validate_only=request.validate_only)
     try:
         async with asyncio.timeout(max(0, request.timeout_ms) / 1000):

@@ -22,7 +22,7 @@ API: Final = Api(key=82, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
-    quorum = context.broker.quorum
+    quorum = context.shared.quorum
     if is_of_other_cluster(context, request.cluster_id):
         return UpdateRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     epoch = request.current_leader_epoch

@@ -19,7 +19,7 @@ API: Final = Api(key=52, versions=range(3), needs=whole_request(CLUSTER_ACTION))
 async def handle(context: Context, request: VoteRequest) -> VoteResponse:
     if is_of_other_cluster(context, request.cluster_id):
         return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    quorum = context.broker.quorum
+    quorum = context.shared.quorum
     answer = await quorum.ask(vote_from_wire(request, quorum.me))
     assert isinstance(answer, core.VoteResponse)
     return vote_to_wire(answer, leader_of(context))

@@ -3,13 +3,10 @@
 How the composition root uses it, in this order:
 
     broker = Broker(
-        runtime,
-        metadata,                    # ClusterMetadata: the image and the configuration
-        cluster_id=...,              # str, as in meta.properties
+        shared,                      # SharedServices: identity, metadata, quorum, links
         directory_ids=...,           # Mapping[path, UUID]: the log dirs that can be used
-        controller=...,              # of this process, or None (broker/control/controller.py)
-        link=...,                    # the way to the active one (broker/links/controller_link.py)
-        quorum=...,                  # the RaftDriver, to be described
+        link=...,                    # to the active controller (broker/links/controller_link.py)
+        registration=...,            # broker/control/registration.py
         producer_ids=...,            # broker/coordinators/producer_ids.py
         halt=...,                    # Callable[[str], None]: stop the node, with the reason
     )
@@ -25,18 +22,18 @@ and deletes partitions. It never blocks: files are made by workers, and a
 partition whose log is still being made lets its requests wait.
 
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
-`logs` (LogManager), `controller_here`, `link`, `fetch_sessions`, `producer_ids`, `runtime`,
+`logs` (LogManager), `link`, `fetch_sessions`, `producer_ids`, `runtime`,
 `clock`, `groups` and `transactions` (CoordinatorRuntime), `internal_topics`, `claims`
 (TopicClaims).
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from lograft.broker.client_telemetry import ClientTelemetry
-from lograft.broker.cluster_metadata import ClusterMetadata
+from lograft.broker.control.directory_assignment import DirectoryAssigner
 from lograft.broker.control.internal_topics import InternalTopics
 from lograft.broker.coordinators.coordinator_runtime import key_hash
 from lograft.broker.coordinators.coordinators import Coordinators, ProducerIdSource
@@ -48,7 +45,6 @@ from lograft.broker.errors import (
     UnknownPartition,
     UnknownTopicId,
 )
-from lograft.broker.links.broker_link import BrokerLink
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.broker.logs.housekeeping import Housekeeping
 from lograft.broker.logs.log_cleaner import LogCleaner
@@ -56,32 +52,26 @@ from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.logs.log_moves import LogMoves
 from lograft.broker.logs.retention_holds import RetentionHolds
 from lograft.broker.partitions.fetch_sessions import FetchSessions
+from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.partition_table import PartitionTable
 from lograft.broker.partitions.replica_selection import is_rack_aware, nearest_replica
-from lograft.broker.quorum.raft_driver import ReplicaView
-from lograft.broker.quorum.snapshots import Quorum
 from lograft.broker.replicas.follower_sessions import FollowerSessions
 from lograft.broker.replicas.replicas import Replicas
-from lograft.consensus import messages as raft_messages
-from lograft.consensus.types import ReplicaKey, Voter, VoterSet
+from lograft.broker.shared_services import SharedServices
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.ignored_settings import find_stored_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import on_demand_max
 from lograft.metadata.types import (
-    ControllerResult,
     LeaderRecovery,
     PartitionState,
     ResourceType,
     TopicState,
 )
-from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import LograftError
 from lograft.model.metrics import Sample
-from lograft.model.seams import Address, Runtime, Task
+from lograft.model.seams import Task
 from lograft.model.settings.broker import BrokerConfig
-from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import (
     NO_NODE,
@@ -95,14 +85,7 @@ from lograft.model.types import (
     TopicIdPartition,
 )
 from lograft.replication.types import NO_BROKER_EPOCH, Assignment
-from lograft.storage.log import Log
-from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from lograft.wire.messages.broker_registration import (
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-)
 
-T = TypeVar("T")
 LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -112,120 +95,84 @@ class NodeAddress(NamedTuple):
     rack: str | None
 
 
-class ControllerPort(Protocol):
-    """The controller in this process, which may be the active one."""
+class Registration(Protocol):
+    """This broker's registration with the controller (broker/control/registration.py)."""
 
-    #: Asks the leader of a raft partition to hand over to the first replica.
-    hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None
+    def current_epoch(self) -> BrokerEpoch: ...
 
-    @property
-    def image(self) -> MetadataImage | None:
-        """None on a controller that is not active."""
+    def has_lease(self) -> bool:
+        """Whether the controller cannot have given to others what this broker leads."""
 
-    def submit(self, decision: Callable[[MetadataImage], ControllerResult[T]]) -> Awaitable[T]:
-        """The decision's reply, once its records are committed. Raises NotController."""
-
-    def register_broker(
-        self, request: BrokerRegistrationRequest
-    ) -> Awaitable[BrokerRegistrationResponse]: ...
-
-    def heartbeat(self, request: BrokerHeartbeatRequest) -> Awaitable[BrokerHeartbeatResponse]: ...
-
-    def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection of a broker's heartbeats ended."""
-
-
-class QuorumView(Protocol):
-    """The metadata quorum as this node sees it (broker/quorum/raft_driver.py)."""
-
-    @property
-    def me(self) -> ReplicaKey: ...
-
-    @property
-    def is_leader(self) -> bool: ...
-
-    @property
-    def leader(self) -> NodeId: ...
-
-    @property
-    def epoch(self) -> Epoch: ...
-
-    @property
-    def high_watermark(self) -> Offset: ...
-
-    @property
-    def quorum(self) -> Quorum: ...
-
-    @property
-    def voters(self) -> VoterSet: ...
-
-    @property
-    def log(self) -> Log: ...
-
-    def leader_endpoint(self) -> Address | None: ...
-
-    def learn(self, node_id: NodeId, address: Address) -> None: ...
-
-    def replicas(self) -> Sequence[ReplicaView]: ...
-
-    def describe_me(self) -> Voter: ...
-
-    def ask(
-        self, request: raft_messages.Request, *, bytes_max: int = 0
-    ) -> Awaitable[raft_messages.Response]: ...
+    def on_directory_failed(self, directory_id: UUID, path: str, *, has_led: bool) -> None: ...
 
 
 class Broker:
     def __init__(
         self,
-        runtime: Runtime,
-        metadata: ClusterMetadata,
+        shared: SharedServices,
         *,
-        cluster_id: str,
         directory_ids: Mapping[str, UUID],
-        controller: ControllerPort | None,
         link: ControllerLink,
-        quorum: QuorumView,
+        registration: Registration,
         producer_ids: ProducerIdSource,
         halt: Callable[[str], None],
     ) -> None:
+        runtime, metadata, self.brokers = shared.runtime, shared.metadata, shared.brokers
         config = metadata.static_config
+        self.shared = shared
         self.runtime = runtime
         self.clock = runtime.clock
         self.node_id: NodeId = config.node_id
-        self.cluster_id = cluster_id
-        #: In this process; None on a node that is a broker only.
-        self.controller_here = controller
-        #: The way to the active one, wherever it is.
+        self.cluster_id = shared.cluster_id
+        #: The way to the active controller, wherever it is.
         self.link = link
-        self.quorum = quorum
         self.producer_ids = producer_ids
         #: Owns the image and the configuration.
         self.metadata = metadata
         self.partitions = PartitionTable()
-        self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
+        #: Reports where replicas lie; a task of the node.
+        self.assigner = DirectoryAssigner(
+            config.node_id,
+            broker_epoch=registration.current_epoch,
+            metadata=metadata,
+            link=link,
+        )
+        self.logs = LogManager(
+            runtime,
+            config,
+            directory_ids=directory_ids,
+            on_directory_failed=registration.on_directory_failed,
+            on_partition_opened=self._on_partition_opened,
+            halt=halt,
+        )
+        self.coordinators = Coordinators(
+            runtime,
+            metadata=metadata,
+            partitions=self.partitions,
+            link=self.brokers,
+            producer_ids=producer_ids,
+            has_lease=registration.has_lease,
+        )
+        self.groups = self.coordinators.groups
+        self.transactions = self.coordinators.transactions
         self.replicas = Replicas(
             config.node_id,
             runtime,
             self.logs,
-            cluster_id=cluster_id,
+            cluster_id=shared.cluster_id,
             metadata=metadata,
-        )
-        #: The way to other brokers, and to this one.
-        self.brokers = BrokerLink(
-            config.node_id,
-            listener=config.inter_broker_listener_name,
-            metadata=metadata,
+            on_role=self.coordinators.on_role,
         )
         self.verification = TransactionVerification(
             self.brokers,
             runtime.clock,
             coordinator_of=self.transaction_coordinator,
+            coordinators_here=self.transactions,
             metadata=metadata,
         )
         holds = RetentionHolds(
             self.brokers,
-            there_are_groups=lambda: OFFSETS_TOPIC in self.image.topic_ids,
+            there_are_groups=self._has_groups,
             coordinator_of=self.group_coordinator,
         )
         self._housekeeping = Housekeeping(runtime, self.logs, holds)
@@ -242,27 +189,18 @@ class Broker:
             throttle=self.replicas.sending,
             hurries_watermarks=self.selects_by_rack,
         )
-        self.coordinators = Coordinators(
-            runtime,
-            metadata=metadata,
-            partitions=self.partitions,
-            link=self.brokers,
-            producer_ids=producer_ids,
-        )
-        self.groups = self.coordinators.groups
-        self.transactions = self.coordinators.transactions
-        self.verification.coordinators_here = self.transactions
-        self.replicas.on_role = self.coordinators.on_role
         self.telemetry = ClientTelemetry()
         self.internal_topics = InternalTopics(metadata, link)
         self.claims = TopicClaims(
-            metadata, link=link, brokers=self.brokers, groups=self.groups, clock=runtime.clock
+            metadata,
+            link=link,
+            users=shared.topic_users,
+            groups=self.groups,
+            clock=runtime.clock,
         )
         self._loaded = False
         #: Of this broker's registration as the image has it.
         self._registered = NO_BROKER_EPOCH
-        #: By kind, what the log was last told about; None: this node is still starting.
-        self._unenforced: dict[str, str] | None = None
         self._tasks: list[Task] = []
         metadata.on_changed.append(self._on_changed)
         metadata.on_config_changed.append(self._on_config_changed)
@@ -276,11 +214,6 @@ class Broker:
         """The settings of the file with the dynamic ones."""
         return self.metadata.config
 
-    @property
-    def kraft_version(self) -> int:
-        """Of the metadata quorum; it lies in control records, which are not part of the image."""
-        return self.quorum.quorum.kraft_version
-
     async def load(self, broker_epoch: BrokerEpoch) -> None:
         """Once, when the image has the registration of this life, which got `broker_epoch`: what
         it said before of this broker's partitions was meant for an earlier life."""
@@ -289,7 +222,7 @@ class Broker:
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
         raft = self.replicas.raft
         await raft.load(self.logs.directories)
-        raft.forget_deleted(lambda key: self.image.partition(*key) is not None)
+        raft.forget_deleted(self._is_known)
         self._loaded = True
         self._registered = broker_epoch
         self.replicas.on_registered(broker_epoch)
@@ -319,23 +252,7 @@ class Broker:
 
     # Following the metadata log.
 
-    def warn_of_ignored_settings(self) -> None:
-        """At start. Changes are reported by the active controller."""
-        ignored = find_stored_ignored_settings(self.image)
-        if ignored:
-            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
-
-    def warn_of_unenforced_state(self) -> None:
-        """At start, and again for each kind that changes: an operator may rely on this state."""
-        now = describe_unenforced(self.image) | describe_stored_features(self.image)
-        before, self._unenforced = self._unenforced or {}, now
-        for kind, sentence in now.items():
-            if before.get(kind) != sentence:
-                LOGGER.warning("%s", sentence)
-
     def _on_changed(self, delta: MetadataDelta) -> None:
-        if self._unenforced is not None and (delta.security or delta.quotas or delta.features):
-            self.warn_of_unenforced_state()
         self.telemetry.on_configs(self.image.configs, delta.configs)
         if self._loaded:
             self._apply(delta)
@@ -419,6 +336,15 @@ class Broker:
             partition, is_deleted=partition.topic_id not in self.image.topics
         )
         self.logs.delete(partition)
+
+    def _on_partition_opened(self, partition: Partition, directory: LogDirectory) -> None:
+        self.assigner.opened(partition.topic_id, partition.index, directory.directory_id)
+
+    def _is_known(self, key: TopicIdPartition) -> bool:
+        return self.image.partition(*key) is not None
+
+    def _has_groups(self) -> bool:
+        return OFFSETS_TOPIC in self.image.topic_ids
 
     # Settings.
 
@@ -515,7 +441,6 @@ class Broker:
         )
 
     def collect_samples(self) -> Iterator[Sample]:
-        yield from self.metadata.image.collect_samples()
         yield from self.partitions.collect_samples()
         yield from self.fetch_sessions.collect_samples()
         yield from self.follower_sessions.collect_samples()

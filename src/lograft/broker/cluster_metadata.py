@@ -16,9 +16,11 @@ from typing import Final, NamedTuple
 
 from lograft.broker.quorum.snapshots import Snapshot
 from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.ignored_settings import find_stored_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_difference import difference
 from lograft.metadata.types import ResourceType
+from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.dynamic import (
     CHANGE_CHECKS,
@@ -61,6 +63,8 @@ class ClusterMetadata:
         self.on_config_changed: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
         self.on_changed: list[Callable[[MetadataDelta], None]] = []
         self._waits: list[ImageWait] = []
+        #: By kind, what was last logged; None: this node is still starting.
+        self._unenforced: dict[str, str] | None = None
         #: A broker begins when the image has its registration: what was stored before may have
         #: been replaced. A controller has no such moment.
         self._follows_config = not config.is_broker
@@ -84,10 +88,26 @@ class ClusterMetadata:
             for resource in delta.configs
         ):
             self.follow_config()
+        if self._unenforced is not None and (delta.security or delta.quotas or delta.features):
+            self.warn_of_unenforced_state()
         for listener in self.on_changed:
             listener(delta)
         if self._waits:
             self._waits = [wait for wait in self._waits if not self._is_over(wait)]
+
+    def warn_of_ignored_settings(self) -> None:
+        """At start. Changes are reported by the active controller."""
+        ignored = find_stored_ignored_settings(self.image)
+        if ignored:
+            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
+
+    def warn_of_unenforced_state(self) -> None:
+        """At start, and again for each kind that changes: an operator may rely on this state."""
+        now = describe_unenforced(self.image) | describe_stored_features(self.image)
+        before, self._unenforced = self._unenforced or {}, now
+        for kind, sentence in now.items():
+            if before.get(kind) != sentence:
+                LOGGER.warning("%s", sentence)
 
     def _is_over(self, wait: ImageWait) -> bool:
         if not wait.future.done() and wait.is_met(self.image):
@@ -110,6 +130,10 @@ class ClusterMetadata:
             pass
         finally:
             wait.future.cancel()
+
+    async def wait_offset(self, offset: Offset, *, timeout_ms: int | None = None) -> None:
+        """The same for an image with everything up to this offset."""
+        await self.wait_image(lambda image: image.offset >= offset, timeout_ms=timeout_ms)
 
     # ── settings ─────────────────────────────────────────────────────────────────────────────
 

@@ -231,13 +231,13 @@ class SimulatedCluster:
     @property
     def controller_id(self) -> int:
         """The active controller, as the newest epoch has it; -1: nobody knows one."""
-        views = [(node.broker.quorum.epoch, node.broker.quorum.leader) for node in self._views()]
+        views = [(node.shared.quorum.epoch, node.shared.quorum.leader) for node in self._views()]
         return max(views, default=(-1, -1))[1]
 
     @property
     def image(self) -> MetadataImage:
         """The newest metadata that any running node has."""
-        return max((node.broker.image for node in self._views()), key=lambda each: each.offset)
+        return max((node.shared.image for node in self._views()), key=lambda each: each.offset)
 
     def _views(self) -> list[Node]:
         return list(self.nodes().values())

@@ -55,7 +55,7 @@ class Host:
         #: Flipped bits of its metadata: (path, position, bit). It may refuse to start with them.
         self._damage: list[tuple[str, int, int]] = []
         #: What stands between the node's connections and its router.
-        self.interpose: Callable[[Router], HandlerFactory] = lambda router: router
+        self.interpose: Callable[[Router], HandlerFactory] | None = None
         #: Narrower than this build's: the node behaves as an older one from its next start on.
         self.api_ranges: ApiRanges | None = None
         self.starts = 0

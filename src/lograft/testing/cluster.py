@@ -252,7 +252,7 @@ class Cluster(FailingRequests):
     def image(self) -> MetadataImage:
         """The newest metadata that any running node has."""
         images: list[MetadataImage] = [
-            self.ask(node_id, lambda node: node.broker.image)
+            self.ask(node_id, lambda node: node.shared.image)
             for node_id in self._configs
             if self.is_running(node_id)
         ]
@@ -271,7 +271,7 @@ class Cluster(FailingRequests):
     def controller_id(self) -> int:
         """The active controller, as the newest epoch has it; -1: nobody knows one."""
         views: list[tuple[int, int]] = [
-            self.ask(node_id, lambda node: (node.broker.quorum.epoch, node.broker.quorum.leader))
+            self.ask(node_id, lambda node: (node.shared.quorum.epoch, node.shared.quorum.leader))
             for node_id in self._configs
             if self.is_running(node_id)
         ]
@@ -305,9 +305,7 @@ class Cluster(FailingRequests):
             raise ValueError("no node runs that could be asked")
         answer: CreateTopicsResponse = self.ask(
             running[0],
-            lambda node: node.broker.link.request(
-                request, CREATE_TOPICS_VERSIONS, CreateTopicsResponse
-            ),
+            lambda node: node.link.request(request, CREATE_TOPICS_VERSIONS, CreateTopicsResponse),
         )
         told = answer.topics[0]
         if told.error_code:
@@ -323,7 +321,7 @@ class Cluster(FailingRequests):
         return self._life(node_id).ask(question)
 
     def _wait_image(self, node_id: int, is_met: Callable[[MetadataImage], bool]) -> None:
-        self.ask(node_id, lambda node: node.broker.metadata.wait_image(is_met))
+        self.ask(node_id, lambda node: node.shared.metadata.wait_image(is_met))
 
     def _check_node(self, node_id: int) -> None:
         if node_id not in self._configs:

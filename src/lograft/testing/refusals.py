@@ -83,7 +83,7 @@ def _name_of(topic: Any, router: Router) -> str:
     name: str = getattr(topic, "name", "") or getattr(topic, "topic", "")
     if name:
         return name
-    known = router.broker.image.topics.get(topic.topic_id)
+    known = router.shared.image.topics.get(topic.topic_id)
     return "" if known is None else known.name
 
 

@@ -10,6 +10,7 @@ from lograft.api.context import ANONYMOUS, ClientSoftware, Context
 from lograft.api.router import served_apis
 from lograft.broker.broker import Broker
 from lograft.broker.client_telemetry import ClientTelemetry
+from lograft.broker.shared_services import SharedServices
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType, VersionRange
@@ -31,10 +32,12 @@ def context(version: int, role: str = "broker") -> Context:
     image = MetadataImage(offset=Offset(42), features=features)
     return Context(
         cast(
+            SharedServices,
+            SimpleNamespace(image=image, kraft_version=1),
+        ),
+        cast(
             Broker,
             SimpleNamespace(
-                image=image,
-                kraft_version=1,
                 telemetry=ClientTelemetry(),
                 config=SimpleNamespace(lograft_client_telemetry=False),
             ),

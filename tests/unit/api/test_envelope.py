@@ -112,13 +112,13 @@ async def test_what_may_not_be_inside_is_refused(bench: Bench, /) -> None:
 @scenario(run)
 async def test_what_the_controller_decides_can_always_be_refused(bench: Bench, /) -> None:
     """A forwarded request that no controller answered must not cost its connection."""
-    router = Router(bench.broker, listener="PLAINTEXT", link=bench.broker.link)
+    router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT", link=bench.broker.link)
     for spec in router.served:
         if spec.key in FORWARDED:
             route = router.route(spec.key)
             assert route.is_forwarded
             assert route.error_response is not None, spec.name
-    on_controller = Router(bench.broker, listener="CONTROLLER", role="controller")
+    on_controller = Router(bench.broker.shared, None, listener="CONTROLLER", role="controller")
     assert not on_controller.route(DescribeQuorumRequest.KEY).is_forwarded
 
 

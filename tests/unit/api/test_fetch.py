@@ -422,7 +422,7 @@ async def test_only_who_surely_leads_judges_what_lies_beyond_the_end(bench: Benc
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1", b"2")
     partition.advance_log_start(Offset(1))
-    bench.broker.coordinators.has_lease = lambda: False
+    bench.registration.lease = False
     beyond, below = request_of(bench, offsets={0: 9}), request_of(bench, offsets={0: 0})
     (alone,) = await fetch(bench, beyond)
     assert alone.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else can lead it"
@@ -431,7 +431,7 @@ async def test_only_who_surely_leads_judges_what_lies_beyond_the_end(bench: Benc
     assert doubtful.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     (deleted,) = await fetch(bench, below)
     assert deleted.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    bench.broker.coordinators.has_lease = lambda: True
+    bench.registration.lease = True
     (surely,) = await fetch(bench, beyond)
     assert surely.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 

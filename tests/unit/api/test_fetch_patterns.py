@@ -25,7 +25,7 @@ from lograft.wire.messages.fetch import (
 )
 from tests.support.scenarios import scenario
 from tests.unit.api.test_fetch import transaction_marker
-from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, run, set_leader
+from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, fast_paths_of, run, set_leader
 
 STEPS: Final = 200
 #: What answers are compared by; what is seen of a life beside them.
@@ -150,7 +150,7 @@ def play(seed: int, version: int, before_each: Callable[[Router], None]) -> tupl
     async def scenario(bench: Bench) -> None:
         chance = random.Random(seed)
         (partition,) = await bench.create_topic("a")
-        router = Router(bench.broker, listener="PLAINTEXT")
+        router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
         session = router(cast(Channel, Peer()))
         topic_ids = dict(bench.broker.image.topic_ids)
 
@@ -177,7 +177,7 @@ def play(seed: int, version: int, before_each: Callable[[Router], None]) -> tupl
             )
         )
         seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
-        fast_path_counts.append(router.fetch_patterns.served)
+        fast_path_counts.append(fast_paths_of(router).fetch.served)
 
     run(scenario)
     return seen, fast_path_counts[0]
@@ -207,7 +207,7 @@ def at_the_end(topic_id: UUID, partition: Partition) -> FetchRequest:
 @pytest.mark.parametrize("seed", range(3))
 def test_both_roads_give_the_same(seed: int, version: int) -> None:
     short, served = play(seed, version, lambda router: None)
-    generic, _ = play(seed, version, lambda router: router.fetch_patterns.forget())
+    generic, _ = play(seed, version, lambda router: fast_paths_of(router).fetch.forget())
     assert (served > STEPS // 8) == (version >= 12), "the fast path was hardly taken"
     assert any(one[0] == "waited" for one in short if isinstance(one, tuple))
     assert short == generic
@@ -219,7 +219,7 @@ async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
     frame = frame_request(
         at_the_end(bench.topic_id("a"), partition), 17, correlation_id=1, client_id="c"
     )[4:]
-    session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
+    session = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
     await outcome(session, frame, lambda: None)
     reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
     assert isinstance(reply, Waiting)
@@ -234,7 +234,8 @@ async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
 @scenario(run)
 async def test_a_chain_of_wakes_is_no_chain_of_calls(bench: Bench, /) -> None:
     """Each look brings the next; none runs inside another."""
-    woken = Router(bench.broker, listener="PLAINTEXT").fetch_patterns.woken
+    router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
+    woken = fast_paths_of(router).fetch.woken
     running: list[int] = []
     seen: list[tuple[int, int]] = []
 

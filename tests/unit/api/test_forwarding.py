@@ -74,7 +74,7 @@ class World:
         await self.far.start()
         server = Server(
             "CONTROLLER",
-            Router(self.far.broker, listener="CONTROLLER", role="controller"),
+            Router(self.far.broker.shared, None, listener="CONTROLLER", role="controller"),
             runtime=self.far.life.runtime,
             quota=ConnectionQuota(),
             budget=FrameBudget(),

@@ -167,7 +167,7 @@ def forwarded_frames(key: int) -> Iterator[tuple[int, bytes]]:
 
 async def ask_own_controller(bench: Bench, key: int, version: int, frame: bytes) -> bytes:
     """The response as this node sends it to the client that asked it."""
-    router = Router(bench.broker, listener="PLAINTEXT", link=bench.broker.link)
+    router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT", link=bench.broker.link)
     header = read_request_header(frame)
     request, _ = read(request_class(key), version, frame, header.body_position)
     context = router.context(

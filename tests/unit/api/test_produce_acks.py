@@ -24,7 +24,7 @@ from lograft.wire.messages.produce import (
 )
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from tests.support.scenarios import scenario
-from tests.unit.broker.bench import LISTENER, Bench, Peer, as_told, batch_of, run
+from tests.unit.broker.bench import LISTENER, Bench, Peer, as_told, batch_of, fast_paths_of, run
 from tests.unit.broker.replicas.replica_bench import Cluster, run_cluster
 
 VERSION: Final = 10
@@ -66,7 +66,8 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
 
 async def learned(cluster: Cluster, *, timeout_ms: int = 5_000) -> Session:
     """A client's connection whose next request takes the fast path."""
-    session = Router(cluster.nodes[1].broker, listener=LISTENER)(cast(Channel, Peer()))
+    broker = cluster.nodes[1].broker
+    session = Router(broker.shared, broker, listener=LISTENER)(cast(Channel, Peer()))
     first = session.handle_frame(frame_of(timeout_ms=timeout_ms))
     assert not isinstance(first, ParkedAck)
     assert only(await response_of(first)).error_code == 0
@@ -139,7 +140,7 @@ async def test_both_roads_tell_the_same_of_what_went_wrong(
     leader = await cluster.until_led("a")
     short = await learned(cluster)
     generic = await learned(cluster)
-    generic._router.produce_patterns.forget()
+    fast_paths_of(generic._router).produce.forget()
     cluster.kill(2)
     replies = [parked(short, frame_of()), generic.handle_frame(frame_of())]
     answers = [asyncio.ensure_future(response_of(reply)) for reply in replies]
@@ -173,7 +174,7 @@ async def test_acks_of_the_leader_alone_wait_for_the_disk_where_that_is_promised
     bench: Bench, /
 ) -> None:
     await bench.create_topic("a", flush_messages="1")
-    session = Router(bench.broker, listener=LISTENER)(cast(Channel, Peer()))
+    session = Router(bench.broker.shared, bench.broker, listener=LISTENER)(cast(Channel, Peer()))
     for _ in range(2):
         reply = session.handle_frame(frame_of(acks=1))
         partition = bench.broker.partitions.get("a", 0)

@@ -22,7 +22,7 @@ from lograft.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.support.scenarios import scenario
-from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, run
+from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, fast_paths_of, run
 
 STEPS: Final = 150
 TOPICS: Final = ("a", "flushed", "stamped", "__consumer_offsets", "missing")
@@ -134,7 +134,7 @@ def play(
         await bench.create_topic("a", partitions=2)
         await bench.create_topic("flushed", flush_messages="1")
         await bench.create_topic("stamped", message_timestamp_type="LogAppendTime")
-        router = Router(bench.broker, listener="PLAINTEXT")
+        router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
         session = router(cast(Channel, Peer()))
         frames = Frames(random.Random(seed), version, dict(bench.broker.image.topic_ids))
         loop = asyncio.get_running_loop()
@@ -151,7 +151,7 @@ def play(
             file = partition.log.active.file
             seen.append((repr(partition), file.pread(file.size, 0)))
             seen.append(partition.log.producers.derived())
-        fast_path_counts.append(router.produce_patterns.served)
+        fast_path_counts.append(fast_paths_of(router).produce.served)
         seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
 
     run(scenario)
@@ -162,7 +162,9 @@ def play(
 @pytest.mark.parametrize("seed", range(4))
 def test_both_roads_give_the_same(seed: int, version: int) -> None:
     short, served = play(seed, version, lambda router: None)
-    generic, none_served = play(seed, version, lambda router: router.produce_patterns.forget())
+    generic, none_served = play(
+        seed, version, lambda router: fast_paths_of(router).produce.forget()
+    )
     assert none_served == 0
     assert (served > STEPS // 8) == (version >= 9), "the fast path was hardly taken"
     assert short == generic
@@ -171,30 +173,30 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
 @scenario(run)
 async def test_a_long_client_id_leaves_no_pattern(bench: Bench, /) -> None:
     await bench.create_topic("a")
-    router = Router(bench.broker, listener="PLAINTEXT")
+    router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
     session = router(cast(Channel, Peer()))
     for client_id in ("c" * 1000, "c" * 1000, "c", "c"):
         frame = one_batch("a", client_id)
         assert isinstance(await outcome(session, frame), bytes)
-    assert router.produce_patterns.served == 1
+    assert fast_paths_of(router).produce.served == 1
 
 
 @scenario(run)
 async def test_patterns_are_bounded(bench: Bench, /) -> None:
     await bench.create_topic("a")
-    router = Router(bench.broker, listener="PLAINTEXT")
+    router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
     session = router(cast(Channel, Peer()))
     for number in range(PATTERNS_MAX + 1):
         session.handle_frame(memoryview(bytearray(one_batch("a", f"client-{number:05}"))))
     assert await outcome(session, one_batch("a", "client-00000")) is not None
-    assert router.produce_patterns.served == 0, "the first one was forgotten"
+    assert fast_paths_of(router).produce.served == 0, "the first one was forgotten"
 
 
 @scenario(run)
 async def test_a_broken_length_ends_nowhere(bench: Bench, /) -> None:
     """A size of the records that never ends, in a frame that has a pattern otherwise."""
     await bench.create_topic("a")
-    session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
+    session = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
     good = one_batch("a", "c" * 60)
     await outcome(session, good)
     at = good.index(batch_of(b"v")) - 1

@@ -17,7 +17,7 @@ from lograft.wire.messages.produce import (
 )
 from tests.unit.api.test_produce_patterns import outcome
 from tests.unit.api.transactions_bench import Producer, add, begin, end, play
-from tests.unit.broker.bench import Bench, Peer, batch_of
+from tests.unit.broker.bench import Bench, Peer, batch_of, fast_paths_of
 
 STEPS: Final = 60
 #: Of Produce: adds its partition by itself from here on.
@@ -104,7 +104,7 @@ def live(
     fast_path_counts: list[int] = []
 
     async def scenario(bench: Bench) -> None:
-        router = Router(bench.broker, listener="PLAINTEXT")
+        router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
         session = router(cast(Channel, Peer()))
         life = Life(bench, seed, version)
         loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ def live(
             file = partition.log.active.file
             seen.append((repr(partition), file.pread(file.size, 0)))
             seen.append(partition.log.producers.derived())
-        fast_path_counts.append(router.produce_patterns.served)
+        fast_path_counts.append(fast_paths_of(router).produce.served)
 
     play(scenario)
     return seen, fast_path_counts[0]
@@ -130,7 +130,9 @@ def live(
 @pytest.mark.parametrize("seed", range(4))
 def test_both_roads_give_the_same(seed: int, version: int) -> None:
     short, served = live(seed, version, lambda router: None)
-    generic, none_served = live(seed, version, lambda router: router.produce_patterns.forget())
+    generic, none_served = live(
+        seed, version, lambda router: fast_paths_of(router).produce.forget()
+    )
     assert none_served == 0
     assert served > STEPS // 4, "the fast path was hardly taken"
     assert short == generic

@@ -43,6 +43,7 @@ class StandInCoordinator:
             broker.brokers,
             broker.clock,
             coordinator_of=lambda _: NodeId(1),
+            coordinators_here=None,
             metadata=broker.metadata,
         )
 

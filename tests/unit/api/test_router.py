@@ -13,8 +13,8 @@ import pytest
 from lograft.api.context import ANONYMOUS, Api, Context
 from lograft.api.router import REQUESTS, Router, Session, served_apis
 from lograft.api.types import NOTHING
-from lograft.broker.broker import Broker
 from lograft.broker.errors import NotController
+from lograft.broker.shared_services import SharedServices
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, CloseConnection, Waiting
 from lograft.model.metrics import value_of
@@ -64,7 +64,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def router(calls: Calls) -> Router:
     keys = (HEARTBEAT, OFFSET_DELETE, WRITE_TXN_MARKERS, 18)
     return Router(
-        cast(Broker, None), listener="PLAINTEXT", served=tuple(API_VERSIONS[key] for key in keys)
+        cast(SharedServices, None),
+        None,
+        listener="PLAINTEXT",
+        served=tuple(API_VERSIONS[key] for key in keys),
     )
 
 
@@ -235,7 +238,8 @@ def test_a_cut_request_is_malformed(session: Session, calls: Calls, cut: int) ->
 
 def test_a_client_above_its_quota_is_told_and_muted(calls: Calls) -> None:
     router = Router(
-        cast(Broker, None),
+        cast(SharedServices, None),
+        None,
         listener="PLAINTEXT",
         served=(API_VERSIONS[HEARTBEAT],),
         throttle=lambda context, request: 250 if context.client_id == "me" else 0,

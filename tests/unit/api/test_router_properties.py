@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lograft.api.context import Context
 from lograft.api.router import Router, Session, served_apis
-from lograft.broker.broker import Broker
+from lograft.broker.shared_services import SharedServices
 from lograft.model.exchange import Answer, CloseConnection
 from lograft.model.seams import Address, Channel
 from lograft.wire.apis import ApiSpec
@@ -29,7 +29,7 @@ def no_response(context: Context, request: Message) -> None:
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    router = Router(cast(Broker, None), listener="PLAINTEXT", served=SERVED)
+    router = Router(cast(SharedServices, None), None, listener="PLAINTEXT", served=SERVED)
     for spec in SERVED:
         router.route(spec.key).handle = no_response
     return router(cast(Channel, Peer()))

@@ -56,7 +56,7 @@ def play(scenario: Scenario, **settings: str) -> None:
     async def with_coordinator(bench: Bench) -> None:
         broker = bench.broker
         broker.brokers.call_here = Router(
-            broker, listener=LISTENER, role="broker", link=broker.link
+            broker.shared, broker, listener=LISTENER, role="broker", link=broker.link
         ).call
         await bench.create_topic("t", partitions=3)
         await find(bench)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from lograft.api.router import Router, Session
+from lograft.api.router import FastPaths, Router, Session
 from lograft.broker.broker import Broker
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import NotController
@@ -17,6 +17,7 @@ from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.quorum.raft_driver import ReplicaView
 from lograft.broker.quorum.snapshots import Quorum
+from lograft.broker.shared_services import SharedServices
 from lograft.consensus import messages as core
 from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.metadata.brokers import heartbeat, register_broker
@@ -101,6 +102,24 @@ class StandInController:
         self.log.append((offset, records))
         if self.on_committed is not None:
             self.on_committed(offset, Epoch(1), records)
+
+
+class StandInRegistration:
+    """Of a broker that the controller trusts, until a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.lease = True
+        #: (id, path, whether there were leaders) of log dirs that went offline.
+        self.failed: list[tuple[UUID, str, bool]] = []
+
+    def current_epoch(self) -> BrokerEpoch:
+        return BrokerEpoch(1)
+
+    def has_lease(self) -> bool:
+        return self.lease
+
+    def on_directory_failed(self, directory_id: UUID, path: str, *, has_led: bool) -> None:
+        self.failed.append((directory_id, path, has_led))
 
 
 class StandInProducerIds:
@@ -193,15 +212,22 @@ class Bench:
         for path in config.log_dirs:
             life.disk.make_dir(path)
         self.quorum = quorum = StandInQuorum()
-        link = ControllerLink(life.runtime, quorum, Peers(life.runtime, client_id="bench"))
-        self.broker = Broker(
+        peers = Peers(life.runtime, client_id="bench")
+        link = ControllerLink(life.runtime, quorum, peers)
+        shared = SharedServices(
             life.runtime,
             ClusterMetadata(config),
             cluster_id=CLUSTER_ID,
-            directory_ids={path: directory_id(path) for path in config.log_dirs},
             controller=controller,
-            link=link,
             quorum=quorum,
+            peers=peers,
+        )
+        self.registration = StandInRegistration()
+        self.broker = Broker(
+            shared,
+            directory_ids={path: directory_id(path) for path in config.log_dirs},
+            link=link,
+            registration=self.registration,
             producer_ids=StandInProducerIds(),
             halt=self.halted.append,
         )
@@ -213,7 +239,11 @@ class Bench:
         self._authorizer = authorizer
         self._routers: dict[str, Session] = {}
         self.broker.link.here = Router(
-            self.broker, listener="CONTROLLER", role="controller", authorizer=authorizer
+            self.broker.shared,
+            None,
+            listener="CONTROLLER",
+            role="controller",
+            authorizer=authorizer,
         )
 
     async def start(self) -> None:
@@ -311,7 +341,8 @@ class Bench:
         if session is None:
             listener = LISTENER if role == "broker" else "CONTROLLER"
             router = Router(
-                self.broker,
+                self.broker.shared,
+                self.broker if role == "broker" else None,
                 listener=listener,
                 role=role,
                 link=self.broker.link,
@@ -344,6 +375,11 @@ class Bench:
         correlation_id, position = read_response_header(data, response_header_version(key, version))
         assert correlation_id == 7
         return read_all(kind, version, data, position)
+
+
+def fast_paths_of(router: Router) -> FastPaths:
+    assert router.fast_paths is not None
+    return router.fast_paths
 
 
 def set_leader(partition: Partition, node: int, *, epoch: int) -> None:

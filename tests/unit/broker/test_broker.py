@@ -99,7 +99,7 @@ def test_state_that_is_not_enforced_is_named_at_start_and_when_it_changes(
             found = [
                 record.getMessage().partition(":")[0]
                 for record in caplog.records
-                if record.name == "lograft.broker.broker"
+                if record.name == "lograft.broker.cluster_metadata"
             ]
             caplog.clear()
             return found
@@ -107,7 +107,7 @@ def test_state_that_is_not_enforced_is_named_at_start_and_when_it_changes(
         append = bench.controller.append
         append((AccessControlEntryRecord(id=UUID(int=1), principal="User:ann"),))
         assert warnings() == []  # still starting: once, when all is loaded
-        bench.broker.warn_of_unenforced_state()
+        bench.broker.metadata.warn_of_unenforced_state()
         assert warnings() == ["1 ACL is stored but not enforced"]
         append((FeatureLevelRecord(name="share.version", feature_level=1),))
         assert warnings() == ["share.version 1"]

@@ -140,7 +140,7 @@ class World:
                 quorum=quorum, image=self.images[i], partitions=[self.partitions[i]]
             )
             self.hosts[i] = SimpleNamespace(
-                name=f"n{i}", node=SimpleNamespace(_broker=broker), life=f"life{i}",
+                name=f"n{i}", node=SimpleNamespace(_broker=broker, _shared=broker), life=f"life{i}",
                 is_up=True, is_disk_hurt=False, machine=SimpleNamespace(platter=Platter()),
                 config=SimpleNamespace(
                     topic_defaults=SimpleNamespace(min_insync_replicas=1)

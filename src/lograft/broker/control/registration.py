@@ -8,18 +8,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
+from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.types import Endpoint
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Sample, one_of
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BrokerConfig
-from lograft.model.types import NO_OFFSET, BrokerEpoch, Offset
+from lograft.model.types import NO_OFFSET, BrokerEpoch
 from lograft.wire.apis import Versions
 from lograft.wire.messages import broker_registration, controller_registration
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -80,6 +82,14 @@ NEXT_STAGES: Final[dict[Stage, frozenset[Stage]]] = {
 }
 
 
+class ReportedDirectories(Protocol):
+    """What heartbeats say of the log dirs (broker/logs/log_manager.py)."""
+
+    def offline_ids(self) -> list[UUID]: ...
+
+    def cordoned_ids(self) -> list[UUID]: ...
+
+
 class BrokerRegistration:
     def __init__(
         self,
@@ -88,33 +98,44 @@ class BrokerRegistration:
         link: ControllerLink,
         *,
         cluster_id: str,
-        endpoints: Iterable[Endpoint],
         directory_ids: Iterable[UUID],
-        applied_offset: Callable[[], Offset],
-        previous_epoch: int = -1,
-        offline_directories: Callable[[], Iterable[UUID]] = tuple,
-        cordoned_directories: Callable[[], list[UUID] | None] = lambda: None,
-        halt: Callable[[str], None] = lambda reason: None,
+        metadata: ClusterMetadata,
+        halt: Callable[[str], None],
     ) -> None:
-        """`endpoints`: what clients are told, with real ports. `applied_offset`: how far the
-        broker's image has come. `previous_epoch`: of the last clean stop, or -1.
-        `cordoned_directories`: None where the controller cannot hold them. `halt` ends the node."""
+        """`halt` ends the node."""
         self._runtime = runtime
         self._config = config
         self._link = link
-        self._applied_offset = applied_offset
-        self._offline_directories = offline_directories
-        self._cordoned_directories = cordoned_directories
+        self._metadata = metadata
         self._halt = halt
+        self._cluster_id = cluster_id
+        self._directory_ids = list(directory_ids)
+        self._directories: ReportedDirectories | None = None
         #: Failed log dirs with replicas that led, which the controller has not heard of: each with
         #: the timer that ends the node.
         self._unreported: dict[UUID, asyncio.TimerHandle] = {}
         self.stage = Stage.STARTING
         self.broker_epoch = BrokerEpoch(-1)
+        self._request: BrokerRegistrationRequest | None = None
+        #: When the newest request was sent that the controller has taken.
+        self._heard_ms = runtime.clock.mono_ms()
+        self._unfenced = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    def prepare(
+        self,
+        directories: ReportedDirectories,
+        *,
+        endpoints: Iterable[Endpoint],
+        previous_epoch: int = -1,
+    ) -> None:
+        """Once, before `register`. `endpoints`: what clients are told, with real ports.
+        `previous_epoch`: of the last clean stop, or -1."""
+        self._directories = directories
         self._request = BrokerRegistrationRequest(
-            broker_id=config.node_id,
-            cluster_id=cluster_id,
-            incarnation_id=runtime.randomness.uuid(),
+            broker_id=self._config.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._runtime.randomness.uuid(),
             listeners=[
                 broker_registration.Listener(
                     name=end.name,
@@ -132,18 +153,15 @@ class BrokerRegistration:
                 )
                 for name, versions in SUPPORTED.items()
             ],
-            rack=config.broker_rack,
-            log_dirs=list(directory_ids),
+            rack=self._config.broker_rack,
+            log_dirs=self._directory_ids,
             previous_broker_epoch=previous_epoch,
         )
-        #: When the newest request was sent that the controller has taken.
-        self._heard_ms = runtime.clock.mono_ms()
-        self._unfenced = asyncio.Event()
-        self._wake = asyncio.Event()
 
     async def register(self, *, timeout_ms: int | None = None) -> BrokerEpoch:
         """Until the controller has taken it. Raises Rejected where trying again cannot help, and
         ControllerUnreachable."""
+        assert self._request is not None, "not prepared"
         pause_ms = RETRY_MS
         while True:
             sent_ms = self._runtime.clock.mono_ms()
@@ -201,6 +219,9 @@ class BrokerRegistration:
     @property
     def _may_register(self) -> bool:
         return self.stage not in (Stage.SHUTTING_DOWN, Stage.STOPPED)
+
+    def current_epoch(self) -> BrokerEpoch:
+        return self.broker_epoch
 
     def has_lease(self) -> bool:
         """Whether the controller still counts on this broker: it fences nobody whom it has heard
@@ -267,10 +288,15 @@ class BrokerRegistration:
             self._unfenced.clear()
 
     async def _send(self, timeout_ms: int, *, shut_down: bool = False) -> BrokerHeartbeatResponse:
-        offset = self._applied_offset()
+        assert self._directories is not None, "not prepared"
+        image = self._metadata.image
+        offset = image.offset
         epoch = self.broker_epoch
         sent_ms = self._runtime.clock.mono_ms()
-        offline = list(self._offline_directories())
+        offline = self._directories.offline_ids()
+        # None: the cluster's metadata cannot hold them yet.
+        holds_cordoned = image.metadata_version >= CORDONED_LOG_DIRS_SINCE
+        cordoned = self._directories.cordoned_ids() if holds_cordoned else None
         reply = await self._link.request(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
@@ -278,7 +304,7 @@ class BrokerRegistration:
                 current_metadata_offset=NO_OFFSET if offset < epoch else offset,
                 want_shut_down=shut_down,
                 offline_log_dirs=offline,
-                cordoned_log_dirs=self._cordoned_directories(),
+                cordoned_log_dirs=cordoned,
             ),
             HEARTBEAT_VERSIONS,
             BrokerHeartbeatResponse,

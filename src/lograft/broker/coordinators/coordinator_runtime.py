@@ -15,7 +15,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.coordinator_records import Ended, Passed, Written, read_log
@@ -40,6 +40,7 @@ from lograft.wire.record_frames import Coordinator
 
 LOGGER: Final = logging.getLogger(__name__)
 C = TypeVar("C", bound=Core)
+C_co = TypeVar("C_co", bound=Core, covariant=True)
 
 #: Of the log, read at once while loading.
 LOAD_BYTES: Final = 1 << 20
@@ -72,20 +73,29 @@ REQUESTS: Final = Counter(
 )
 
 
-class CoordinatorKind(NamedTuple, Generic[C]):
+class CoordinatorKind(Protocol[C_co]):
     """What makes the coordinators of groups differ from those of transactions."""
 
-    topic: str
-    frames: Coordinator
-    #: For a partition led in this epoch.
-    make_core: Callable[[int, Epoch], C]
-    #: What the topic is created with.
-    partition_count: Callable[[BrokerConfig], int]
-    compression: Callable[[BrokerConfig], int]
-    #: How long replies wait for a commit.
-    commit_timeout_ms: Callable[[BrokerConfig], int]
-    #: Does what a core wants done; must not ask a coordinator before it returns.
-    on_effect: Callable[[Effect], None]
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def frames(self) -> Coordinator: ...
+
+    @property
+    def on_effect(self) -> Callable[[Effect], None]:
+        """Does what a core wants done; must not ask a coordinator before it returns."""
+
+    def make_core(self, index: int, epoch: Epoch) -> C_co:
+        """For a partition led in this epoch."""
+
+    def partition_count(self, config: BrokerConfig) -> int:
+        """That the topic is created with."""
+
+    def compression(self, config: BrokerConfig) -> int: ...
+
+    def commit_timeout_ms(self, config: BrokerConfig) -> int:
+        """How long replies wait for a commit."""
 
 
 class CoordinatorRuntime(Generic[C]):

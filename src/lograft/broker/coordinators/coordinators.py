@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.coordinators.coordinator_runtime import CoordinatorKind, CoordinatorRuntime
+from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 from lograft.broker.coordinators.marker_sender import MarkerSender
 from lograft.broker.errors import ControllerUnreachable, UnknownPartition
 from lograft.broker.links.broker_link import BrokerLink
@@ -18,7 +18,8 @@ from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import Rejected
 from lograft.model.metrics import Sample
 from lograft.model.seams import Runtime
-from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Epoch, Offset, TopicPartition
 from lograft.storage.types import TransactionEnd
 from lograft.wire.record_frames import GROUPS, TRANSACTIONS
 
@@ -36,6 +37,57 @@ class ProducerIdSource(Protocol):
         """As `next`, at once. Raises Rejected if there is none at hand."""
 
 
+class GroupKind:
+    topic = OFFSETS_TOPIC
+    frames = GROUPS
+
+    def __init__(self, around: CoordinatorContext) -> None:
+        self._around = around
+
+    def make_core(self, index: int, epoch: Epoch) -> GroupShard:
+        return GroupShard(self._around)
+
+    def partition_count(self, config: BrokerConfig) -> int:
+        return config.offsets_topic_num_partitions
+
+    def compression(self, config: BrokerConfig) -> int:
+        return config.offsets_topic_compression_codec
+
+    def commit_timeout_ms(self, config: BrokerConfig) -> int:
+        return config.offsets_commit_timeout_ms
+
+    def on_effect(self, effect: Effect) -> None:
+        raise AssertionError(f"groups have no effects: {effect}")
+
+
+class TransactionKind:
+    topic = TRANSACTIONS_TOPIC
+    frames = TRANSACTIONS
+
+    def __init__(
+        self,
+        around: CoordinatorContext,
+        *,
+        new_producer_id: Callable[[], int],
+        on_effect: Callable[[Effect], None],
+    ) -> None:
+        self._around = around
+        self._new_producer_id = new_producer_id
+        self.on_effect = on_effect
+
+    def make_core(self, index: int, epoch: Epoch) -> TransactionShard:
+        return TransactionShard(self._around, epoch=epoch, new_producer_id=self._new_producer_id)
+
+    def partition_count(self, config: BrokerConfig) -> int:
+        return config.transaction_state_log_num_partitions
+
+    def compression(self, config: BrokerConfig) -> int:
+        return 0
+
+    def commit_timeout_ms(self, config: BrokerConfig) -> int:
+        return config.request_timeout_ms
+
+
 class Coordinators:
     def __init__(
         self,
@@ -45,14 +97,14 @@ class Coordinators:
         partitions: PartitionTable,
         link: BrokerLink,
         producer_ids: ProducerIdSource,
+        has_lease: Callable[[], bool],
     ) -> None:
+        """`has_lease`: whether the controller cannot have given to others what is led here."""
         self._partitions = partitions
         self._runtime = runtime
         self._producer_ids = producer_ids
         self._fetching_ids = False
-        #: Whether the controller cannot have given to others what this broker leads; the node knows
-        #: when it registers.
-        self.has_lease: Callable[[], bool] = lambda: True
+        self.has_lease = has_lease
         around = CoordinatorContext(
             lambda: metadata.config,
             lambda: metadata.image,
@@ -60,37 +112,18 @@ class Coordinators:
             runtime.randomness.uuid,
         )
         self.groups: Final = CoordinatorRuntime(
-            CoordinatorKind(
-                topic=OFFSETS_TOPIC,
-                frames=GROUPS,
-                make_core=lambda index, epoch: GroupShard(around),
-                partition_count=lambda config: config.offsets_topic_num_partitions,
-                compression=lambda config: config.offsets_topic_compression_codec,
-                commit_timeout_ms=lambda config: config.offsets_commit_timeout_ms,
-                on_effect=_no_effect,
-            ),
-            runtime,
-            metadata=metadata,
-            has_lease=lambda: self.has_lease(),
+            GroupKind(around), runtime, metadata=metadata, has_lease=has_lease
         )
         self._markers = MarkerSender(
             runtime, link, append_here=self.append_marker, metadata=metadata
         )
         self.transactions: Final = CoordinatorRuntime(
-            CoordinatorKind(
-                topic=TRANSACTIONS_TOPIC,
-                frames=TRANSACTIONS,
-                make_core=lambda index, epoch: TransactionShard(
-                    around, epoch=epoch, new_producer_id=self._new_producer_id
-                ),
-                partition_count=lambda config: config.transaction_state_log_num_partitions,
-                compression=lambda config: 0,
-                commit_timeout_ms=lambda config: config.request_timeout_ms,
-                on_effect=self._markers.on_effect,
+            TransactionKind(
+                around, new_producer_id=self._new_producer_id, on_effect=self._markers.on_effect
             ),
             runtime,
             metadata=metadata,
-            has_lease=lambda: self.has_lease(),
+            has_lease=has_lease,
         )
         self._markers.transactions = self.transactions
         self._by_topic: dict[str, CoordinatorRuntime[Any]] = {
@@ -146,7 +179,3 @@ class Coordinators:
         for coordinator in self._by_topic.values():
             yield from coordinator.collect_samples()
         yield from self._markers.collect_samples()
-
-
-def _no_effect(effect: Effect) -> None:
-    raise AssertionError(f"groups have no effects: {effect}")

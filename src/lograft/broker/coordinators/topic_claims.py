@@ -10,25 +10,23 @@ coordinator is asked first whether it still uses it.
 
 import collections
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
+from lograft.broker.coordinators.topic_users import TopicUsers, leaders_of_groups
 from lograft.broker.errors import ControllerUnreachable, PeerLost, PeerUnreachable
-from lograft.broker.links.broker_link import BrokerLink
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.coordination.group_shard import GroupShard
 from lograft.metadata.claims import claim_request, refusal, unclaimed
-from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
-from lograft.model.types import NO_NODE, OFFSETS_TOPIC, NodeId
+from lograft.model.types import NO_NODE
 from lograft.wire.apis import Versions
 from lograft.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
-from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -57,13 +55,13 @@ class TopicClaims:
         metadata: ClusterMetadata,
         *,
         link: ControllerLink,
-        brokers: BrokerLink,
+        users: TopicUsers,
         groups: CoordinatorRuntime[GroupShard],
         clock: Clock,
     ) -> None:
         self._metadata = metadata
         self._link = link
-        self._brokers = brokers
+        self._users = users
         self._groups = groups
         self._clock = clock
         #: (group, topic): claims under way, with how many wait for each.
@@ -139,55 +137,11 @@ class TopicClaims:
     async def _uses(self, group_id: str, topic: str) -> bool:
         """Whether the group has members that subscribe to the topic, or positions in it."""
         index = self._groups.partition_of(group_id)
-        leader = _leaders(self._metadata.image).get(index, NO_NODE)
-        answer = await self._ask(leader, [topic], [group_id])
+        leader = leaders_of_groups(self._metadata.image).get(index, NO_NODE)
+        answer = await self._users.ask(leader, [topic], [group_id])
         if index not in answer.partitions:
             raise CoordinatorNotAvailable(f"broker {leader} does not coordinate {group_id}")
         return bool(answer.groups)
-
-    async def users(self, topics: Sequence[str]) -> dict[str, set[str]]:
-        """By topic: the groups of the whole cluster that use it. Raises CoordinatorNotAvailable if
-        some of them cannot be asked."""
-        users: dict[str, set[str]] = {topic: set() for topic in topics}
-        leaders = _leaders(self._metadata.image) if topics else {}
-        unheard = set(leaders)
-        for leader in sorted(set(leaders.values())):
-            answer = await self._ask(leader, topics, ())
-            unheard.difference_update(answer.partitions)
-            for group in answer.groups:
-                for topic in group.used_topics:
-                    users[topic].add(group.group_id)
-        if unheard:
-            raise CoordinatorNotAvailable(
-                f"the coordinator of {OFFSETS_TOPIC}-{min(unheard)} did not report which groups"
-                f" read {', '.join(topics)}: try again"
-            )
-        return users
-
-    async def _ask(
-        self, leader: NodeId | int, topics: Sequence[str], group_ids: Sequence[str]
-    ) -> ListGroupsResponse:
-        request = ListGroupsRequest(used_topics=list(topics), group_ids=list(group_ids))
-        try:
-            answer = await self._brokers.request(
-                NodeId(leader),
-                request,
-                LIST_VERSIONS,
-                ListGroupsResponse,
-                timeout_ms=TIMEOUT_MS,
-                lane=LANE,
-                lograft_only=True,
-            )
-        except (PeerUnreachable, PeerLost) as error:
-            raise CoordinatorNotAvailable(
-                f"could not find the groups that read {', '.join(topics)}: {error}"
-            ) from None
-        if answer.error_code:
-            raise CoordinatorNotAvailable(
-                f"broker {leader} did not report which groups read {', '.join(topics)}:"
-                f" {ErrorCode(answer.error_code).name}"
-            )
-        return answer
 
     def _say(self, topic: str, error: Rejected) -> None:
         self._refused += 1
@@ -203,9 +157,3 @@ class TopicClaims:
     def collect_samples(self) -> Iterator[Sample]:
         yield ASKED.sample(self._asked)
         yield REJECTED.sample(self._refused)
-
-
-def _leaders(image: MetadataImage) -> dict[int, int]:
-    """By partition of the groups' topic; without it there are no groups."""
-    topic = image.topic(OFFSETS_TOPIC)
-    return {} if topic is None else {i: state.leader for i, state in topic.partitions.items()}

@@ -63,13 +63,14 @@ class TransactionVerification:
         clock: Clock,
         *,
         coordinator_of: Callable[[str], NodeId | None],
+        coordinators_here: "CoordinatorRuntime[TransactionShard] | None",
         metadata: ClusterMetadata,
     ) -> None:
-        """`coordinator_of` gives the broker that leads a transactional id's partition of
-        __transaction_state; None if nobody does."""
+        """`coordinators_here`: those of this broker are asked without a request. `coordinator_of`
+        gives the broker that leads a transactional id's partition of __transaction_state; None if
+        nobody does."""
         self._link = link
-        #: Those of this broker are asked without a request.
-        self.coordinators_here: CoordinatorRuntime[TransactionShard] | None = None
+        self._coordinators_here = coordinators_here
         self._clock = clock
         self._coordinator_of = coordinator_of
         self._metadata = metadata
@@ -86,12 +87,12 @@ class TransactionVerification:
     ) -> bool:
         """Whether the coordinator is in this process, has no other replica to wait for, and agrees.
         Otherwise `verify` says what it says, or why not."""
-        if self.coordinators_here is None:
+        if self._coordinators_here is None:
             return False
         partitions = {partition.topic: (partition.partition,)}
         question = _question(transactional_id, producer, partitions, adds=adds)
         try:
-            result = self.coordinators_here.ask_alone(transactional_id, question)
+            result = self._coordinators_here.ask_alone(transactional_id, question)
         except LograftError:
             return False
         if result is None:
@@ -128,9 +129,9 @@ class TransactionVerification:
             coordinator = self._coordinator_of(transactional_id)
             if coordinator is None:
                 return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            if coordinator == self._link.me and self.coordinators_here is not None:
+            if coordinator == self._link.me and self._coordinators_here is not None:
                 found = await self._ask_here(
-                    self.coordinators_here, transactional_id, producer, partitions, adds=adds
+                    self._coordinators_here, transactional_id, producer, partitions, adds=adds
                 )
             else:
                 request = _request_of(transactional_id, producer, partitions, adds=adds)

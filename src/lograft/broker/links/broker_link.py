@@ -19,16 +19,16 @@ CallHere = Callable[[Message, int], Awaitable[Message]]
 
 
 class BrokerLink:
-    def __init__(self, me: NodeId, *, listener: str, metadata: ClusterMetadata) -> None:
+    def __init__(
+        self, me: NodeId, peers: Peers, *, listener: str, metadata: ClusterMetadata
+    ) -> None:
         self.me = me
         self._listener = listener
         self._metadata = metadata
-        self._peers: Peers | None = None
-        #: Handles a request of this very process.
-        self.call_here: CallHere | None = None
-
-    def start(self, peers: Peers) -> None:
         self._peers = peers
+        #: Handles a request of this node to itself; None on a node that is no broker. Set by the
+        #: node: the handlers need the broker, and the broker needs this link.
+        self.call_here: CallHere | None = None
 
     async def request(
         self,
@@ -46,7 +46,7 @@ class BrokerLink:
             return cast(R, await self.call_here(message, versions.newest))
         known = self._metadata.image.brokers.get(node_id)
         end = None if known is None else known.endpoint(self._listener)
-        if end is None or self._peers is None:
+        if end is None:
             raise PeerUnreachable(Address("", 0), f"broker {node_id} is not registered")
         return await self._peers.request(
             Address(end.host, end.port),

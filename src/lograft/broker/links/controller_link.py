@@ -102,7 +102,8 @@ class ControllerLink:
         listener: str = "",
         here: ControllerHere | None = None,
     ) -> None:
-        """`listener`: the name under which controllers listen; `here` may be set later."""
+        """`listener`: the name under which controllers listen. `here`: None on a node that is no
+        controller."""
         self._runtime = runtime
         self._quorum = quorum
         self._peers = peers

@@ -76,10 +76,6 @@ class DirectoryFailed(Protocol):
     def __call__(self, directory_id: UUID, path: str, *, has_led: bool) -> None: ...
 
 
-def _nobody_hears(directory_id: UUID, path: str, *, has_led: bool) -> None:
-    """Before the broker has registered."""
-
-
 def is_cordoned(path: str, cordoned: tuple[str, ...]) -> bool:
     return path in cordoned or "*" in cordoned
 
@@ -91,9 +87,14 @@ class LogManager:
         config: BrokerConfig,
         *,
         directory_ids: Mapping[str, UUID],
+        on_directory_failed: DirectoryFailed,
+        on_partition_opened: Callable[[Partition, LogDirectory], None],
         halt: Callable[[str], None],
     ) -> None:
-        """`directory_ids`: each log dir that could be used at start, with its id."""
+        """`directory_ids`: each log dir that could be used at start, with its id.
+        `on_directory_failed`: a log dir went offline; the controller should hear of it soon.
+        `on_partition_opened`: a partition's log is open, or was moved; the controller may not know
+        in which dir."""
         self._runtime = runtime
         self._disk = runtime.disk
         self._halt = halt
@@ -113,10 +114,8 @@ class LogManager:
         self.unfinished_moves: list[tuple[UUID, int, LogDirectory]] = []
         #: Paths of log dirs in which replicas shall be made that are not here yet.
         self.preferred: dict[TopicPartition, str] = {}
-        #: Called when a log dir went offline; the controller should hear of it soon.
-        self.on_directory_failed: DirectoryFailed = _nobody_hears
-        #: Called when a partition's log is open: the controller may not know in which dir.
-        self.on_partition_opened: Callable[[Partition, LogDirectory], None] = lambda p, d: None
+        self.on_partition_opened = on_partition_opened
+        self._on_directory_failed = on_directory_failed
         #: The cluster was told that nothing is missing.
         self._claims_all = False
         self._found: dict[TopicIdPartition, Opened] = {}
@@ -424,7 +423,7 @@ class LogManager:
             if partition.directory is directory:
                 has_led = has_led or partition.leader is not None
                 partition.on_offline(reason)
-        self.on_directory_failed(directory.directory_id, directory.path, has_led=has_led)
+        self._on_directory_failed(directory.directory_id, directory.path, has_led=has_led)
         if directory.path == self.config.metadata_log_dir:
             self._halt(f"{reason}; it holds the metadata log")
         elif not self.online:

@@ -81,7 +81,9 @@ class Replicas:
         *,
         cluster_id: str,
         metadata: ClusterMetadata,
+        on_role: Callable[[Partition], None],
     ) -> None:
+        """`on_role` is told of every partition whose role changed, after it is dealt with here."""
         self._me = me
         self._runtime = runtime
         self._logs = logs
@@ -112,8 +114,7 @@ class Replicas:
         self._tasks: list[Task] = []
         self._records_lost = 0
         self._failed = 0
-        #: Told of every partition whose role changed, after it is dealt with here.
-        self.on_role: Callable[[Partition], None] | None = None
+        self._on_role = on_role
 
     def start(self, peers: Peers, link: ControllerRequests) -> None:
         """Other brokers and the controller can be reached from now on."""
@@ -229,8 +230,7 @@ class Replicas:
             )
             partition.start_following(following)
             fetcher.follow(following)
-        if self.on_role is not None:
-            self.on_role(partition)
+        self._on_role(partition)
 
     def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
         found = self._fetchers.get(leader)

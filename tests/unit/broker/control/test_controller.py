@@ -157,6 +157,7 @@ def test_after_a_crash_partitions_get_a_new_leader_epoch() -> None:
 async def test_a_registration_that_cannot_be_is_an_error(life: Life, /) -> None:
     node = await ControlNode.start(life)
     registration = node.registration()
+    assert registration._request is not None
     registration._request.cluster_id = "other"
     with pytest.raises(Rejected, match="INCONSISTENT_CLUSTER_ID"):
         await registration.register()

@@ -5,9 +5,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 from uuid import UUID
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.registration import BrokerRegistration, Stage
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
+from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import METADATA_VERSION
 from lograft.model.types import Offset
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
@@ -17,6 +21,7 @@ from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Broke
 from lograft.wire.messages.broker_registration import BrokerRegistrationResponse
 from tests.support.scenarios import scenario
 from tests.unit.broker.bench import make_config
+from tests.unit.broker.quorum.metadata_nodes import FakeDirectories
 
 DIRECTORY = UUID(int=5)
 
@@ -47,23 +52,23 @@ class World:
         self.life = life
         self.controller = Controller()
         self.halted: list[str] = []
-        self.offline: list[UUID] = []
-        self.cordoned: list[UUID] | None = None
+        self.directories = FakeDirectories()
+        config = make_config(**settings)
+        self.metadata = ClusterMetadata(config)
+        self.metadata.image = MetadataImage(offset=Offset(100))
         self.registration = BrokerRegistration(
             life.runtime,
-            make_config(**settings),
+            config,
             cast(ControllerLink, self.controller),
             cluster_id="c",
-            endpoints=(),
             directory_ids=(DIRECTORY,),
-            applied_offset=lambda: Offset(100),
-            offline_directories=lambda: self.offline,
-            cordoned_directories=lambda: self.cordoned,
+            metadata=self.metadata,
             halt=self.halted.append,
         )
+        self.registration.prepare(self.directories, endpoints=())
 
     def fail(self, *, has_led: bool) -> None:
-        self.offline.append(DIRECTORY)
+        self.directories.offline.append(DIRECTORY)
         self.registration.on_directory_failed(DIRECTORY, "/data", has_led=has_led)
 
     def run(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
@@ -118,7 +123,12 @@ async def test_nobody_waits_for_news_of_a_log_dir_that_led_nothing(world: World,
 @scenario(run)
 async def test_heartbeats_name_cordoned_log_dirs(world: World, /) -> None:
     assert world.controller.heartbeats[-1].cordoned_log_dirs is None
-    world.cordoned = [DIRECTORY]
+    world.directories.cordoned = [DIRECTORY]
+    await asyncio.sleep(5)
+    # A metadata.version before that of KIP-1066 has no room for them.
+    assert world.controller.heartbeats[-1].cordoned_log_dirs is None
+    features = {METADATA_VERSION: CORDONED_LOG_DIRS_SINCE}
+    world.metadata.image = MetadataImage(offset=Offset(100), features=features)
     await asyncio.sleep(5)
     assert world.controller.heartbeats[-1].cordoned_log_dirs == [DIRECTORY]
 

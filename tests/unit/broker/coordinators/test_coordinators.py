@@ -66,7 +66,7 @@ async def test_who_is_sent_here_too_early_need_not_look_elsewhere(bench: Bench, 
     bench.begin_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact")
     with pytest.raises(CoordinatorLoading):
         bench.broker.groups.led_for("g")
-    bench.broker.coordinators.has_lease = lambda: False
+    bench.registration.lease = False
     with pytest.raises(NotCoordinator):
         bench.broker.groups.led_for("g")
 

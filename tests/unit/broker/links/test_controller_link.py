@@ -74,7 +74,7 @@ class World:
             await bench.start()
             server = Server(
                 "CONTROLLER",
-                Router(bench.broker, listener="CONTROLLER", role="controller"),
+                Router(bench.broker.shared, None, listener="CONTROLLER", role="controller"),
                 runtime=life.runtime,
                 quota=ConnectionQuota(),
                 budget=FrameBudget(),

@@ -1,7 +1,7 @@
 """What a leader makes of what the coordinators of groups tell it, and of their silence."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
+from lograft.broker.links.peers import Peers
 from lograft.broker.logs.retention_holds import EVERYTHING, RetentionHolds
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
@@ -34,7 +35,8 @@ class StandInLink(BrokerLink):
     """Answers by group: (offset, metadata, error) by partition, an error, or no answer at all."""
 
     def __init__(self, groups: dict[str, dict[int, tuple[int, str, int]] | ErrorCode | Exception]):
-        super().__init__(NodeId(1), listener="L", metadata=ClusterMetadata(make_config()))
+        nobody = cast(Peers, None)
+        super().__init__(NodeId(1), nobody, listener="L", metadata=ClusterMetadata(make_config()))
         self._groups = groups
         self.asked: list[str] = []
 

@@ -79,6 +79,20 @@ def run(work: Callable[[Life], Awaitable[T]], machine: Machine | None = None) ->
     return result
 
 
+class FakeDirectories:
+    """The log dirs of a broker, as its heartbeats name them."""
+
+    def __init__(self) -> None:
+        self.offline: list[UUID] = []
+        self.cordoned: list[UUID] = []
+
+    def offline_ids(self) -> list[UUID]:
+        return list(self.offline)
+
+    def cordoned_ids(self) -> list[UUID]:
+        return self.cordoned
+
+
 class ControlNode:
     """Broker and controller without the data path: the image, and what changes it."""
 
@@ -186,17 +200,20 @@ class ControlNode:
         )
         return AssignReplicasToDirsResponse()
 
-    def registration(self, **more: Any) -> BrokerRegistration:
-        return BrokerRegistration(
+    def registration(self) -> BrokerRegistration:
+        registration = BrokerRegistration(
             self.runtime,
             self.config,
             self.link,
             cluster_id="c",
-            endpoints=[Endpoint("PLAINTEXT", "localhost", 9092, 0)],
             directory_ids=[self.directory_id],
-            applied_offset=lambda: self.image.offset,
-            **more,
+            metadata=self.metadata,
+            halt=_not_halted,
         )
+        registration.prepare(
+            FakeDirectories(), endpoints=[Endpoint("PLAINTEXT", "localhost", 9092, 0)]
+        )
+        return registration
 
     @property
     def directory_id(self) -> UUID:
@@ -219,6 +236,10 @@ class ControlNode:
         self.runtime.spawn(registration.run(), name="heartbeats")
         await registration.wait_unfenced()
         return self
+
+
+def _not_halted(reason: str) -> None:
+    raise AssertionError(reason)
 
 
 def decision(*records: Message) -> Callable[[MetadataImage], ControllerResult[str]]:

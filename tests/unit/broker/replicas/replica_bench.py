@@ -17,6 +17,7 @@ from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.partition import Partition
+from lograft.broker.shared_services import SharedServices
 from lograft.metadata.alter_partition import alter_partition
 from lograft.metadata.brokers import fence_broker, heartbeat, register_broker
 from lograft.metadata.features import SUPPORTED
@@ -53,6 +54,7 @@ from tests.unit.broker.bench import (
     LISTENER,
     StandInProducerIds,
     StandInQuorum,
+    StandInRegistration,
     directory_id,
     make_config,
 )
@@ -134,19 +136,23 @@ class Node:
         quorum = StandInQuorum()
         self.peers = Peers(runtime, client_id=f"node{node_id}")
         self.broker = Broker(
-            runtime,
-            ClusterMetadata(self.config),
-            cluster_id=CLUSTER_ID,
+            SharedServices(
+                runtime,
+                ClusterMetadata(self.config),
+                cluster_id=CLUSTER_ID,
+                controller=cast(Any, controller),
+                quorum=quorum,
+                peers=self.peers,
+            ),
             directory_ids={path: directory_id(f"{node_id}{path}") for path in self.config.log_dirs},
-            controller=cast(Any, controller),
             link=ControllerLink(runtime, quorum, self.peers),
-            quorum=quorum,
+            registration=StandInRegistration(),
             producer_ids=StandInProducerIds(),
             halt=self.halted.append,
         )
         self.server = Server(
             LISTENER,
-            Router(self.broker, listener=LISTENER),
+            Router(self.broker.shared, self.broker, listener=LISTENER),
             runtime=runtime,
             quota=ConnectionQuota(),
             budget=FrameBudget(),
