@@ -92,7 +92,7 @@ def test_calls_that_cannot_be_are_told() -> None:
 def test_a_topic_that_cannot_be_created_is_told() -> None:
     with Cluster() as cluster:
         cluster.create_topic("t")
-        with pytest.raises(ValueError, match="topic_already_exists"):
+        with pytest.raises(ValueError, match="TOPIC_ALREADY_EXISTS"):
             cluster.create_topic("t")
         assert cluster.leader_of("t", 0) == 1
         assert cluster.leader_of("t", 7) == -1
