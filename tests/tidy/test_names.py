@@ -36,3 +36,27 @@ def test_members_of_enums_are_upper_case(room: str) -> None:
 def test_members_are_found() -> None:
     source = "class Mode(IntEnum):\n    ISR = 0\n    raft = 1\n\n    def of(self) -> int: ...\n"
     assert list(members(ast.parse(source))) == ["Mode.ISR", "Mode.raft"]
+
+
+def loggers(source: str) -> list[str]:
+    """The statements that give a module its logger."""
+    return [
+        ast.unparse(node)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and node.value is not None
+        and ast.unparse(node.value).startswith("logging.getLogger")
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_loggers_are_named_after_their_modules(room: str) -> None:
+    """So an operator sets the level of a module or, by its parent, of a whole room: lograft.net."""
+    folder = SOURCES / "lograft" / room
+    files = folder.rglob("*.py") if folder.is_dir() else [folder]
+    found = {line for file in files for line in loggers(file.read_text())}
+    assert found <= {"LOGGER: Final = logging.getLogger(__name__)"}
+
+
+def test_loggers_are_found() -> None:
+    assert loggers("log = logging.getLogger('x')\n") == ["log = logging.getLogger('x')"]

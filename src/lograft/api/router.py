@@ -71,7 +71,7 @@ FAST_PATH_REQUESTS: Final = Counter(
     API,
 )
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 HandlerResult = Message | ParkedResponse | Coroutine[Any, Any, Message | None] | None
 Handle = Callable[[Context, Any], HandlerResult]
@@ -498,7 +498,7 @@ class Session:
                 header_version=response_header_version(header.api_key, header.api_version),
             )
         except UnwritableMessage:
-            logger.exception("%s: an answer cannot be written", route.spec.name)
+            LOGGER.exception("%s: an answer cannot be written", route.spec.name)
             raise CloseConnection(f"{route.spec.name} has no answer") from None
         return Answer(parts, mute_ms)
 
@@ -524,7 +524,7 @@ def _refusal(route: Route, request: Message, error: Exception) -> Message:
         code, message = code_of(error), str(error)
     else:
         # A bug of ours. The log has all of it; the client learns no more than that.
-        logger.error("%s failed", route.spec.name, exc_info=error)
+        LOGGER.error("%s failed", route.spec.name, exc_info=error)
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the server has logged an internal error"
     if route.error_response is None:
         raise CloseConnection(f"{route.spec.name} failed and cannot say why: {message}")

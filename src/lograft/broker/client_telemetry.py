@@ -37,7 +37,7 @@ ASKS_AGAIN: Final = frozenset(
     {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 )
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 SUBSCRIPTIONS: Final = Gauge(
     "lograft_telemetry_subscriptions", "Client metrics subscriptions of the cluster."
@@ -156,7 +156,7 @@ class ClientTelemetry:
             try:
                 found.append(parse_subscription(resource.name, values))
             except Rejected as refusal:
-                logger.warning(
+                LOGGER.warning(
                     "ignoring client metrics subscription %s: %s", resource.name, refusal
                 )
         self._subscriptions = tuple(found)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lograft.client.columns import sending
     from lograft.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -253,7 +253,7 @@ def _tell_of_unfinished() -> None:
     """A program that ends does not wait for clients that it has not closed, but is told."""
     for producer in list(_open_producers):
         if producer._loop.is_running and producer._has_unfinished():
-            log.warning(
+            LOGGER.warning(
                 "the program ends without closing its producer: records that are not acknowledged"
                 " yet may be lost; use `with`, or call flush() or close() before the end"
             )

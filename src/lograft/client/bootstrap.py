@@ -12,7 +12,7 @@ from lograft.client.errors import ConnectionFailed
 from lograft.model.seams import Address
 from lograft.net.resolving import Resolver
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class Bootstrap:
@@ -44,7 +44,7 @@ class Bootstrap:
                 names = await self._resolver.canonical_names(server.host)
             except OSError as error:
                 failure = str(error)
-                log.warning("bootstrap server %s cannot be resolved: %s", server, error)
+                LOGGER.warning("bootstrap server %s cannot be resolved: %s", server, error)
                 continue
             found.update((Address(name, server.port), None) for name in names)
         if not found:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from lograft.client.metadata import MetadataCache
 from lograft.client.types import BrokerInfo, PartitionInfo
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class ClusterView:
@@ -97,6 +97,6 @@ def cluster_notifier(candidates: Iterable[Any], cache: MetadataCache) -> Callabl
             try:
                 one.on_update(ClusterResource(cache.cluster_id))
             except Exception:
-                log.exception("%r failed in on_update", one)
+                LOGGER.exception("%r failed in on_update", one)
 
     return notify

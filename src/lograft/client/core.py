@@ -23,7 +23,7 @@ from lograft.runtime.randomness import SystemRandomness
 from lograft.runtime.tasks import OwnedSpawn
 from lograft.runtime.workers import ThreadWorkers
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=ClientSettings)
 
@@ -102,4 +102,4 @@ class ClientCore(Generic[S]):
     def fail(self, error: BaseException) -> None:
         """A part of the client has met what it cannot deal with."""
         self.failure = error
-        log.error("a part of the client has failed", exc_info=error)
+        LOGGER.error("a part of the client has failed", exc_info=error)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lograft.client.columns.sending import TableDelivery
     from lograft.client.keywords import ProducerKeywords
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 
@@ -421,7 +421,7 @@ class Producer(Opened):
         try:
             await transactions.abort()
         except ClientError as error:
-            log.warning("the open transaction was left to its coordinator: %s", error)
+            LOGGER.warning("the open transaction was left to its coordinator: %s", error)
 
     def _describe_open(self) -> str | None:
         core = getattr(self, "_core", None)

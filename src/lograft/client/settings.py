@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from lograft.model.errors import InvalidConfig
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 S = TypeVar("S", bound="Settings")
 #: Says what is wrong with a value, or None.
@@ -122,7 +122,7 @@ class Settings:
                 if not unsupported.is_default(value):
                     raise InvalidConfig(f"{dotted(name)} cannot be set: {unsupported.reason}")
             else:
-                log.warning("%s is not a setting of this client: it has no effect", dotted(name))
+                LOGGER.warning("%s is not a setting of this client: it has no effect", dotted(name))
         missing = [
             dotted(one.name)
             for one in fields(cls)

@@ -41,7 +41,7 @@ from lograft.wire.frames import FrameBuffer
 _GATHER_BYTES: Final = 64 << 10
 _NO_FRAMES: Final[Iterator[memoryview]] = iter(())
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ class Connection:
             self._close_bad(error)
         except Exception as error:
             # A bug in a handler costs its connection, not the node.
-            logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
+            LOGGER.exception("%s: a request of %s failed", self._name, self._channel.peer)
             self._close_bad(error)
 
     def _is_held_back(self) -> bool:
@@ -370,7 +370,7 @@ class Connection:
             self._close_bad(error)
             return False
         except Exception as error:
-            logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
+            LOGGER.exception("%s: a request of %s failed", self._name, self._channel.peer)
             self._close_bad(error)
             return False
         if reply is parked:
@@ -411,7 +411,7 @@ class Connection:
             self._close_bad(error)
             return
         except Exception as error:
-            logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
+            LOGGER.exception("%s: a request of %s failed", self._name, self._channel.peer)
             self._close_bad(error)
             return
         except asyncio.CancelledError:

@@ -32,7 +32,7 @@ CONTROLLER: Final = "controller"
 RETRY_PAUSE_S_MIN: Final = 0.5
 RETRY_PAUSE_S_MAX: Final = 30.0
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class _Failure(NamedTuple):
@@ -146,7 +146,7 @@ class ListenerSet:
                 failures += await self._update_listeners(config)
             except Exception as error:
                 # The listeners that are open serve on, whatever the settings are.
-                logger.exception("could not apply the settings of the listeners")
+                LOGGER.exception("could not apply the settings of the listeners")
                 failures = [_Failure(f"listeners: {error!r}")]
             self._report(failures)
 
@@ -154,7 +154,7 @@ class ListenerSet:
         """Logs each failure once."""
         for failure in failures:
             if failure not in self._failures:
-                logger.error("%s", failure.message)
+                LOGGER.error("%s", failure.message)
         self._failures = failures
 
     async def _update_listeners(self, config: BrokerConfig) -> list[_Failure]:
@@ -162,7 +162,7 @@ class ListenerSet:
         wanted = {endpoint.name: endpoint for endpoint in config.broker_listeners}
         for name, server in list(self._servers.items()):
             if name not in wanted and self.role_of(name) == BROKER:
-                logger.info("closing listener %s: it was removed from listeners", name)
+                LOGGER.info("closing listener %s: it was removed from listeners", name)
                 del self._servers[name]
                 await server.stop()
         for name, endpoint in wanted.items():
@@ -175,7 +175,7 @@ class ListenerSet:
             except (OSError, InvalidConfig) as error:
                 failures.append(_Failure(f"listeners: listener {endpoint} cannot open: {error}"))
             else:
-                logger.info("listener %s is open", endpoint)
+                LOGGER.info("listener %s is open", endpoint)
         return failures
 
     def _describe_moved(self, endpoint: Endpoint) -> _Failure:

@@ -25,7 +25,7 @@ _GONE_BEFORE_ACCEPT: Final = frozenset(
 )
 _PORT_TRIES: Final = 10
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class SocketListener:
@@ -139,7 +139,7 @@ class SocketListener:
         now = self._loop.time()
         if self._warned_at is None or now - self._warned_at >= _WARNING_PAUSE_S:
             self._warned_at = now
-            logger.warning(
+            LOGGER.warning(
                 "%s cannot accept connections, retrying every %.1f s: %s",
                 address_of(listening.getsockname()),
                 _ACCEPT_PAUSE_S,

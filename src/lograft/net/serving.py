@@ -36,7 +36,7 @@ REJECTED: Final = Counter(
     LISTENER,
 )
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Server:
         self._sweep: Task | None = None
         self._accepted = 0
         self._rejected = 0
-        self._refusals = RepeatedWarnings(logger, runtime.clock, lines_max=1)
+        self._refusals = RepeatedWarnings(LOGGER, runtime.clock, lines_max=1)
         self._bad_connections = RepeatedWarnings(
             logging.getLogger(Connection.__module__), runtime.clock
         )
@@ -237,7 +237,7 @@ class Server:
                 if connection.sweep(now_ms, idle_ms_max=idle_ms_max)
             ]
             for connection in idle:
-                logger.debug(
+                LOGGER.debug(
                     "%s: closed idle connection of %s", self._name, connection.channel.peer
                 )
                 connection.close()

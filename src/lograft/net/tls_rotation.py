@@ -22,7 +22,7 @@ from lograft.net.tls_settings import tls_parameters
 #: A handshake of two sides that both run here takes three or four turns.
 _TURNS_MAX: Final = 20
 
-logger = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class _Contexts(NamedTuple):
@@ -101,14 +101,14 @@ class TlsTransports:
                 reason = str(error)
                 if self._failures.get(listener) != reason:
                     self._failures[listener] = reason
-                    logger.error("%s; the listener keeps its old TLS settings", reason)
+                    LOGGER.error("%s; the listener keeps its old TLS settings", reason)
                 continue
             self._failures.pop(listener, None)
             if changed is not None:
                 self._contexts[listener] = changed
                 transport.server, transport.client = changed.server, changed.client
                 if not is_start:
-                    logger.info("listener %s: new connections use the new TLS settings", listener)
+                    LOGGER.info("listener %s: new connections use the new TLS settings", listener)
 
     def _changed(
         self, listener: str, config: BrokerConfig, *, is_start: bool = False

@@ -3,6 +3,7 @@ failOnDataLoss=false, reads what there is and says in the log what it did not fi
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from lograft.model.errors import LograftError
@@ -10,7 +11,7 @@ from lograft.model.types import TopicPartition
 from lograft.spark.cluster import TopicSeen
 from lograft.spark.options import Subscription
 
-log = logging.getLogger("lograft.spark")
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class RecordsLost(LograftError):
@@ -24,7 +25,7 @@ class DataLossRule:
     def report(self, sentence: str) -> None:
         if self._fails:
             raise RecordsLost(f"{sentence}. To go on without them, set failOnDataLoss to false")
-        log.warning("%s; failOnDataLoss is false, so the query goes on", sentence)
+        LOGGER.warning("%s; failOnDataLoss is false, so the query goes on", sentence)
 
     def start(self, where: TopicPartition, start: int, *, earliest: int) -> int:
         if start >= earliest:

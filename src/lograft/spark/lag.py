@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 from lograft.model.types import TopicPartition
 from lograft.spark.offsets import Offsets, from_json
 
-log = logging.getLogger("lograft.spark")
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _log(lag: Lag) -> None:
-    log.info(
+    LOGGER.info(
         "%s batch %d: %d rows, %.0f rows/s, %s behind",
         lag.query,
         lag.batch_id,

@@ -19,7 +19,7 @@ from lograft.spark.options import ReadOptions
 from lograft.spark.planning import Range
 from lograft.spark.schema import to_spark
 
-log = logging.getLogger("lograft.spark")
+LOGGER: Final = logging.getLogger(__name__)
 
 #: Tasks read large parts: fewer, larger fetches than a consumer's that waits for news.
 _FETCH_BYTES: Final = str(8 << 20)
@@ -74,7 +74,7 @@ def _batches(
         except DataLost as lost:
             if options.fails_on_data_loss:
                 raise
-            log.warning("%s; failOnDataLoss is false, so the query goes on", lost)
+            LOGGER.warning("%s; failOnDataLoss is false, so the query goes on", lost)
             start = lost.log_start if isinstance(lost, StartLost) else None
 
 

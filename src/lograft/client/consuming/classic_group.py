@@ -27,7 +27,7 @@ from lograft.wire.messages.leave_group import (
     MemberIdentity,
 )
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 _NO_GENERATION: Final = -1
 _MANY_MEMBERS_SINCE: Final = 3
@@ -137,7 +137,7 @@ class ClassicGroup:
         """What the leader has given us."""
         self._joined = None
         owned, mine = self._handover.owned, joined.partitions
-        log.info(
+        LOGGER.info(
             "group %r: generation %d gives %s",
             self._coordinator.key,
             joined.generation,
@@ -172,7 +172,7 @@ class ClassicGroup:
             async with asyncio.timeout(left_ms / 1000):
                 await self._send_leave(self._member_id, reason)
         except (ClientError, TimeoutError) as error:
-            log.info("group %r was left without a word: %s", self._coordinator.key, error)
+            LOGGER.info("group %r was left without a word: %s", self._coordinator.key, error)
 
     # ── joining, beside the program ──────────────────────────────────────────────────────────
 
@@ -190,14 +190,14 @@ class ClassicGroup:
                 except Forgotten as forgotten:
                     self._forget(forgotten.member_id)
                 except RebalanceInProgress as error:
-                    log.debug("group %r rebalances again: %s", self._coordinator.key, error)
+                    LOGGER.debug("group %r rebalances again: %s", self._coordinator.key, error)
                 except ClientError as error:
                     if not error.is_retriable:
                         self._error = error
                         self._reason = reason
                         return
                     failures += 1
-                    log.debug("joining group %r failed: %s", self._coordinator.key, error)
+                    LOGGER.debug("joining group %r failed: %s", self._coordinator.key, error)
                     await self._back_off(failures)
         finally:
             self._task = None
@@ -229,7 +229,7 @@ class ClassicGroup:
                 else:
                     await self._beat()
             except ClientError as error:
-                log.debug("heartbeat of group %r failed: %s", self._coordinator.key, error)
+                LOGGER.debug("heartbeat of group %r failed: %s", self._coordinator.key, error)
                 if not error.is_retriable:
                     self._forget()
                     self._error = error
@@ -252,7 +252,7 @@ class ClassicGroup:
             if self._reason is None and self._task is None:
                 self._need_to_join("the group is rebalancing")
         elif answer.error_code in _FORGOTTEN:
-            log.warning("group %r has gone on without this member", self._coordinator.key)
+            LOGGER.warning("group %r has gone on without this member", self._coordinator.key)
             self._forget()
             self._need_to_join("the group had forgotten this member")
         else:
@@ -260,7 +260,7 @@ class ClassicGroup:
             raise broker_error(answer.error_code, f"heartbeat of group {self._coordinator.key!r}")
 
     async def _give_up(self) -> None:
-        log.warning(
+        LOGGER.warning(
             "the program has not called for records for more than max.poll.interval.ms (%d): it"
             " leaves group %r. Raise max.poll.interval.ms or lower max.poll.records",
             self._around.patience.limit_ms,

@@ -23,7 +23,7 @@ from lograft.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 _JOINING: Final = 0
 _LEAVING: Final = -1
@@ -123,7 +123,7 @@ class ConsumerGroup:
             return  # Another one has come in the meantime.
         self._target = None
         self._owned = target
-        log.info(
+        LOGGER.info(
             "group %r: epoch %d gives %s",
             self._coordinator.key,
             self._epoch,
@@ -170,7 +170,7 @@ class ConsumerGroup:
             async with asyncio.timeout(left_ms / 1000):
                 await self._send_leave()
         except (ClientError, TimeoutError) as error:
-            log.info("group %r was left without a word: %s", self._coordinator.key, error)
+            LOGGER.info("group %r was left without a word: %s", self._coordinator.key, error)
 
     # ── heartbeats, beside the program ───────────────────────────────────────────────────────
 
@@ -262,7 +262,7 @@ class ConsumerGroup:
         code = answer.error_code
         self._coordinator.heard(code)
         if code in _FENCED:
-            log.warning("group %r has gone on without this member", self._coordinator.key)
+            LOGGER.warning("group %r has gone on without this member", self._coordinator.key)
             self._lose(_JOINING)
             self._wake.set()
             return
@@ -275,7 +275,7 @@ class ConsumerGroup:
         raise error
 
     def _on_failure(self, error: ClientError) -> None:
-        log.debug("heartbeat of group %r failed: %s", self._coordinator.key, error)
+        LOGGER.debug("heartbeat of group %r failed: %s", self._coordinator.key, error)
         if error.is_retriable:
             return
         if isinstance(error, UnsupportedByBroker):
@@ -293,7 +293,7 @@ class ConsumerGroup:
         self._around.on_news()
 
     async def _give_up(self) -> None:
-        log.warning(
+        LOGGER.warning(
             "the program has not called for records for more than max.poll.interval.ms (%d): it"
             " leaves group %r. Raise max.poll.interval.ms or lower max.poll.records",
             self._around.patience.limit_ms,

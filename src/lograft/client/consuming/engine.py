@@ -34,7 +34,7 @@ from lograft.client.types import OffsetAndMetadata, TopicPartition
 from lograft.model.errors import LograftError
 from lograft.model.seams import Runtime
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -283,7 +283,7 @@ class Engine:
                     places, self.settings.default_api_timeout_ms, gives_up_missing=True
                 )
             except ClientError as error:
-                log.warning("offsets are not committed: %s", error)
+                LOGGER.warning("offsets are not committed: %s", error)
                 if not done.done():
                     done.set_exception(error)
                     done.exception()  # It has been told.
@@ -313,7 +313,7 @@ class Engine:
         try:
             await self.commit(self.consumed(), limit_ms, gives_up_missing=True)
         except ClientError as error:
-            log.warning("positions are not committed before the rebalance: %s", error)
+            LOGGER.warning("positions are not committed before the rebalance: %s", error)
 
     async def _committed(
         self, partitions: set[TopicPartition]
@@ -350,7 +350,7 @@ class Engine:
             elif self.auto_commits:
                 await self.commit(self.consumed(), timeout_ms, gives_up_missing=True)
         except ClientError as error:
-            log.warning("closing was not as clean as it should be: %s", error)
+            LOGGER.warning("closing was not as clean as it should be: %s", error)
         finally:
             self.fetcher.close()
             await self.core.close()

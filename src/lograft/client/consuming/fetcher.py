@@ -44,7 +44,7 @@ from lograft.model.types import NO_NODE
 from lograft.wire.apis import FETCH_KEY
 from lograft.wire.messages.fetch import FetchResponse, PartitionData
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 FETCH_LANE: Final = "fetch"
 #: Bytes held ready in all, in units of fetch.max.bytes.
@@ -200,7 +200,7 @@ class Fetcher:
             try:
                 await self._core.network.link(node, FETCH_LANE)
             except ClientError as error:
-                log.debug("no connection to broker %d: %s", node, error)
+                LOGGER.debug("no connection to broker %d: %s", node, error)
                 self._core.metadata.is_old()
                 self._forget_preference(node)
                 if not error.is_retriable:
@@ -301,7 +301,7 @@ class Fetcher:
     def _failed(self, node: int, questions: _Questions, error: ClientError) -> None:
         self._fetch_failures += 1
         failures = self._failures[node] = self._failures.get(node, 0) + 1
-        log.debug("a fetch from broker %d failed: %s", node, error)
+        LOGGER.debug("a fetch from broker %d failed: %s", node, error)
         self._forget_preference(node)
         self._core.metadata.is_old()
         if not error.is_retriable:
@@ -384,7 +384,7 @@ class Fetcher:
         elif code in STALE_METADATA:
             self._core.metadata.is_old()
         if code in RETRIABLE or code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            log.debug("fetch failed and is tried again: %s", error)
+            LOGGER.debug("fetch failed and is tried again: %s", error)
             self._back_off(state, 1)
         else:
             self._fail(state, error)
@@ -398,7 +398,7 @@ class Fetcher:
         if policy.kind is ResetKind.NONE:
             self._fail(state, error)
             return
-        log.warning("%s; its position is reset to %s", error, self._settings.auto_offset_reset)
+        LOGGER.warning("%s; its position is reset to %s", error, self._settings.auto_offset_reset)
         state.request_reset(policy)
         self._on_reset()
 

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lograft.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 Polled = dict[TopicPartition, list[ConsumerRecord]]
 
@@ -47,12 +47,12 @@ class ConsumerInterceptors:
             try:
                 made: Any = one.on_consume(records)
             except Exception:
-                log.exception("interceptor %r failed in on_consume", one)
+                LOGGER.exception("interceptor %r failed in on_consume", one)
                 continue
             if isinstance(made, dict):
                 records = made
             else:
-                log.error("interceptor %r gave %r in on_consume, not records", one, made)
+                LOGGER.error("interceptor %r gave %r in on_consume, not records", one, made)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -60,4 +60,4 @@ class ConsumerInterceptors:
             try:
                 one.on_commit(offsets)
             except Exception:
-                log.exception("interceptor %r failed in on_commit", one)
+                LOGGER.exception("interceptor %r failed in on_commit", one)

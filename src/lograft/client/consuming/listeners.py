@@ -9,7 +9,7 @@ from lograft.client.consuming.subscription import Subscription
 from lograft.client.errors import ClientError
 from lograft.client.types import TopicPartition
 
-log: Final = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 Partitions = Collection[TopicPartition]
 
@@ -117,7 +117,7 @@ class Handover:
             if inspect.isawaitable(waiting):
                 await waiting
         except Exception as error:
-            log.exception("the rebalance listener failed in %s", method.__name__)
+            LOGGER.exception("the rebalance listener failed in %s", method.__name__)
             if self._failure is None:
                 self._failure = ListenerFailed(
                     f"the rebalance listener failed in {method.__name__}: {error}"

@@ -8,7 +8,7 @@ A task works while there is something to find; it asks again after a back-off wh
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from lograft.client.consuming.offsets import EpochEnd, Found, OffsetLookup
 from lograft.client.consuming.resets import EARLIEST, LATEST, ResetKind, ResetPolicy
@@ -24,7 +24,7 @@ from lograft.client.errors import ClientError, LogTruncated, NoPosition, Unsuppo
 from lograft.client.types import OffsetAndMetadata, TopicPartition
 from lograft.model.types import NO_EPOCH
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 #: Asks for what a group has committed; partitions without are left out. Raises ClientError.
 Committed: TypeAlias = Callable[
@@ -179,7 +179,7 @@ class Positions:
             if error is not None and not error.is_retriable:
                 state.error = error
             elif found is not None and found.offset >= 0:
-                log.info("%s is read from offset %d on", state.partition, found.offset)
+                LOGGER.info("%s is read from offset %d on", state.partition, found.offset)
                 state.seek(Position(found.offset))
         return any(map(_is_resetting, states))
 
@@ -247,10 +247,10 @@ class Positions:
             state.error = LogTruncated(f"{what}: records that were read are lost; seek to go on")
             return
         if shared is None:
-            log.warning("%s; its position is reset", what)
+            LOGGER.warning("%s; its position is reset", what)
             state.request_reset(self._policy)
             return
-        log.warning("%s; it is read from offset %d on", what, shared.offset)
+        LOGGER.warning("%s; it is read from offset %d on", what, shared.offset)
         state.seek(min(state.position, shared))
 
     # ── helpers of all three ─────────────────────────────────────────────────────────────────

@@ -5,13 +5,13 @@ import logging
 from asyncio import CancelledError
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from lograft.client.errors import WrongUse
 from lograft.client.producing.batches import Batch
 from lograft.client.types import Acknowledged
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 D = TypeVar("D")
 
@@ -61,7 +61,7 @@ def tell(callback: Callable[[D], object], delivery: D) -> None:
     try:
         callback(delivery)
     except (Exception, CancelledError):
-        log.exception("callback %r of a delivery failed", callback)
+        LOGGER.exception("callback %r of a delivery failed", callback)
 
 
 class Deliveries(Sequence[Delivery]):

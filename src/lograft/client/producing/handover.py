@@ -16,7 +16,7 @@ from lograft.client.producing.deliveries import Delivery
 from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 #: Records that lie in the queue at most, threads that look at the same time aside.
 RECORDS_MAX: Final = 2_000
@@ -180,5 +180,5 @@ class Handover:
 
 
 def _refuse(promise: Promise, error: Exception) -> None:
-    log.warning("a record was not taken: %s", error)
+    LOGGER.warning("a record was not taken: %s", error)
     promise.settle(None, error)

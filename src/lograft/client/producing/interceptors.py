@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from lograft.client.types import Acknowledged
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class Outgoing(NamedTuple):
@@ -63,12 +63,12 @@ class Interceptors:
             try:
                 made: Any = one.on_send(record)
             except Exception:
-                log.exception("interceptor %r failed in on_send", one)
+                LOGGER.exception("interceptor %r failed in on_send", one)
                 continue
             if isinstance(made, Outgoing):
                 record = made
             else:
-                log.error("interceptor %r gave %r in on_send, not a record", one, made)
+                LOGGER.error("interceptor %r gave %r in on_send, not a record", one, made)
         return record
 
     def on_acknowledgement(
@@ -78,4 +78,4 @@ class Interceptors:
             try:
                 one.on_acknowledgement(acknowledged, error)
             except Exception:
-                log.exception("interceptor %r failed in on_acknowledgement", one)
+                LOGGER.exception("interceptor %r failed in on_acknowledgement", one)

@@ -43,7 +43,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
 )
 
-log = logging.getLogger("lograft.client")
+LOGGER: Final = logging.getLogger(__name__)
 
 _OUT_OF_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
@@ -278,7 +278,7 @@ class Sender:
             try:
                 await self._core.network.link(leader)
             except ClientError as error:
-                log.debug("no connection to broker %d: %s", leader, error)
+                LOGGER.debug("no connection to broker %d: %s", leader, error)
                 self._note_obstacle(leader, error)
                 self._core.metadata.is_old()
                 if not error.is_retriable:
@@ -480,7 +480,7 @@ class Sender:
         if self.sequences is not None:
             self.sequences.lose(batch)
         self._batches_failed += 1
-        log.warning(
+        LOGGER.warning(
             "%d records for %s-%d were not delivered: %s",
             batch.count,
             batch.topic,

@@ -26,7 +26,7 @@ from lograft.spark.pipelines.json_values import (
 )
 from lograft.spark.pipelines.settings import Lake, Value
 
-log = logging.getLogger("lograft.spark")
+LOGGER: Final = logging.getLogger(__name__)
 
 _SCHEMA: Final = "_schema.json"
 
@@ -61,7 +61,7 @@ class JsonValues:
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark Connect sends it to the server, where nobody hears what it says."""
-        return self.__dict__ | {"_say": log.info}
+        return self.__dict__ | {"_say": LOGGER.info}
 
     def check(self, spark: SparkSession) -> None:
         pass
