@@ -14,8 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lograft.model.errors import InvalidConfig
+from lograft.spark import register
 from lograft.spark.lag import Lag
+from lograft.spark.pipelines import checkpoints
 from lograft.spark.pipelines.batch_headers import HEADER
+from lograft.spark.pipelines.checkpoints import write_cached_once
 from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
 from lograft.spark.pipelines.lake_values import JsonValues
 from lograft.spark.pipelines.running import Watch, run_settings, run_stoppable
@@ -106,6 +109,22 @@ def test_lake_takes_new_fields_and_sets_bad_records_aside(
         b'{"id": "no number"}': b"the value is not what the schema says",
         b"no json": b"the value is not a JSON object",
     }
+
+
+@pytest.mark.parametrize("few_rows_max", [1, 2], ids=["by Spark", "by the driver"])
+def test_dead_letters_that_come_again_are_written_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch, few_rows_max: int
+) -> None:
+    monkeypatch.setattr(checkpoints, "_FEW_ROWS_MAX", few_rows_max)
+    spark = running.spark
+    register(spark)
+    rows = spark.createDataFrame([(b"a",), (b"b",)], "value binary")
+    servers = {"kafka.bootstrap.servers": running.topics.bootstrap}
+    for _ in range(2):
+        write_cached_once(rows, servers | {"topic": running.topic}, running.topic, 0)
+    write_cached_once(rows.limit(0), servers | {"topic": running.topic}, running.topic, 1)
+    written = spark.read.format("lograft").options(**servers, subscribe=running.topic).load()
+    assert sorted(bytes(row.value) for row in written.collect()) == [b"a", b"b"]
 
 
 def test_lake_puts_small_files_together_and_keeps_every_record(running: Running) -> None:

@@ -58,6 +58,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         discard(self._options, _staged(messages))
 
 
+def write_from_driver(options: WriteOptions, rows: pa.Table) -> None:
+    """Writes few rows exactly once, as task 0 of a named write would. For them, the Python
+    processes that Spark starts for a write cost more than the write."""
+    assert options.name is not None, "a write that may be repeated has a name"
+    name, version = options.name
+    _, staged = stage(options, Slot(name, 0), version, iter(rows.to_batches()))
+    if staged is not None:
+        publish(options, [staged])
+
+
 def _write(
     options: WriteOptions, query: str, batch_id: int, batches: Iterator[pa.RecordBatch]
 ) -> Written:

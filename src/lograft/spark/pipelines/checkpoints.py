@@ -11,10 +11,14 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from lograft.model.errors import InvalidConfig
+from lograft.spark.options import write_options
 from lograft.spark.pipelines.folders import Folder
+from lograft.spark.writers import write_from_driver
 
 CHECKPOINT: Final = "_checkpoint"
 _QUERY: Final = "_query.json"
+#: So many rows go through the driver's memory.
+_FEW_ROWS_MAX: Final = 1_000
 
 
 def check_checkpoint(folder: Folder) -> None:
@@ -38,8 +42,24 @@ def take(folder: Folder) -> str:
 
 def write_once(rows: DataFrame, options: Mapping[str, str], name: str, batch_id: int) -> None:
     """A batch into a topic, under a name by which the topic knows it when it comes again."""
-    named = {"delivery": "exactly-once", "txnAppId": name, "txnVersion": str(batch_id)}
+    named = _write_name(name, batch_id)
     rows.write.format("lograft").mode("append").options(**options, **named).save()
+
+
+def write_cached_once(
+    rows: DataFrame, options: Mapping[str, str], name: str, batch_id: int
+) -> None:
+    """As `write_once`, for rows that may be computed twice and are few most of the time. A batch
+    that comes again has the same rows, and so takes the same path."""
+    few = rows.limit(_FEW_ROWS_MAX + 1).toArrow()
+    if few.num_rows > _FEW_ROWS_MAX:
+        write_once(rows, options, name, batch_id)
+        return
+    write_from_driver(write_options({**options, **_write_name(name, batch_id)}), few)
+
+
+def _write_name(name: str, batch_id: int) -> dict[str, str]:
+    return {"delivery": "exactly-once", "txnAppId": name, "txnVersion": str(batch_id)}
 
 
 def _query_of(folder: Folder) -> str | None:

@@ -5,12 +5,18 @@ letters under the batch's name, its good ones beside the table, and then the bat
 one step. A batch that Spark brings again after a crash is known at each of these points.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take, write_once
+from lograft.spark.pipelines.checkpoints import (
+    CHECKPOINT,
+    check_checkpoint,
+    take,
+    write_cached_once,
+)
 from lograft.spark.pipelines.folders import BATCH, BatchTable
 from lograft.spark.pipelines.lake_values import values_of
 from lograft.spark.pipelines.record_frames import dead_letters, fields_of
@@ -31,6 +37,15 @@ def lake(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     table.compact_all(spark)
 
 
+@contextmanager
+def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
 class _LakeTable:
     """With Spark Connect it is sent to the server, where foreachBatch runs: so it keeps no
     session."""
@@ -47,15 +62,13 @@ class _LakeTable:
         query = take(self.folder)
         if self._writer.has(batch_id):
             return
-        records = records.persist()
-        try:
-            frame, schema = self.values.parse(records)
-            self._set_aside(dead_letters(frame), query, batch_id)
-            self._writer.write(
-                self._with_partitions(fields_of(frame, schema, taken=(BATCH,))), batch_id
-            )
-        finally:
-            records.unpersist()
+        with _persisted(records) as records:
+            parsed, schema = self.values.parse(records)
+            # Values are parsed once, for the dead letters and for the table.
+            with _persisted(parsed) as frame:
+                self._set_aside(dead_letters(frame), query, batch_id)
+                rows = fields_of(frame, schema, taken=(BATCH,))
+                self._writer.write(self._with_partitions(rows), batch_id)
         every = self._asked.compact_every
         if every and batch_id % every == every - 1:
             self._writer.compact(records.sparkSession)
@@ -81,4 +94,5 @@ class _LakeTable:
                 bad.write.parquet(aside.staging(f"batch-{batch_id}"))
                 aside.add(batch_id)
             return
-        write_once(bad, self._source.options() | {"topic": topic}, f"lake-{query}", batch_id)
+        options = self._source.options() | {"topic": topic}
+        write_cached_once(bad, options, f"lake-{query}", batch_id)
