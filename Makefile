@@ -4,6 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going
+DEMO_INSTALLED := $(VENV)/.installed-for-demo
+# How make fills .venv: with the extra that is named, in the versions of constraints.txt.
+define install_extra
+	$(PYTHON) -c 'import sys; sys.exit("Lograft needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+endef
 
 .PHONY: help install demo test check format simulate fuzz docs interop chaos chaos-figures bench clean
 .DEFAULT_GOAL := help
@@ -13,14 +20,18 @@ help:  ## this list
 
 install: $(INSTALLED)  ## create .venv with everything
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("Lograft needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(call install_extra,dev)
+	touch $@ $(DEMO_INSTALLED)
+
+# The demo needs less; a complete .venv will do, and a later `make install` completes this one.
+$(DEMO_INSTALLED): pyproject.toml constraints.txt
+	@echo "Installing Lograft with PySpark into $(VENV) …"
+	$(call install_extra,spark)
 	touch $@
 
 NODES ?= 1
-demo: install  ## a shop streams into a node, Spark makes tables of it; NODES=3: a cluster whose leaders are killed
-	$(BIN)/python -m examples.$(if $(filter 3,$(NODES)),cluster_demo,demo)
+demo: $(if $(filter 3,$(NODES)),install,$(DEMO_INSTALLED))  ## a shop streams into a node, Spark makes tables of it; NODES=3: a cluster whose leaders are killed
+	$(BIN)/$(if $(filter 3,$(NODES)),python -m examples.cluster_demo,lograft demo)
 
 # Property tests take the same examples every time here: a change is judged by what it changed. plain `pytest` rolls the dice.
 test: check  ## everything that needs only PyPI (and Java 17 for Spark), about ten minutes

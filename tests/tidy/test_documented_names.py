@@ -172,7 +172,9 @@ def find_unknown_arguments(arguments: list[str]) -> list[str]:
     options = {"--help"}
     unknown = []
     for argument in arguments:
-        options.update(option for each in command.params for option in each.opts)
+        options.update(
+            option for each in command.params for option in (*each.opts, *each.secondary_opts)
+        )
         name = re.match(r"\[?([a-z-]*)", argument)
         assert name is not None
         if argument.startswith(("--", "[--")):

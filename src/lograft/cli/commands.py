@@ -11,6 +11,7 @@ from lograft.cli.cluster_commands import cluster
 from lograft.cli.config_commands import configs
 from lograft.cli.context_commands import context
 from lograft.cli.data_commands import consume, get, produce
+from lograft.cli.demo_commands import demo
 from lograft.cli.doctor_commands import doctor
 from lograft.cli.group_commands import groups
 from lograft.cli.options import SETTINGS
@@ -70,22 +71,37 @@ def lograft(
 @app.command()
 def start(
     data: Annotated[
-        str, typer.Option(metavar="DIR", help="Data folder; made and formatted on first use.")
-    ] = "lograft-data",
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Data folder, created and formatted on first use.  [default: lograft-data, or"
+            " lograft-cluster with --nodes]",
+        ),
+    ] = None,
     port: Annotated[
         int,
         typer.Option(
-            min=0, max=65535, help="Port for clients; 0 lets the system choose a free one."
+            min=0,
+            max=65535,
+            help="Port for clients of the first node; the other nodes and the controllers use the"
+            " ports that follow. 0 lets the system choose free ones.",
         ),
     ] = 9092,
+    nodes: Annotated[int, typer.Option(min=1, max=20, help="Run a cluster of so many nodes.")] = 1,
 ) -> None:
-    """Run one node without any configuration.
+    """Run a node, or a cluster on this machine, without any configuration.
 
-    It is broker and controller in one, reachable from this machine; Ctrl-C stops it.
+    Each node is broker and controller in one and reachable from this machine only; Ctrl-C stops
+    everything. The nodes of a cluster are processes: kill one, and see the others take over.
     """
-    from lograft.cli.serving import start_embedded
+    if nodes == 1:
+        from lograft.cli.serving import start_embedded
 
-    start_embedded(data, port)
+        start_embedded(data or "lograft-data", port)
+    else:
+        from lograft.cli.local_cluster import start_cluster
+
+        start_cluster(data or "lograft-cluster", port, nodes)
 
 
 @app.command()
@@ -263,3 +279,4 @@ app.command()(consume)
 app.command()(get)
 app.command()(bench)
 app.command()(doctor)
+app.command()(demo)

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lograft.model.errors import InvalidInput
@@ -71,6 +72,7 @@ def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID
 
 def start_embedded(data: str, port: int) -> None:
     from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
+    from lograft.cli.local_cluster import cluster_size
     from lograft.runtime.clock import SystemClock
     from lograft.runtime.disk import RealDisk
     from lograft.runtime.randomness import SystemRandomness
@@ -78,6 +80,12 @@ def start_embedded(data: str, port: int) -> None:
 
     if "," in data:
         raise InvalidInput("--data takes one folder, without a comma in its name")
+    size = cluster_size(Path(data))
+    if size:
+        raise InvalidInput(
+            f"{data} holds a cluster of {size} nodes: start it with --nodes {size}, or name another"
+            " folder with --data"
+        )
     disk = RealDisk()
     meta = read_meta_properties(disk, data)
     # A folder that another node wrote is served under that node's number.

@@ -1,0 +1,68 @@
+"""`lograft demo` as a process, without its Spark part, which `make demo` runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lograft.cli.demo.requirements import find_java_problem
+from lograft.cli.demo.shop import BROKEN_EVERY, orders
+
+LOGRAFT = str(Path(sys.executable).with_name("lograft"))
+
+
+def run_demo(*options: str, **environment: str) -> str:
+    done = subprocess.run(
+        [LOGRAFT, "demo", *options],
+        env={name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+        | environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_without_java_it_says_so_in_one_sentence(tmp_path: Path) -> None:
+    output = run_demo(PATH=str(tmp_path), TMPDIR=str(tmp_path))
+    assert "5,000 orders" in output
+    assert "120,000 events written" in output
+    words = " ".join(output.split())
+    assert "The demo ends before its Spark part: Java 17 or newer is not installed." in words
+    assert list(tmp_path.iterdir()) == [], "the node's folder is deleted"
+
+
+def test_spark_can_be_left_out() -> None:
+    assert "Spark" not in run_demo("--no-spark").split("What to try next")[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', None),
+        ('openjdk version "25" 2025-09-16', None),
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11, and Spark needs Java 17 or newer"),
+        ('java version "1.8.0_392"', "is Java 8, and Spark needs Java 17 or newer"),
+        (None, "does not run, and Spark needs Java 17 or newer"),
+    ],
+)
+def test_the_java_that_spark_would_run_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, problem: str | None
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{answer}' >&2\nexit {int(answer is None)}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java_problem() == (None if problem is None else f"{java} {problem}")
+
+
+def test_the_shop_is_the_same_every_time() -> None:
+    count = 2 * BROKEN_EVERY
+    first = list(orders(count, 1_700_000_000_000))
+    assert first == list(orders(count, 1_700_000_000_000))
+    assert sum(not event.value.endswith(b"}") for event in first) == 2
