@@ -29,12 +29,13 @@ EXCEPTIONS: Final = {
     "fetchOffset": "the first part of two options in Spark's source",
     "keytool": "a program of Java",
     "listener.name.outside.ssl.keystore.location": "a setting of one listener, with its name",
+    "lograft-client": "a distribution that decision 0016 does not take",
     "mypy": "a program of Python",
     "page_reporting": "a feature of Linux",
     "perf": "a program of Linux",
-    "pip": "a program of Python",
     "spark.archives": "a setting of Spark",
     "spark.sql.adaptive.enabled": "a setting of Spark",
+    "uvx": "a program of uv",
     "zkserver": "of the design notes",
 }
 

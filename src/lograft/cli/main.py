@@ -6,9 +6,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from lograft.cli.interrupts import EXIT_CODE_BASE, Interrupted
+
+#: What a client-only installation does not have (docs/decisions/0016-one-distribution.md).
+_TERMINAL_LIBRARIES: Final = ("typer", "rich")
 
 
 def main() -> None:
@@ -70,8 +73,15 @@ def _chosen(arguments: list[str]) -> Callable[[], None]:
         name = arguments[0].removesuffix(".sh")
         if name in TOOLS:
             return partial(run_tool, name, arguments[1:])
-    from lograft.cli.commands import app
-
+    try:
+        from lograft.cli.commands import app
+    except ModuleNotFoundError as error:
+        if error.name not in _TERMINAL_LIBRARIES:
+            raise
+        sys.exit(
+            "lograft: this is an installation for the client only: the command line needs"
+            f" {' and '.join(_TERMINAL_LIBRARIES)} (pip install lograft)"
+        )
     return app
 
 
