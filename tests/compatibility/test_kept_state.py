@@ -44,7 +44,7 @@ LOGRAFT_SETTINGS: Final = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",
 }
-NOT_FOUND: Final = "group_id_not_found"
+NOT_FOUND: Final = "GROUP_ID_NOT_FOUND"
 #: About 4 kB each: more than one segment of 1 MiB.
 LONG_COMMITS: Final = 300
 
@@ -99,11 +99,11 @@ def check_groups(
         assert found == answers
         for group in STREAMS_GROUPS:
             of_streams = answers_under(connection, group, TOPIC)
-            assert of_streams["join"] == "inconsistent_group_protocol"
+            assert of_streams["join"] == "INCONSISTENT_GROUP_PROTOCOL"
             assert of_streams["consumer join"][0] == NOT_FOUND
             assert of_streams["describe consumer"][0] == NOT_FOUND
             assert of_streams["commit v9 in -1"] == [(NOT_FOUND, None)]
-            assert of_streams["fetch offsets in -1"] == ("none", [("none", STREAMS_OFFSET)])
+            assert of_streams["fetch offsets in -1"] == ("NONE", [("NONE", STREAMS_OFFSET)])
         assert listed(connection) == groups
         assert set(listed(connection, types_filter=["streams"])) == set(STREAMS_GROUPS)
 
