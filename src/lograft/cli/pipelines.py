@@ -77,7 +77,7 @@ def _run_and_show(name: str, config: str, folder: Path) -> None:
     )
     with journal.interruptible():
         try:
-            with stderr_into(folder / _SPARK_LOG):
+            with _stderr_into(folder / _SPARK_LOG):
                 run_pipeline(name, config, watch=watch)
         except BaseException as error:
             print(f"what Spark said is in {folder / _SPARK_LOG}", flush=True)
@@ -177,7 +177,7 @@ def _alone(name: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def stderr_into(file: Path) -> Iterator[None]:
+def _stderr_into(file: Path) -> Iterator[None]:
     """Spark's processes, of whichever language, say there what they warn of, and hundreds of lines
     when a query is stopped in the middle of a batch; the terminal is for ours."""
     terminal = os.dup(2)

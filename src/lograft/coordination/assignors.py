@@ -1,7 +1,7 @@
-"""Server-side assignors: which member of a consumer group is to have which partitions.
+"""Server-side assignors: compute which member of a consumer group gets which partitions.
 
-An assignor is a function of the whole group. All of them give every partition of a subscribed
-topic to exactly one of its subscribers. `ASSIGNORS` has them by the name that consumers ask for.
+An assignor is a function of the whole group. Every assignor gives each partition of a subscribed
+topic to exactly one of its subscribers. `ASSIGNORS` has them by the name that consumers request.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,16 +10,16 @@ from uuid import UUID
 
 from lograft.model.types import TopicIdPartition
 
-#: Partitions by topic, in ascending order; a topic without partitions is left out.
+#: Partitions by topic, in ascending order; topics without partitions are omitted.
 Assignment: TypeAlias = Mapping[UUID, tuple[int, ...]]
 
 NO_PARTITIONS: Final[Assignment] = {}
 
 
 class MemberSpec(NamedTuple):
-    #: The existing topics that it subscribes to, each once, in ascending order.
+    #: The existing topics that it subscribes to, without duplicates, in ascending order.
     topics: tuple[UUID, ...]
-    #: What the last assignment gave it.
+    #: The partitions that the previous assignment gave it.
     had: Assignment = NO_PARTITIONS
     rack: str | None = None
     instance_id: str | None = None
@@ -43,7 +43,7 @@ Assignor: TypeAlias = Callable[[GroupSpec], dict[str, Assignment]]
 def by_member(
     group: GroupSpec, placed: Mapping[str, Collection[TopicIdPartition]]
 ) -> dict[str, Assignment]:
-    """In the form that an assignor returns, with members that got nothing."""
+    """The result of an assignor, including members without partitions."""
     result: dict[str, Assignment] = {}
     for member_id in group.members:
         topics: dict[UUID, list[int]] = {}
@@ -54,7 +54,7 @@ def by_member(
 
 
 def subscribers(group: GroupSpec, order: Collection[str]) -> dict[UUID, list[str]]:
-    """Of every topic, in the given order of the members."""
+    """The subscribers of each topic, in the given order of members."""
     found: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(group.partition_counts)}
     for member_id in order:
         for topic_id in group.members[member_id].topics:
@@ -63,10 +63,11 @@ def subscribers(group: GroupSpec, order: Collection[str]) -> dict[UUID, list[str
 
 
 def assign_range(group: GroupSpec) -> dict[str, Assignment]:
-    """Of each topic a run of neighbours, in the same order of members for every topic: topics with
-    equal partition counts and subscribers are split alike, so that joins stay within a member.
+    """Gives each member a contiguous range of each topic's partitions. The order of members is the
+    same for every topic, so topics with equal partition counts and equal subscribers are split
+    alike and a join of two topics stays within one member.
 
-    Static members come first, by instance id, so that one that restarts finds the same place.
+    Static members come first, ordered by instance id, so that a restarted one gets the same range.
     """
 
     def place(member_id: str) -> tuple[bool, str]:
@@ -88,8 +89,8 @@ def assign_range(group: GroupSpec) -> dict[str, Assignment]:
 
 
 def assignor(name: str) -> Assignor | None:
-    """None: there is none of this name."""
-    # Imported here: each of them needs the types above.
+    """None if there is no assignor with this name."""
+    # Imported here because both modules need the types above.
     from lograft.coordination.assignors_consistent import assign_consistent
     from lograft.coordination.assignors_uniform import assign_uniform
 

@@ -1,8 +1,8 @@
-"""The assignor `consistent`: partitions and members on a ring, as brokers are in placement.
+"""The assignor `consistent`: partitions and members on a hash ring, like brokers in placement.
 
-The result depends on who is in the group, never on what was before: after a restart of all the same
-members (static ones, by instance id) have the same partitions, and when one comes or goes about its
-own share moves, without a look at the past.
+The result depends only on the current members, never on the previous assignment. After a restart
+of all members, the same members (static ones, by instance id) have the same partitions, and when a
+member joins or leaves, only about its own share of the partitions moves.
 """
 
 from lograft.coordination.assignors import Assignment, GroupSpec, by_member, subscribers
@@ -16,7 +16,7 @@ def assign_consistent(group: GroupSpec) -> dict[str, Assignment]:
         for member_id, member in group.members.items()
     }
     member_of = {name: member_id for member_id, name in name_of.items()}
-    assert len(member_of) == len(name_of), "an instance id belongs to one member"
+    assert len(member_of) == len(name_of), "each instance id belongs to one member"
     wanted = {
         topic_id: [name_of[member_id] for member_id in members]
         for topic_id, members in subscribers(group, sorted(group.members)).items()

@@ -1,12 +1,13 @@
-"""The assignor `uniform`: members have equally many partitions, and keep what they had.
+"""The assignor `uniform`: members have equally many partitions and keep what they had.
 
-1. Everyone keeps what it had, as far as it still subscribes to it.
-2. Partitions without an owner go one by one to the subscriber that has the fewest.
-3. While someone has at least two more than another subscriber of the same topic, one moves.
+1. Each member keeps its partitions of the topics that it still subscribes to.
+2. Each partition without an owner goes to the subscriber with the fewest partitions.
+3. While a member has at least two partitions more than another subscriber of the same topic, one
+   partition moves.
 
-So with equal subscriptions loads differ by one at most, and no partition moves that need not. With
-different subscriptions no single move would make the loads more even. Among partitions that would
-do, the one with a replica in the member's rack goes to it.
+With equal subscriptions, loads therefore differ by at most one and no partition moves without
+need. With different subscriptions, no single move would make the loads more even. Among equally
+suitable partitions, a member gets one that has a replica in its rack.
 """
 
 import heapq
@@ -29,8 +30,8 @@ def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
     _keep(group, members, pools, loads)
     for pool in pools:
         pool.give_free(loads, racks, group.racks)
-    # Moves within one pool can make room for better ones in another. Every move makes the sum of
-    # the squares of the loads smaller, so this ends.
+    # Moves within one pool can allow better ones in another. Every move makes the sum of the
+    # squares of the loads smaller, so this loop ends.
     while any(pool.level(loads, racks, group.racks) for pool in pools):
         pass
     placed: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in members}
@@ -41,10 +42,10 @@ def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
 
 
 class _Pool:
-    """All topics that have the same subscribers. (One pool, when all members subscribe alike.)"""
+    """All topics with the same subscribers. There is one pool if all subscriptions are equal."""
 
     def __init__(self, members: list[int]) -> None:
-        #: As indexes into the sorted member ids.
+        #: Indexes into the sorted member ids.
         self.members = members
         self.topics: list[UUID] = []
         self.held: dict[int, list[TopicIdPartition]] = {member: [] for member in members}
@@ -62,7 +63,7 @@ class _Pool:
         self.free = []
 
     def level(self, loads: list[int], racks: list[str | None], racks_of: Racks) -> bool:
-        """Moves partitions from the fullest to the emptiest; whether any moved."""
+        """Moves partitions from the most to the least loaded member; returns whether any moved."""
         fullest = [(-loads[member], member) for member in self.members if self.held[member]]
         emptiest = [(loads[member], member) for member in self.members]
         heapq.heapify(fullest)
@@ -79,8 +80,8 @@ class _Pool:
             loads[donor] -= 1
             loads[receiver] += 1
             moved = True
-            # A donor has more than any receiver, so nobody is ever both: one entry in each heap
-            # is out of date, and only towards a smaller difference than the one it shows.
+            # A donor has more than any receiver, so no member is ever both. The one outdated
+            # entry in each heap can only make the difference smaller than it appears.
             if held:
                 heapq.heapreplace(fullest, (-loads[donor], donor))
             else:
@@ -90,7 +91,7 @@ class _Pool:
 
 
 class _Free:
-    """Partitions that wait for an owner, to be taken with a rack in mind."""
+    """Partitions without an owner, which `take` hands out by rack."""
 
     def __init__(
         self, partitions: list[TopicIdPartition], racks_of: Racks, wanted: Collection[str | None]
@@ -99,7 +100,7 @@ class _Free:
         self._by_rack: dict[str, deque[TopicIdPartition]] = {}
         if not wanted:
             return
-        # Those with few racks to choose from are offered first.
+        # Partitions with few racks to choose from are offered first.
         racks = {partition: racks_of(*partition) for partition in partitions}
         for partition in sorted(partitions, key=lambda one: len(racks[one])):
             for rack in racks[partition]:
@@ -119,11 +120,11 @@ class _Free:
 
 
 def _pools(group: GroupSpec, members: list[str]) -> list[_Pool]:
-    """Those with the fewest subscribers first: they have the least choice."""
+    """Pools with the fewest subscribers come first, because they have the least choice."""
     alike: dict[tuple[UUID, ...], list[int]] = {}
     for index, member_id in enumerate(members):
         alike.setdefault(group.members[member_id].topics, []).append(index)
-    # Topics have the same subscribers when the same subscriptions name them.
+        # Topics have the same subscribers if the same subscriptions contain them.
     named_by: dict[UUID, list[int]] = {}
     for number, topics in enumerate(alike):
         for topic_id in topics:
@@ -167,7 +168,7 @@ def _keep(group: GroupSpec, members: list[str], pools: list[_Pool], loads: list[
 def _to_give(
     held: list[TopicIdPartition], donor: str | None, receiver: str | None, racks_of: Racks
 ) -> int:
-    """The index of what a member gives away: it is near to the receiver, and not to the donor."""
+    """The index of the partition to give away: close to the receiver, not close to the donor."""
     last = len(held) - 1
     if donor == receiver:
         return last

@@ -1,9 +1,10 @@
-"""A classic group: who is in it, where it stands, who waits. It knows itself, it decides nothing.
+"""The state of a classic group: its members, its state and its parked requests. It makes no
+decisions.
 
-The log says which generation had which members with which assignments (`take`). During a rebalance
-memory is ahead of the log: members come and go, a generation begins. That is soft state: a new
-coordinator finds the last generation of the log, whose members learn from it that they have to
-join again.
+The log states which generation had which members with which assignments (`take`). During a
+rebalance, memory is ahead of the log: members join and leave, and a generation begins. That is soft
+state. A new coordinator finds the last generation of the log, whose members learn from its
+responses that they have to rejoin.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,9 +27,9 @@ from lograft.wire.messages.sync_group import SyncGroupResponse
 from lograft.wire.records.group_metadata_key import GroupMetadataKey
 from lograft.wire.records.group_metadata_value import GroupMetadataValue, MemberMetadata
 
-#: Of the record's value, as Kafka 4.3 writes it.
+#: Version of the record's value, the one that Kafka 4.3 writes.
 VALUE_VERSION: Final = 3
-#: The first that has room for a field of our own; Kafka 4.3 reads it.
+#: The first version that allows a tagged field of our own; Kafka 4.3 reads it.
 FENCED_VALUE_VERSION: Final = 4
 
 
@@ -70,45 +71,45 @@ class ClassicGroup:
         self._wall_ms = wall_ms
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        #: Wall clock; NO_TIMESTAMP: not known.
+        #: Wall clock; NO_TIMESTAMP if it is not known.
         self.state_since_ms = NO_TIMESTAMP
         self.generation = 0
-        #: When all members were sent away (wall clock); NO_TIMESTAMP: others have come since.
+        #: When all members were fenced (wall clock); NO_TIMESTAMP if members have joined since.
         self.fenced_ms = NO_TIMESTAMP
-        #: "" while there was never a member.
+        #: "" until the first member joins.
         self.protocol_type = ""
-        #: What this generation uses; all of its members have it.
+        #: The protocol of this generation, which all of its members support.
         self.protocol: str | None = None
         #: The member that computes the assignment.
         self.leader: str | None = None
-        #: In the order of their coming.
+        #: In the order in which they joined.
         self.members: dict[str, Member] = {}
         #: The member id of each static member.
         self.instances: dict[str, str] = {}
-        #: A static member's new self: it comes in with the record that names it.
+        #: The replacement of a static member, until the record that contains it is replayed.
         self.arriving: Member | None = None
-        #: Ids that were given away (KIP-394) and whose owners have not joined yet.
+        #: Member ids that were handed out (KIP-394) and whose owners have not joined yet.
         self.pending: dict[str, Deadline[CoordinatorResult]] = {}
-        #: Parked requests, by member.
+        #: Parked requests, by member id.
         self.joins: dict[str, Ticket] = {}
         self.syncs: dict[str, Ticket] = {}
-        #: Members of this generation that have not asked for their assignment yet.
+        #: Members of this generation that have not sent SyncGroup yet.
         self.unsynced: dict[str, None] = {}
-        #: The rebalance that fills an empty group: it waits for more members to come.
+        #: Whether this is the first rebalance of an empty group, which waits for more members.
         self.is_initial = False
-        #: Someone joined since the initial rebalance was last put off.
+        #: Whether a member joined since the initial rebalance was last delayed.
         self.has_grown = False
         self.join_deadline: Deadline[CoordinatorResult] | None = None
         self.sync_deadline: Deadline[CoordinatorResult] | None = None
-        #: How many members have each protocol.
+        #: The number of members that support each protocol.
         self._supporters: dict[str, int] = {}
-        #: None: no consumers, or one that cannot be understood.
+        #: None: not a group of consumers, or a subscription cannot be parsed.
         self._subscribed: frozenset[str] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.group_id} {self.state.value} {self.generation} of {len(self.members)}>"
 
-    # Where it stands.
+    # State.
 
     def move(self, cause: Cause) -> None:
         self.state = NEXT_STATE[self.state, cause]
@@ -123,14 +124,14 @@ class ClassicGroup:
         return len(self.joins) == len(self.members) and not self.pending
 
     def begin_generation(self) -> None:
-        """All that will come have come."""
+        """Starts a generation with the members that have joined."""
         self.generation += 1
         self.unsynced.clear()
         self.protocol = self.chosen_protocol(self.members.values()) if self.members else None
         self._subscribed = self._topics()
         self.move(Cause.JOINED if self.members else Cause.DESERTED)
 
-    # Its members.
+    # Members.
 
     def add(self, member: Member) -> None:
         assert member.member_id not in self.members, member
@@ -144,7 +145,7 @@ class ClassicGroup:
         self.drop_pending(member.member_id)
 
     def remove(self, member: Member, code: ErrorCode) -> list[Reply]:
-        """What it is told, where it waits."""
+        """Returns the replies to its parked requests."""
         member_id = member.member_id
         del self.members[member_id]
         self._count_protocols(member, -1)
@@ -158,7 +159,7 @@ class ClassicGroup:
         return [*self.refuse_join(member_id, code, answered), *self.refuse_sync(member_id, code)]
 
     def replace(self, old: Member, new: Member) -> list[Reply]:
-        """A static member comes back under another id; whoever has the old one is fenced."""
+        """A static member rejoins with another member id; the owner of the old id is fenced."""
         was_leader = self.leader == old.member_id
         replies = self.remove(old, ErrorCode.FENCED_INSTANCE_ID)
         self.add(new)
@@ -177,7 +178,7 @@ class ClassicGroup:
         return deadline is not None
 
     def elect(self) -> bool:
-        """Makes sure that the leader is here; False: nobody is."""
+        """Makes sure that the leader has joined; returns False if no member has."""
         if self.leader not in self.joins:
             self.leader = next((id for id in self.members if id in self.joins), self.leader)
         return self.leader in self.joins
@@ -185,7 +186,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody with these may join."""
+        """Whether a member with these protocols may join."""
         if self.state is GroupState.EMPTY:
             return protocol_type != "" and any(True for _ in protocols)
         return protocol_type == self.protocol_type and any(
@@ -193,7 +194,8 @@ class ClassicGroup:
         )
 
     def chosen_protocol(self, members: Iterable[Member]) -> str:
-        """Each votes for its first one that all have; at a tie the one that was named first."""
+        """Each member votes for its first protocol that all support. On a tie, the protocol that
+        was voted for first wins."""
         votes: dict[str, int] = {}
         electorate = list(members)
         common = set.intersection(*(set(member.protocols) for member in electorate))
@@ -225,7 +227,7 @@ class ClassicGroup:
     def record(
         self, members: Iterable[Member], leader: str | None, assignments: Mapping[str, bytes]
     ) -> Record:
-        """This generation with these members."""
+        """Of this generation with these members."""
         return Record(
             GroupMetadataKey(group=self.group_id),
             GroupMetadataValue(
@@ -255,8 +257,8 @@ class ClassicGroup:
         return self.record((), None, {})
 
     def take(self, value: GroupMetadataValue) -> None:
-        """What the log says. Members that are known keep what the log does not have of them: their
-        session, their other protocols."""
+        """Replays a record. Known members keep what the log does not contain: their session and
+        their other protocols."""
         known = self.members
         if self.arriving is not None:
             known[self.arriving.member_id] = self.arriving
@@ -274,7 +276,7 @@ class ClassicGroup:
                 member.assignment = bytes(stored.assignment)
             self.add(member)
         for gone in known.values():
-            # A static member that came back before it had asked for its assignment.
+            # A static member that was replaced before it sent SyncGroup.
             self.unsynced.pop(gone.member_id, None)
             self._deadlines.cancel(gone.session)
         self.leader = value.leader
@@ -286,7 +288,7 @@ class ClassicGroup:
         return [Record(GroupMetadataKey(group=self.group_id), None)]
 
     def bury(self) -> None:
-        """The log says that it is no more."""
+        """Replays the group's tombstone."""
         for member in self.members.values():
             self._deadlines.cancel(member.session)
         for member_id in list(self.pending):
@@ -295,7 +297,7 @@ class ClassicGroup:
         self._deadlines.cancel(self.sync_deadline)
         self.move(Cause.DELETED)
 
-    # Answers to those that wait.
+    # Replies to parked requests.
 
     def refuse_join(self, member_id: str, code: ErrorCode, answered: str = "") -> list[Reply]:
         ticket = self.joins.pop(member_id, None)
@@ -332,7 +334,7 @@ class ClassicGroup:
             records=[Record(key, value, FENCED_VALUE_VERSION)], replies=replies
         )
 
-    # What all groups can say (`group.Group`).
+    # The protocol `group.Group`.
 
     @property
     def state_name(self) -> str:
@@ -369,7 +371,7 @@ class ClassicGroup:
         self._deadlines.move(member.session, now_ms + member.session_timeout_ms)
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, if it is one and the newest with this instance id."""
+        """The member, if it exists and is the latest one with this instance id."""
         if instance_id is not None:
             current = self.instances.get(instance_id)
             if current is not None and current != member_id:
@@ -401,7 +403,7 @@ class ClassicGroup:
         api_version: int,
     ) -> PartitionCheck | None:
         if epoch < 0 and self.state is GroupState.EMPTY:
-            # Someone who manages the positions of a group without members.
+            # A standalone consumer or an admin client: the group has no members.
             check_not_fenced(self.group_id, self.fenced_ms, self._wall_ms())
             return None
         if epoch >= 0 or member_id or instance_id is not None:
@@ -410,7 +412,7 @@ class ClassicGroup:
         elif not transactional:
             raise Rejected(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {self.group_id} has members: only they may commit",
+                f"group {self.group_id} has members, so only they may commit",
             )
         if not transactional and self.state is GroupState.COMPLETING:
             raise Rejected(
@@ -420,16 +422,16 @@ class ClassicGroup:
         return None
 
     def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
-        """Positions may be read by anyone."""
+        """Any client may fetch offsets."""
 
     def check_delete(self) -> None:
         if self.state is not GroupState.EMPTY:
             raise Rejected(
                 ErrorCode.NON_EMPTY_GROUP,
-                f"group {self.group_id} has {len(self.members)} members",
+                f"group {self.group_id} is not empty: it has {len(self.members)} member(s)",
             )
 
     def check_offset_delete(self) -> None:
-        """Of consumers we know the topics they use; of others nothing."""
+        """The subscribed topics are known only for groups of consumers."""
         if self.protocol_type != CONSUMER_PROTOCOL:
             self.check_delete()

@@ -1,8 +1,8 @@
-"""The classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup for the groups of a shard.
+"""The classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the groups of a shard.
 
 The members agree on a protocol and compute the assignment themselves: one of them, the leader,
-gets what all of them said and brings what each shall have. The coordinator keeps the peace: it
-waits until all have joined, numbers the generations and passes the assignment on, as bytes.
+receives the metadata of all members and sends back the assignment of each. The coordinator waits
+until all have joined, numbers the generations and passes the assignments on as opaque bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
 class ClassicMembers(Protocol):
-    """Who serves classic members of a group of another kind that has members."""
+    """Serves classic members of groups of another kind that have members."""
 
     def join(
         self, group: Group, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
@@ -118,8 +118,8 @@ class ClassicGroups:
         return None
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """During a rebalance those that have joined count: members that will not come back do not
-        keep others out, and of a group that has become too large the first to come stay."""
+        """During a rebalance, only members that have rejoined count: members that do not come back
+        do not keep others out, and of a group that is now too large the first to join stay."""
         size_max = self._around.config().group_max_size
         match group.state:
             case GroupState.PREPARING:
@@ -130,7 +130,7 @@ class ClassicGroups:
                 return True
 
     def _turn_away(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """No room: it is not waited for any more."""
+        """The group is full: the rebalance does not wait for this member any longer."""
         group.drop_pending(member_id)
         member = group.members.get(member_id)
         if member is not None:
@@ -146,7 +146,7 @@ class ClassicGroups:
         client: Client,
         ticket: Ticket,
     ) -> None:
-        """Somebody without a member id, or with one that it was just given."""
+        """For a client without a member id, or with the one that it was just given."""
         instance_id = request.group_instance_id
         uuid = self._around.new_uuid
         member_id = request.member_id or f"{instance_id or client.client_id}-{uuid()}"
@@ -160,7 +160,7 @@ class ClassicGroups:
             member = joining_member(member_id, request, client)
             self._rebalancing.admit(turn, group, member, ticket)
         else:
-            # KIP-394: a client whose first answer got lost would leave a member behind each time.
+            # KIP-394: a client that lost the first response would leave a stale member each time.
             at_ms = turn.now_ms + request.session_timeout_ms
             self._rebalancing.expect(group, member_id, at_ms)
             turn.reply(ticket, _join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -178,8 +178,8 @@ class ClassicGroups:
         if member.is_as_in(protocols_of(request)) and (
             settled or group.state is GroupState.COMPLETING
         ):
-            # It may not have got its answer. (A leader that joins a stable group again wants a
-            # rebalance: it has seen something change that its subscription does not show.)
+            # It may not have received the response. (A leader that rejoins a stable group requests
+            # a rebalance: it has noticed a change that its subscription does not show.)
             turn.reply(ticket, join_answer(group, member_id))
             return
         group.set_protocols(member, lambda member: member.update(request))
@@ -187,7 +187,7 @@ class ClassicGroups:
         self._rebalancing.go_on(turn, group)
 
     def _park_join(self, turn: Turn, group: ClassicGroup, member_id: str, ticket: Ticket) -> None:
-        """It asks again on a new connection: nobody hears the answer to the first request."""
+        """Supersedes its parked JoinGroup, which came in on a connection that has gone away."""
         turn.replies += group.refuse_join(member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
         group.joins[member_id] = ticket
 
@@ -200,8 +200,8 @@ class ClassicGroups:
         client: Client,
         ticket: Ticket,
     ) -> None:
-        """A static member (KIP-345) has restarted: while its session lasts it takes its old place
-        and assignment, without a rebalance where one can be spared."""
+        """A static member (KIP-345) has restarted. Before its session expires it resumes its place
+        and assignment, if possible without a rebalance."""
         rebalancing = self._rebalancing
         new.assignment = old.assignment
         rebalancing.arm(group, new, turn.now_ms + new.session_timeout_ms)
@@ -221,8 +221,8 @@ class ClassicGroups:
         turn.failed = partial(self._not_replaced, group, ticket)
         answer = join_answer(group, new.member_id)
         if client.api_version >= SKIP_ASSIGNMENT_SINCE:
-            # KIP-814: a leader learns that it is one, but brings no assignment. Older versions are
-            # told the id of before, so that they take another for the leader.
+            # KIP-814: a leader learns that it is the leader, but sends no assignment. Older
+            # versions receive the previous member id as leader, so they do not act as leader.
             answer.leader = leader or ""
             answer.skip_assignment = is_leader
             answer.members = shown_to_leader(group, members) if is_leader else []
@@ -271,11 +271,11 @@ class ClassicGroups:
             )
         if group.state is GroupState.PREPARING:
             raise Rejected(
-                ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances again"
+                ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} is rebalancing"
             )
 
     def _assign(self, turn: Turn, group: ClassicGroup, request: SyncGroupRequest) -> None:
-        """The leader's word becomes a record; with it the group is stable."""
+        """Makes a record of the leader's assignment; with it the group becomes stable."""
         assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
         turn.records.append(group.record(group.members.values(), group.leader, assignments))
         tickets, group.syncs = group.syncs, {}
@@ -328,7 +328,7 @@ class ClassicGroups:
             return answer
         member_id = leaving.member_id
         if not member_id and leaving.group_instance_id is not None:
-            # An administrator removes a static member, whatever its member id is.
+            # An admin client removes a static member without knowing its member id.
             member_id = group.instances.get(leaving.group_instance_id, "")
         try:
             member = group.check_member(member_id, leaving.group_instance_id)
@@ -338,7 +338,7 @@ class ClassicGroups:
         turn.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         return answer
 
-    # The life of the shard.
+    # Lifecycle of the shard.
 
     def new_group(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self._deadlines, self._around.wall_ms)
@@ -365,16 +365,16 @@ class ClassicGroups:
         return turn.outcome()
 
     def _open(self, turn: Turn, group: ClassicGroup) -> None:
-        """Its members have the length of a session to find us."""
+        """Its members have one session timeout to find this coordinator."""
         for member in group.members.values():
             self._rebalancing.arm(group, member, turn.now_ms + member.session_timeout_ms)
         is_too_large = len(group.members) > self._around.config().group_max_size
         if is_too_large or (group.members and group.leader is None):
-            # (Without a leader: `group_conversion.downgrade_records`.)
+            # (A group has no leader after `group_conversion.downgrade_records`.)
             self._rebalancing.begin(turn, group)
 
     def take_over(self, group_id: str, now_ms: int) -> CoordinatorResult:
-        """A group of another kind has just become a classic one, by its records."""
+        """Opens a group of another kind that has just become a classic one by its records."""
         group = self._groups[group_id]
         assert isinstance(group, ClassicGroup), group
         turn = Turn(now_ms)
@@ -390,7 +390,7 @@ class ClassicGroups:
         ]
 
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
-        """Consumers of classic groups see for themselves when topics change."""
+        """Consumers in classic groups detect topic changes themselves."""
         return NOTHING
 
 

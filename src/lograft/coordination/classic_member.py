@@ -15,32 +15,32 @@ def _all_of_them(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Who sends a request, as far as groups care."""
+    """The properties of a requesting client that matter to groups."""
 
     client_id: str
-    #: As Kafka writes addresses: "/127.0.0.1".
+    #: In Kafka's notation: "/127.0.0.1".
     host: str
     api_version: int
-    #: Whether it may know of a topic: a pattern matches no others.
+    #: Whether it is authorized to describe a topic: patterns match only those topics.
     may_see: Callable[[str], bool] = _all_of_them
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
     member_id: str
-    #: Of a static member (KIP-345): it may come back with another member id.
+    #: Of a static member (KIP-345), which may rejoin with another member id.
     instance_id: str | None
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    #: What it would use, the best first, each with what it tells the leader. After a failover
-    #: only the one that the group uses.
+    #: The supported protocols in order of preference, each with the metadata for the leader. After
+    #: a failover, only the protocol of the current generation.
     protocols: Mapping[str, bytes]
-    #: What the leader gave it in this generation.
+    #: The partitions that the leader assigned to it in this generation.
     assignment: bytes = b""
-    #: Its first JoinGroup is still parked. It cannot send heartbeats and we cannot see whether it
-    #: is still there, so it has some time, then it must ask again.
+    #: Its first JoinGroup is still parked. It cannot send heartbeats and the coordinator cannot
+    #: see whether the client is still alive, so the request is parked only for a limited time.
     is_new: bool = False
     session: Deadline[CoordinatorResult] | None = field(default=None, repr=False)
 
@@ -49,7 +49,7 @@ class Member:
         return self.instance_id is not None
 
     def is_as_in(self, protocols: Mapping[str, bytes]) -> bool:
-        """Order counts: it is the order of preference."""
+        """The order counts: it is the order of preference."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def update(self, request: JoinGroupRequest) -> None:
@@ -63,7 +63,7 @@ def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """Version 0 has one timeout for both."""
+    """Version 0 has one timeout for both purposes."""
     given_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if given_ms == -1 else given_ms
 

@@ -1,6 +1,7 @@
-"""The course of a rebalance: when it begins, whom it waits for and how long, when it is over.
+"""The course of a rebalance: when it starts, which members it waits for and how long, and when it
+ends.
 
-Every method adds what it brings about to a `Turn`, the outcome of one command in the making.
+Every method adds its effects to a `Turn`, the result of one command while it is being built.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +18,12 @@ from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 
-#: How long the first JoinGroup of a member may be parked before it has to ask again.
+#: How long the first JoinGroup of a member may be parked before the client has to send it again.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 
 class Turn:
-    """What one command, or one deadline, brings about."""
+    """Collects the results of one command or one expired deadline."""
 
     __slots__ = ("failed", "now_ms", "records", "replies")
 
@@ -38,7 +39,7 @@ class Turn:
     def outcome(self) -> CoordinatorResult:
         if not self.records and not self.replies:
             return NOTHING
-        # Without records the replies tell of soft state only.
+        # Without records, the replies depend on soft state only.
         return CoordinatorResult(
             records=self.records,
             replies=self.replies,
@@ -50,7 +51,7 @@ class Turn:
 def shown_to_leader(
     group: ClassicGroup, members: Iterable[Member]
 ) -> list[JoinGroupResponseMember]:
-    """All that it needs to compute the assignment."""
+    """The members' metadata, from which the leader computes the assignment."""
     assert group.protocol is not None, group
     return [
         JoinGroupResponseMember(
@@ -75,7 +76,7 @@ def join_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 
 
 class Rebalancing:
-    """For all classic groups of a shard."""
+    """Drives the rebalances of all classic groups of a shard."""
 
     def __init__(
         self, deadlines: Deadlines[CoordinatorResult], config: Callable[[], BrokerConfig]
@@ -83,10 +84,10 @@ class Rebalancing:
         self._deadlines = deadlines
         self._config = config
 
-    # Members come and go.
+    # Members join and leave.
 
     def admit(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
-        """A new member; its answer comes when all have joined."""
+        """Adds a new member; its reply is sent when all members have joined."""
         member.is_new = True
         if group.state is GroupState.PREPARING and group.is_initial:
             group.has_grown = True
@@ -96,12 +97,12 @@ class Rebalancing:
         self.go_on(turn, group)
 
     def arm(self, group: ClassicGroup, member: Member, at_ms: int) -> None:
-        """Its session ends then, unless something is heard of it."""
+        """Starts its session, which expires at this time unless a request extends it."""
         assert member.session is None, member
         member.session = self._deadlines.add(at_ms, partial(self._session_over, group, member))
 
     def expect(self, group: ClassicGroup, member_id: str, at_ms: int) -> None:
-        """Somebody was given this id and should join with it."""
+        """Waits for a client to join with the member id that it was given."""
         group.pending[member_id] = self._deadlines.add(
             at_ms, partial(self._pending_over, group, member_id)
         )
@@ -111,14 +112,14 @@ class Rebalancing:
             return self._deserted(group)
         waits = member.member_id in group.joins or member.member_id in group.syncs
         if waits and not member.is_new:
-            return NOTHING  # It cannot speak; its session begins again with our answer.
+            return NOTHING  # It has a request parked; the reply to it restarts the session.
         turn = Turn(now_ms)
         turn.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.go_on(turn, group)
         return turn.outcome()
 
     def _deserted(self, group: ClassicGroup) -> CoordinatorResult:
-        """This was done before, and the log did not take that nobody is left."""
+        """Retries the record of an empty group, after an earlier attempt could not be appended."""
         return CoordinatorResult(records=[group.empty_record()]) if group.is_empty() else NOTHING
 
     def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> CoordinatorResult:
@@ -131,7 +132,7 @@ class Rebalancing:
     # The phases.
 
     def go_on(self, turn: Turn, group: ClassicGroup) -> None:
-        """Somebody joined, changed or left: a rebalance begins, or perhaps its first phase ends."""
+        """After a member joined, changed or left: starts a rebalance, or ends its join phase."""
         if group.state is not GroupState.PREPARING:
             self.begin(turn, group)
         elif group.has_all_joined and not group.is_initial:
@@ -152,14 +153,14 @@ class Rebalancing:
             self._wait_for_joins(turn, group)
 
     def complete(self, turn: Turn, group: ClassicGroup) -> None:
-        """No more joins are waited for: a generation begins with those that came. Static members
-        that did not come remain until their session ends."""
+        """Ends the join phase: a generation begins with the members that have joined. Static
+        members that have not joined remain until their session expires."""
         self._deadlines.cancel(group.join_deadline)
         for member in list(group.members.values()):
             if member.member_id not in group.joins and not member.is_static:
                 group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.members and not group.elect():
-            self._wait_for_joins(turn, group)  # Only static members, none of them here.
+            self._wait_for_joins(turn, group)  # Only static members, and none has joined.
             return
         group.begin_generation()
         if not group.members:
@@ -185,7 +186,7 @@ class Rebalancing:
     def assignment_lost(
         self, group: ClassicGroup, now_ms: int, tickets: dict[str, Ticket], code: ErrorCode
     ) -> list[Reply]:
-        """The record with the assignment could not be written: all join again."""
+        """The record with the assignment could not be written: all members have to rejoin."""
         turn = Turn(now_ms)
         group.syncs.update(tickets)
         self._call_off(turn, group, code)
@@ -221,7 +222,7 @@ class Rebalancing:
     def _delay_over(
         self, group: ClassicGroup, delay_ms: int, rest_ms: int, now_ms: int
     ) -> CoordinatorResult:
-        """As long as members come, the first generation is put off, up to the rebalance timeout."""
+        """While members keep joining, delays the first generation up to the rebalance timeout."""
         turn = Turn(now_ms)
         if group.has_grown and rest_ms:
             again_ms = min(self._config().group_initial_rebalance_delay_ms, rest_ms)
@@ -231,7 +232,7 @@ class Rebalancing:
         return turn.outcome()
 
     def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> CoordinatorResult:
-        """Who has not asked for its assignment by now is not there any more."""
+        """Removes the members that have not sent SyncGroup in time."""
         if generation != group.generation or not group.unsynced:
             return self._deserted(group)
         turn = Turn(now_ms)

@@ -1,12 +1,12 @@
-"""The states of a classic group, and what leads from one to the next.
+"""The states of a classic group and the causes of its transitions.
 
     Empty ──rebalance──▶ PreparingRebalance ──joined──▶ CompletingRebalance ──assigned──▶ Stable
       ▲                    │      ▲                           │                             │
       └─────deserted───────┘      └─────────rebalance─────────┴─────────────────────────────┘
 
-A record of the log says "these members with these assignments" (assigned) or "nobody" (deserted);
-what lies between two records lives in memory only. So `assigned` and `deserted` also lead from
-Empty and Stable: that is how a new coordinator walks through the log.
+Each record of the log states the members with their assignments (assigned) or that the group is
+empty (deserted); the states between two records exist only in memory. Therefore `assigned` and
+`deserted` also lead from Empty and Stable: a new coordinator replays the log this way.
 """
 
 from enum import Enum
@@ -17,9 +17,9 @@ class GroupState(Enum):
     """The values are those of DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
-    #: Waits until all members have (re)joined, or for the rebalance timeout.
+    #: Waits until all members have (re)joined, at most for the rebalance timeout.
     PREPARING = "PreparingRebalance"
-    #: All have joined, a leader is chosen; waits for the assignment that it computes.
+    #: All members have joined and a leader is chosen; waits for the leader's assignment.
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
@@ -42,11 +42,11 @@ NEXT_STATE: Final[dict[tuple[GroupState, Cause], GroupState]] = {
     (GroupState.STABLE, Cause.ASSIGNED): GroupState.STABLE,
     (GroupState.EMPTY, Cause.ASSIGNED): GroupState.STABLE,
     (GroupState.PREPARING, Cause.DESERTED): GroupState.EMPTY,
-    # Fenced as a whole, or loaded.
+    # All members fenced, or the log replayed.
     (GroupState.COMPLETING, Cause.DESERTED): GroupState.EMPTY,
     (GroupState.STABLE, Cause.DESERTED): GroupState.EMPTY,
     (GroupState.EMPTY, Cause.DESERTED): GroupState.EMPTY,
-    # An empty group is deleted; one with members only when it becomes a group of another kind.
+    # Only an empty group is deleted; one with members only when it becomes another kind of group.
     (GroupState.EMPTY, Cause.DELETED): GroupState.DEAD,
     (GroupState.PREPARING, Cause.DELETED): GroupState.DEAD,
     (GroupState.COMPLETING, Cause.DELETED): GroupState.DEAD,

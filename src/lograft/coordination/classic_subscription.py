@@ -1,5 +1,5 @@
-"""What a consumer tells the leader of its classic group, and what the leader assigns to it: for
-who needs to know the topics and partitions.
+"""The subscriptions that consumers send to the leader of their classic group and the assignments
+that it returns, parsed by code that needs the topics and partitions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from lograft.wire.records.consumer_protocol_subscription import ConsumerProtocol
 
 M = TypeVar("M", bound=Message)
 
-#: The protocol type of consumers. Others (Kafka Connect) send what only they understand.
+#: The protocol type of consumers. Metadata of other types (Kafka Connect) is opaque.
 CONSUMER_PROTOCOL: Final = "consumer"
 _VERSION: Final = Struct(">h")
 _VERSION_MAX: Final = 3
@@ -32,7 +32,7 @@ def assignment_of(assignment: bytes) -> ConsumerProtocolAssignment | None:
 
 
 def written_assignment(partitions: Mapping[str, Iterable[int]], *, metadata: bytes) -> bytes:
-    """Partitions by topic; in the version in which the member has sent its `metadata`."""
+    """Partitions by topic, encoded in the version of the member's own `metadata`."""
     version = min(_VERSION.unpack_from(metadata)[0], _VERSION_MAX)
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -44,7 +44,8 @@ def written_assignment(partitions: Mapping[str, Iterable[int]], *, metadata: byt
 
 
 def _read(kind: type[M], data: bytes) -> M | None:
-    """None: not readable. A later version begins like the last one we know."""
+    """None if the bytes cannot be parsed. Later versions start with the fields of the last known
+    one."""
     if len(data) < _VERSION.size:
         return None
     version = _VERSION.unpack_from(data)[0]
@@ -58,13 +59,13 @@ def _read(kind: type[M], data: bytes) -> M | None:
 
 
 def topics_named_in(metadata: Iterable[bytes]) -> set[str]:
-    """The topics of all protocols that one member brings, as far as they can be read."""
+    """The topics in all protocols of one member, as far as they can be parsed."""
     found = (subscription_of(one) for one in metadata)
     return {topic for one in found if one is not None for topic in one.topics}
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all these members; None: one of them cannot be read."""
+    """The topics of all these members; None if the metadata of one of them cannot be parsed."""
     topics: set[str] = set()
     for one in metadata:
         subscription = subscription_of(one)

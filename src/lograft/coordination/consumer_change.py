@@ -1,8 +1,8 @@
-"""What one member's request changes in its consumer group.
+"""The changes that one member's request makes to its consumer group.
 
-A change is worked out in a fixed order, each part seeing what the parts before it decided although
-nothing of it is replayed yet: the member's subscription, patterns, the group's epoch, the target,
-and the member's own next step towards it.
+A change is computed in a fixed order: the member's subscription, its patterns, the group epoch, the
+target assignment, and the member's own next step towards it. Each part sees the results of the
+previous ones, although none of their records is replayed yet.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -41,10 +41,10 @@ class Circumstances:
     image: MetadataImage
     settings: ConsumerSettings
     wall_ms: int
-    #: Version of the last image that brought new topics.
+    #: Version of the last image that added topics.
     topics_created_at: int
     matching: PatternMatching
-    #: Whether the member that brings the change may know of a topic.
+    #: Whether the member that requests the change is authorized to describe a topic.
     may_see: Callable[[str], bool]
 
 
@@ -52,17 +52,17 @@ class Circumstances:
 class MemberChange:
     group: ConsumerGroup
     around: Circumstances
-    #: As it was. One that is new is not in the group.
+    #: The member before the change. A new member is not in the group.
     old: ConsumerMember
     new: ConsumerMember
-    #: The static member whose place it takes.
+    #: The static member that it replaces.
     replaces: ConsumerMember | None = None
     records: list[Record] = field(default_factory=list)
     _resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
 
     def apply(self, reported: Mapping[UUID, Collection[int]] | None) -> ConsumerMember:
-        """Fills `records`; the member as it is then. `reported`: what it says it has. Raises
-        TakesLong."""
+        """Fills `records` and returns the member after the change. `reported` are the partitions
+        that the member reports to own. Raises TakesLong."""
         group, group_id = self.group, self.group.group_id
         self._resolved = group.resolved
         if self.replaces is not None:
@@ -97,7 +97,7 @@ class MemberChange:
         return self.replaces is None and self.new.member_id not in self.group.members
 
     def _replace(self, leaver: ConsumerMember) -> None:
-        """A static member is back under another id: all it had goes to the new one."""
+        """A static member rejoins under another id, which inherits all its state."""
         group_id, member_id = self.group.group_id, self.old.member_id
         self.records += removed_member(group_id, leaver.member_id)
         self.records += [
@@ -112,7 +112,7 @@ class MemberChange:
         return self.group.topics_of(member, self._resolved)
 
     def _resolve_regexes(self) -> bool:
-        """Matches again what is due; whether the topics of a pattern are others now."""
+        """Resolves the patterns that are due; returns whether the topics of any have changed."""
         group, around = self.group, self.around
         old, new = self.old.regex, self.new.regex
         if not group.regex_counts and not new:
@@ -182,7 +182,7 @@ class MemberChange:
         return group.epoch + 1
 
     def _next_target(self, epoch: int) -> tuple[int, Assignment]:
-        """The epoch of the target that the member follows, and its part of it."""
+        """The epoch of the target that the member follows, and the member's part of the target."""
         group, around = self.group, self.around
         before = self.new if self.replaces is None else self.replaces
         if epoch == group.target_epoch or around.settings.is_too_early(

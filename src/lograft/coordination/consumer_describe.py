@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a group as its log says it is."""
+"""ConsumerGroupDescribe: describes a group by its replayed state."""
 
 from lograft.coordination.assignors import Assignment
 from lograft.coordination.consumer_group import ConsumerGroup
@@ -48,7 +48,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
 
 
 def _written(assignment: Assignment, image: MetadataImage) -> wire.Assignment:
-    """Without topics that are gone."""
+    """Without deleted topics."""
     return wire.Assignment(
         topic_partitions=[
             wire.TopicPartitions(

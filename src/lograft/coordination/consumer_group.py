@@ -1,8 +1,8 @@
 """A group of the consumer protocol (KIP-848): its state, which only replay changes.
 
-Three epochs chase each other. The group's grows with every change of members, subscriptions or
-topics; the target's follows when an assignment was computed for it; a member's follows when the
-member has given up what the target takes from it.
+Three epochs follow one another. The group epoch rises with every change of members, subscriptions
+or topics; the target's epoch follows when an assignment has been computed for it; a member's epoch
+follows when the member has revoked the partitions that the target takes from it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ from lograft.model.types import NO_TIMESTAMP
 
 K = TypeVar("K")
 
-#: The first version of OffsetCommit that tells STALE_MEMBER_EPOCH.
+#: The first version of OffsetCommit that can return STALE_MEMBER_EPOCH.
 COMMIT_VERSION_MIN: Final = 9
 
 
@@ -49,11 +49,11 @@ class ConsumerGroup:
         self._topic_id_of = topic_id_of
         self._wall_ms = wall_ms
         self.group_id: Final = group_id
-        #: As in Kafka the first member is given the second one.
+        #: As in Kafka, the first member joins at epoch 2.
         self.epoch = 1
-        #: Of the topics that the epoch was made for: another hash asks for another epoch.
+        #: Hash of the topics for which the epoch was created. Another hash requires another epoch.
         self.metadata_hash = 0
-        #: When all members were sent away (wall clock); NO_TIMESTAMP: others have come since.
+        #: When all members were fenced (wall clock); NO_TIMESTAMP if members have joined since.
         self.fenced_ms = NO_TIMESTAMP
         self.target_epoch = 0
         #: When the target was computed (wall clock).
@@ -62,15 +62,16 @@ class ConsumerGroup:
         #: By instance id.
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Assignment] = {}
-        #: Who has a partition, in use or about to be given up. Invariant (G2): nobody else gets it.
+        #: The owner of each partition that is assigned or being revoked. Invariant (G2): no other
+        #: member gets it.
         self.owners: dict[UUID, dict[int, str]] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
-        #: How many members name a topic, use a pattern, ask for an assignor.
+        #: The number of members that subscribe to a topic, use a pattern, prefer an assignor.
         self.topic_counts: dict[str, int] = {}
         self.regex_counts: dict[str, int] = {}
         self.assignor_counts: dict[str, int] = {}
 
-        #: Soft: the topics may have changed since the hash was taken.
+        #: Soft state: the topics may have changed since the hash was computed.
         self.is_stale = True
 
     def __repr__(self) -> str:
@@ -86,7 +87,7 @@ class ConsumerGroup:
             return "Stable"
         return "Reconciling"
 
-    # What commands ask.
+    # Queries of the commands.
 
     def member(self, member_id: str) -> ConsumerMember:
         found = self.members.get(member_id)
@@ -108,7 +109,7 @@ class ConsumerGroup:
         return partition not in self.owners.get(topic_id, ())
 
     def is_waiting(self, member: ConsumerMember) -> bool:
-        """Whether others still have something that its target gives to the member."""
+        """Whether other members still own partitions that this member's target contains."""
         return any(
             not self.is_free(topic_id, partition)
             for topic_id, partitions in self.target(member.member_id).items()
@@ -117,19 +118,20 @@ class ConsumerGroup:
         )
 
     def topic_names(self) -> set[str]:
-        """All that any member subscribes to."""
+        """The topics that any member subscribes to."""
         return set(self.topic_counts).union(*(one.topics for one in self.resolved.values()))
 
     def topics_of(
         self, member: ConsumerMember, resolved: Mapping[str, ResolvedRegex] | None = None
     ) -> tuple[str, ...]:
-        """All names that a member subscribes to; with patterns as `resolved` says, or as known."""
+        """The topics that a member subscribes to, with patterns resolved by `resolved`, or else by
+        the group's state."""
         if not member.regex:
             return member.topics
         found = (self.resolved if resolved is None else resolved).get(member.regex)
         return member.topics if found is None else (*member.topics, *found.topics)
 
-    # As a `Group`.
+    # The protocol `group.Group`.
 
     def check_commit(
         self,
@@ -141,16 +143,16 @@ class ConsumerGroup:
         api_version: int,
     ) -> PartitionCheck | None:
         if epoch < 0 and not self.members:
-            # an administrator moves the offsets of an empty group
+            # An admin client changes the offsets of an empty group.
             check_not_fenced(self.group_id, self.fenced_ms, self._wall_ms())
             return None
         if transactional and epoch == -1 and member_id == "" and instance_id is None:
-            return None  # a producer that does not say whose offsets it commits
+            return None  # A producer that does not identify the group member.
         member = self.member(member_id)
         if not transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
             raise Rejected(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "Members of the consumer protocol commit with OffsetCommit"
+                "Members of the consumer protocol must use OffsetCommit version"
                 f" {COMMIT_VERSION_MIN} or above.",
             )
         if epoch == member.epoch:
@@ -162,8 +164,8 @@ class ConsumerGroup:
     def _check_partition(
         self, member: ConsumerMember, epoch: int, topic: str, partition: int
     ) -> None:
-        """The member may not know of its newest epoch yet: it commits for what it has had since
-        the epoch that it names (KIP-1251)."""
+        """The member may not know its latest epoch yet: it may commit for partitions that it has
+        owned since the epoch in the request (KIP-1251)."""
         topic_id = self._topic_id_of(topic)
         had = [
             owned[topic_id][partition]
@@ -192,11 +194,11 @@ class ConsumerGroup:
         if self.members:
             raise Rejected(
                 ErrorCode.NON_EMPTY_GROUP,
-                f"Group {self.group_id} has {len(self.members)} member(s).",
+                f"Group {self.group_id} is not empty: it has {len(self.members)} member(s).",
             )
 
     def check_offset_delete(self) -> None:
-        """Also of a group with members: those of topics that it does not subscribe to."""
+        """Allowed in groups with members, for topics that the group does not subscribe to."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topic_counts or any(
@@ -216,7 +218,7 @@ class ConsumerGroup:
         return removed_group(self.group_id, self.members, self.resolved)
 
     def commit_seen(self, member_id: str, now_ms: int) -> None:
-        """Only a heartbeat is a sign of life here."""
+        """In this protocol only heartbeats extend a session."""
 
     def fence_all(self, now_ms: int) -> CoordinatorResult:
         records = [
@@ -226,8 +228,8 @@ class ConsumerGroup:
         ]
         records += [forgotten_regex(self.group_id, regex) for regex in self.resolved]
         epoch = self.epoch + 1
-        # A target for nobody: who comes back under the same id must not find its old epoch, in
-        # which a commit of before would count.
+        # An empty target: a member that rejoins under the same id must not get its old epoch, in
+        # which its earlier commits would be accepted.
         records += [
             target_epoch(self.group_id, epoch, 0),
             group_epoch(self.group_id, epoch, 0, fenced_ms=self._wall_ms()),
@@ -255,7 +257,7 @@ class ConsumerGroup:
             self._forget(old)
 
     def _forget(self, old: ConsumerMember) -> None:
-        """All that follows from what it was."""
+        """Removes everything derived from the member's previous value."""
         if (
             old.instance_id is not None
             and self.static_members.get(old.instance_id) == old.member_id
@@ -266,7 +268,7 @@ class ConsumerGroup:
         _count(self.assignor_counts, _some(old.assignor), -1)
         for topic_id, partition in each_partition(old.assigned, old.revoking):
             owners = self.owners.get(topic_id, {})
-            # After a change of hands in one batch the new owner may be there already.
+            # If a partition changed owners within one batch, the new owner may already be set.
             if owners.get(partition) == old.member_id:
                 del owners[partition]
                 if not owners:

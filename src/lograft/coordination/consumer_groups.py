@@ -1,4 +1,4 @@
-"""The groups of the consumer protocol in a shard: their life, timers and records."""
+"""The groups of the consumer protocol in a shard: lifecycle, timers and records."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -33,23 +33,23 @@ from lograft.wire.records.consumer_group_metadata_key import ConsumerGroupMetada
 if TYPE_CHECKING:
     from lograft.coordination.group_shard import GroupShard
 
-#: A member whose time is over, when the log did not take it, is removed so much later.
+#: If removing an expired member could not be appended, it is retried after this time.
 FENCE_RETRY_MS: Final = 1_000
 
 
 class ConsumerGroups:
-    """A `group.GroupFamily`; `consumer_heartbeat` has its commands."""
+    """A `group.GroupFamily`; its commands are in `consumer_heartbeat`."""
 
     def __init__(self, shard: "GroupShard") -> None:
         self.shard = shard
         self._settings: dict[str, ConsumerSettings] = {}
-        #: By group and member.
+        #: By group and member id.
         self._sessions: dict[tuple[str, str], Deadline[CoordinatorResult]] = {}
         self._steps: dict[tuple[str, str], Deadline[CoordinatorResult]] = {}
         self._topics_created_at = 0
         self._matching = PatternMatching()
 
-    # What commands ask.
+    # Queries of the commands.
 
     def group(self, group_id: str) -> ConsumerGroup:
         found = self.shard.groups.get(group_id)
@@ -63,7 +63,8 @@ class ConsumerGroups:
         return found
 
     def group_to_join(self, group_id: str) -> tuple[ConsumerGroup, list[Record]]:
-        """Also one that is not there yet, with the records that make it or make room for it."""
+        """The group to join. If it does not exist yet, also returns the records that create it or
+        that remove an empty group of another kind."""
         found = self.shard.groups.get(group_id)
         if isinstance(found, ConsumerGroup):
             return found, []
@@ -81,8 +82,8 @@ class ConsumerGroups:
         return group, records
 
     def upgraded(self, group_id: str, now_ms: int) -> list[Reply]:
-        """The records of `group_to_join` are on their way. If a classic group ends with them: what
-        those are told that are parked in it. Its members have a new session."""
+        """The records of `group_to_join` are about to be appended. If they convert a classic group,
+        starts new sessions for its members and returns the replies to its parked requests."""
         group = self.shard.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return []
@@ -97,13 +98,13 @@ class ConsumerGroups:
         )
 
     def settings(self, group_id: str) -> ConsumerSettings:
-        """Of this moment; forgotten whenever a setting changes."""
+        """The current settings, cached until a config changes."""
         found = self._settings.get(group_id)
         if found is None:
             around = self.shard.around
             found = ConsumerSettings.of(group_id, around.config(), around.image())
             if isinstance(self.shard.groups.get(group_id), ConsumerGroup):
-                self._settings[group_id] = found  # not of names that somebody only asks for
+                self._settings[group_id] = found  # Only of groups that exist.
         return found
 
     def circumstances(self, group_id: str, client: Client) -> Circumstances:
@@ -137,8 +138,8 @@ class ConsumerGroups:
         *,
         arriving: ConsumerMember | None = None,
     ) -> CoordinatorResult:
-        """Only classic members remain: they are among themselves again. `arriving` takes the place
-        of the only one that leaves; if nothing else changes they need not rebalance."""
+        """Converts the group to a classic one when only classic members remain. `arriving` replaces
+        the only leaving member; if nothing else changes, no rebalance is necessary."""
         gone = {member.member_id for member in leaving}
         members = [member for member in group.members.values() if member.member_id not in gone]
         is_settled = False
@@ -164,7 +165,7 @@ class ConsumerGroups:
         )
 
     def _removal(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
-        """What they had is free, the group gets a new epoch."""
+        """Frees the members' partitions and raises the group epoch."""
         group_id = group.group_id
         records = [
             record for member in members for record in removed_member(group_id, member.member_id)
@@ -197,8 +198,7 @@ class ConsumerGroups:
             self.shard.deadlines.move(deadline, now_ms + timeout_ms)
 
     def watch_revocation(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
-        """It was just told to give up partitions, or has done so. Its rebalance timeout runs
-        meanwhile."""
+        """Starts the rebalance timeout if the member has to revoke partitions, else stops it."""
         self.end_step(group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.await_step(group_id, member, now_ms)
@@ -206,9 +206,9 @@ class ConsumerGroups:
     def await_step(
         self, group_id: str, member: ConsumerMember, now_ms: int, *, anew: bool = False
     ) -> None:
-        """Within its rebalance timeout the member has to do what is asked of it: give up
-        partitions, or, a classic one, join again or ask for its assignment. `anew`: it has done
-        the last such thing."""
+        """Starts the rebalance timeout for the member's next action: to revoke partitions or, for a
+        classic member, to rejoin or to request its assignment. `anew` restarts the timeout, because
+        the member has completed the previous action."""
         key = (group_id, member.member_id)
         if anew:
             self.end_step(*key)
@@ -223,7 +223,7 @@ class ConsumerGroups:
     def _session_expired(self, group_id: str, member_id: str, now_ms: int) -> CoordinatorResult:
         group = self.shard.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
-            # It never became one: its join did not reach the log.
+            # It never became a member: its join was not appended.
             self._forget_timers(group_id, member_id)
             return NOTHING
         return self.fence(group, member_id, now_ms)
@@ -248,7 +248,7 @@ class ConsumerGroups:
         self.shard.deadlines.cancel(self._sessions.pop((group_id, member_id), None))
         self.end_step(group_id, member_id)
 
-    # As a `GroupFamily`.
+    # The protocol `group.GroupFamily`.
 
     def replays(self) -> Mapping[type[Message], Replay]:
         return {kind: partial(self._replay, replay) for kind, replay in REPLAY.items()}
@@ -260,7 +260,7 @@ class ConsumerGroups:
         group = groups.get(key.group_id)
         if not isinstance(group, ConsumerGroup):
             if value is None:
-                return  # what it removes is not there
+                return  # The group to remove does not exist.
             if group is not None and not group.is_empty():
                 raise UnreadableRecord(f"group {key.group_id} has members of another protocol")
             group = groups[key.group_id] = self._new_group(key.group_id)

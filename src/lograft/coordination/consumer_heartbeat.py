@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: join, stay, leave.
+"""ConsumerGroupHeartbeat: join, heartbeat and leave.
 
-A heartbeat that says nothing new, of a member that has all it shall have, costs two look-ups and
-an answer. All others go the long way (`consumer_change`).
+A heartbeat without changes, from a member that is reconciled to its target, costs only two lookups
+and a response. All others are handled as changes (`consumer_change`).
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ from lograft.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 
-#: From this version on members bring their own id (KIP-1082).
+#: From this version on, members generate their own id (KIP-1082).
 OWN_MEMBER_ID_VERSION: Final = 1
 
 
@@ -61,7 +61,7 @@ def heartbeat(
 
 
 def _check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """What is wrong with a request whatever the group's state."""
+    """Rejects requests that are invalid in any state of the group."""
     epoch = request.member_epoch
     must_have_id = version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE
     if must_have_id and not request.member_id.strip():
@@ -173,7 +173,7 @@ def _answer(
         member_epoch=member.epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
     )
-    # A member that tells everything has lost track, and is told everything.
+    # A member that sends its full state may have lost its assignment, so it receives all of it.
     tells_everything = (
         request.rebalance_timeout_ms != -1
         and (
@@ -203,7 +203,7 @@ def _leave(
             assigned={t: dict.fromkeys(partitions, 0) for t, partitions in member.assigned.items()},
             revoking=NOTHING_OWNED,
         )
-        # Only its session runs on.
+        # Only its session timeout continues.
         groups.end_step(group.group_id, member.member_id)
         outcome = CoordinatorResult(records=[current_assignment(group.group_id, gone)])
     else:
@@ -234,7 +234,8 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     epoch = request.member_epoch
     if epoch in (JOIN, member.epoch):
         return
-    # The answer that moved it on may be lost; then it has nothing that it was not given since.
+    # The response that raised the epoch may be lost; then the member owns nothing beyond the
+    # assignment.
     is_repeated = (
         epoch < member.epoch
         and epoch == member.previous_epoch
@@ -256,7 +257,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 def _static_member(
     group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest
 ) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """As it was, and the one whose place it takes."""
+    """The member before this request, and the member that it replaces."""
     assert request.instance_id is not None
     if request.member_epoch != JOIN:
         member = known_static(group, request.instance_id, member_id)
@@ -290,7 +291,7 @@ def known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> Cons
 def _updated(
     old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerMember:
-    """With what the request tells; what it leaves out stays."""
+    """Applies the request; omitted fields keep their values."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return old._replace(
         instance_id=old.instance_id if request.instance_id is None else request.instance_id,

@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848): a value. What changes a member makes another one."""
+"""A member of a consumer group (KIP-848), as an immutable value."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -15,13 +15,13 @@ from lograft.wire.records.consumer_group_member_metadata_value import (
     ConsumerGroupMemberMetadataValue,
 )
 
-#: Member epochs with a meaning of their own, in heartbeats and records.
+#: Member epochs with a special meaning, in heartbeats and records.
 JOIN: Final = 0
 LEAVE: Final = -1
-#: A static member leaves for a while: its partitions wait for it.
+#: A static member leaves temporarily: its partitions stay assigned to it.
 LEAVE_FOR_NOW: Final = -2
 
-#: Partitions by topic, each with the epoch in which the member got it.
+#: Partitions by topic, each with the epoch in which it was assigned to the member.
 Owned: TypeAlias = Mapping[UUID, Mapping[int, int]]
 
 NOTHING_OWNED: Final[Owned] = {}
@@ -30,14 +30,14 @@ NOTHING_OWNED: Final[Owned] = {}
 class MemberState(IntEnum):
     """The numbers are those of the records."""
 
-    #: It has all of its target that it can have in its epoch.
+    #: It owns all partitions of its target.
     STABLE = 0
-    #: It was told to give up partitions and has not said that it did: nobody else gets them, and
-    #: its own epoch stays behind until it does.
+    #: It was requested to revoke partitions and has not confirmed it: no other member gets them,
+    #: and its own epoch stays behind until it confirms.
     UNREVOKED_PARTITIONS = 1
-    #: It waits for partitions that others have not given up yet.
+    #: It waits for partitions that other members have not revoked yet.
     UNRELEASED_PARTITIONS = 2
-    #: Written by a later release. It has to begin anew.
+    #: Written by a later release. The member has to rejoin.
     UNKNOWN = 127
 
     @classmethod
@@ -51,29 +51,29 @@ class ConsumerMember(NamedTuple):
     rack: str | None = None
     client_id: str = ""
     client_host: str = ""
-    #: Names it subscribes to, each once, sorted.
+    #: Subscribed topic names, without duplicates, sorted.
     topics: tuple[str, ...] = ()
-    #: "": it subscribes to no pattern.
+    #: "" without a pattern.
     regex: str = ""
     rebalance_timeout_ms: int = -1
-    #: The server-side assignor it asks for.
+    #: The server-side assignor that it prefers.
     assignor: str | None = None
-    #: It speaks the classic protocol: its session timeout and the protocols it offers.
+    #: Set if it uses the classic protocol: its session timeout and supported protocols.
     classic: ClassicMemberMetadata | None = None
 
-    #: What the coordinator expects in its heartbeats; it reaches the target's epoch when nothing
-    #: is left to be revoked.
+    #: The epoch expected in its heartbeats. It reaches the target's epoch when no partition
+    #: remains to be revoked.
     epoch: int = JOIN
-    #: The epoch before: the member repeats it when the answer that moved it on was lost.
+    #: The previous epoch, which the member repeats if the response that raised the epoch was lost.
     previous_epoch: int = JOIN
     state: MemberState = MemberState.STABLE
-    #: What it may use now.
+    #: Partitions that it owns and keeps.
     assigned: Owned = NOTHING_OWNED
-    #: What it may still use, and has to give up.
+    #: Partitions that it may still own and has to revoke.
     revoking: Owned = NOTHING_OWNED
 
     def held(self) -> Assignment:
-        """All that it may use now, also what it has to give up."""
+        """All partitions that it may own now, including those to be revoked."""
         return {
             topic_id: tuple(
                 sorted((*self.assigned.get(topic_id, ()), *self.revoking.get(topic_id, ())))
@@ -85,7 +85,7 @@ class ConsumerMember(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def with_epoch(self, epoch: int) -> "ConsumerMember":
-        """Moved on by one step, perhaps within its epoch."""
+        """The member after one step, possibly in the same epoch."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def metadata(self) -> ConsumerGroupMemberMetadataValue:
@@ -124,7 +124,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def with_current_assignment(self, value: CurrentAssignmentValue | None) -> "ConsumerMember":
-        """None: a tombstone."""
+        """`value` is None for a tombstone."""
         if value is None:
             return self._replace(
                 epoch=LEAVE,
@@ -165,7 +165,7 @@ def _written(owned: Owned) -> list[TopicPartitions]:
 
 
 def _read(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:
-    """Before Kafka 4.3 there were no assignment epochs: then it is the member's."""
+    """Records from before Kafka 4.3 have no assignment epochs; the member's epoch replaces them."""
     owned: dict[UUID, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -1,9 +1,10 @@
-"""How a member gets from what it has to what it shall have, one heartbeat at a time.
+"""Moves a member from its current assignment to its target, one heartbeat at a time.
 
-It first gives up what is not in its target: told so, it stays in its old epoch until its heartbeat
-shows that it did. Then it moves to the target's epoch and gets what is free, the rest when others
-have given it up. So a partition never has two owners (G2): what a member was once given counts as
-its own until it says otherwise, leaves or is fenced.
+The member first has to revoke the partitions that are not in its target. It stays in its old epoch
+until one of its heartbeats shows that it has. Then it moves to the target's epoch and gets the
+partitions that are free, and the remaining ones as other members revoke them. A partition therefore
+never has two owners (G2): once assigned to a member, it counts as owned until the member reports
+otherwise, leaves or is fenced.
 """
 
 from collections.abc import Callable, Collection, Container, Mapping
@@ -27,14 +28,14 @@ class Situation:
     #: Topics that the member subscribes to now. The target may be older than its subscription.
     topics: Container[UUID]
     subscription_changed: bool
-    #: What the member says it has; None: it did not say.
+    #: The partitions that the member reports to own; None if it did not report any.
     reported: Mapping[UUID, Collection[int]] | None
-    #: Whether nobody has a partition.
+    #: Whether a partition has no owner.
     is_free: Callable[[UUID, int], bool]
 
 
 def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
-    """The member's next step; itself, if there is none now."""
+    """The member after its next step; unchanged if there is no step to take."""
     match member.state:
         case MemberState.STABLE:
             if member.epoch != now.target_epoch:
@@ -51,7 +52,7 @@ def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
                 raise Rejected(
                     ErrorCode.FENCED_MEMBER_EPOCH,
                     f"The state of member {member.member_id} was written by a later release: "
-                    "it has to give up its partitions and join again.",
+                    "the member must abandon all its partitions and rejoin.",
                 )
             return _next(member.with_epoch(now.target_epoch), now)
 
@@ -89,7 +90,7 @@ def _next(member: ConsumerMember, now: Situation) -> ConsumerMember:
 
 
 def _unsubscribe(member: ConsumerMember, now: Situation) -> ConsumerMember:
-    """It need not wait for a new target to give up topics that it no longer subscribes to."""
+    """Revokes topics that the member no longer subscribes to without waiting for a new target."""
     gone = {t: partitions for t, partitions in member.assigned.items() if t not in now.topics}
     if not gone:
         return member
@@ -105,7 +106,7 @@ def _unsubscribe(member: ConsumerMember, now: Situation) -> ConsumerMember:
 
 
 def _holds_any(reported: Mapping[UUID, Collection[int]] | None, revoked: Owned) -> bool:
-    """Whether the member may still use one of them: it does, unless it says that it does not."""
+    """Whether the member may still own one of them: assumed unless it reports otherwise."""
     if reported is None:
         return True
     return any(

@@ -1,4 +1,4 @@
-"""The records of a consumer group, as Kafka 4.3 writes them."""
+"""The records of a consumer group, in the versions that Kafka 4.3 writes."""
 
 from collections.abc import Collection
 
@@ -126,7 +126,7 @@ def removed_group(
             ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
             for regex in regexes
         ),
-        # Written before Kafka 4.1; a log that came from there may have one.
+        # Written before Kafka 4.1; logs migrated from there may contain one.
         ConsumerGroupPartitionMetadataKey(group_id=group_id),
         ConsumerGroupMetadataKey(group_id=group_id),
     ]

@@ -1,4 +1,4 @@
-"""The one writer of a consumer group's state: what each of its records means."""
+"""Replays the records of a consumer group; nothing else changes its state."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -45,7 +45,7 @@ from lograft.wire.records.consumer_group_target_assignment_metadata_value import
 def _group_epoch(
     group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
 ) -> None:
-    """A tombstone removes the group, which its keeper does."""
+    """The tombstone is handled by `ConsumerGroups`, which removes the group."""
     if value is not None:
         group.epoch = value.epoch
         group.metadata_hash = value.metadata_hash
@@ -56,7 +56,7 @@ def _group_epoch(
 def _partition_metadata(
     group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: Message | None
 ) -> None:
-    """From before Kafka 4.1: the hash in the group's record has taken its place."""
+    """Written before Kafka 4.1; replaced by the hash in the group's record."""
 
 
 def _member_metadata(
@@ -115,11 +115,11 @@ def _regex(
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """Compaction may have left only some of a member's records, in any order."""
+    """Compaction may have removed some of the member's records, so any may come first."""
     return group.members.get(member_id) or ConsumerMember(member_id)
 
 
-#: By the type of the key: `replay(group, key, value)`.
+#: Replay functions by the type of the key: `replay(group, key, value)`.
 REPLAY: Final[dict[type[Message], Callable[[ConsumerGroup, Any, Any], None]]] = {
     ConsumerGroupMetadataKey: _group_epoch,
     ConsumerGroupPartitionMetadataKey: _partition_metadata,

@@ -1,4 +1,4 @@
-"""The settings of a consumer group: the broker's, overruled by the group's own."""
+"""The settings of a consumer group: the broker's defaults and the group's overrides."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from lograft.model.settings.broker_table import CONSUMER_ASSIGNORS
 class ConsumerSettings(NamedTuple):
     session_timeout_ms: int
     heartbeat_interval_ms: int
-    #: A target is not computed anew sooner than this after the last one.
+    #: Minimum time between two computations of the target.
     assignment_interval_ms: int
     regex_refresh_interval_ms: int
     members_max: int
-    #: By preference: the first serves members that ask for none.
+    #: In order of preference: the first is used if no member prefers one.
     assignors: tuple[str, ...]
     may_upgrade: bool
     may_downgrade: bool
@@ -42,11 +42,11 @@ class ConsumerSettings(NamedTuple):
         )
 
     def is_too_early(self, target_ms: int, wall_ms: int) -> bool:
-        """For another target than the one computed then: many members that come at once are
-        assigned once."""
+        """Whether a new target must not be computed yet, so that many members that join at the same
+        time are assigned together."""
         return bool(target_ms) and 0 <= wall_ms - target_ms < self.assignment_interval_ms
 
     def preferred_assignor(self, wishes: Iterable[str | None]) -> str:
-        """What most members ask for that ask for one; at a tie the one that is named first."""
+        """The assignor that most members prefer; on a tie, the first one in the configuration."""
         votes = Counter(name for name in wishes if name in self.assignors)
         return max(self.assignors, key=lambda name: votes[name])

@@ -1,4 +1,4 @@
-"""What the members of a consumer group shall have: the assignor's question and answer."""
+"""Computes the target assignment of a consumer group with an assignor."""
 
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
@@ -11,7 +11,7 @@ from lograft.metadata.types import TopicState
 
 
 class Subscriber(NamedTuple):
-    #: May name a topic twice, and topics that do not exist.
+    #: May contain duplicates and topics that do not exist.
     topics: tuple[str, ...]
     had: Assignment
     rack: str | None
@@ -21,7 +21,7 @@ class Subscriber(NamedTuple):
 def compute_targets(
     subscribers: Mapping[str, Subscriber], assign: Assignor, image: MetadataImage
 ) -> dict[str, Assignment]:
-    # Most members subscribe alike.
+    # Most members have equal subscriptions.
     ids_of: dict[tuple[str, ...], tuple[UUID, ...]] = {}
     members: dict[str, MemberSpec] = {}
     for member_id, one in subscribers.items():
@@ -49,7 +49,7 @@ def existing_topics(names: Iterable[str], image: MetadataImage) -> tuple[UUID, .
 
 
 def metadata_hash(names: Iterable[str], image: MetadataImage) -> int:
-    """Names all that an assignor sees of these topics; 0: there are none."""
+    """Hash of everything an assignor sees of these topics; 0 if there are none."""
     topics = [image.topics[topic_id] for topic_id in existing_topics(names, image)]
     if not topics:
         return 0

@@ -1,6 +1,6 @@
-"""The timers of one shard in a heap. Most are put off long before they are due (a member that
-sends heartbeats), so putting one off touches only the deadline; the heap learns of it when the
-earlier time comes up.
+"""The timers of one shard, in a heap. Most are postponed long before they expire (by a member's
+heartbeats). Postponing a deadline therefore changes only the deadline itself; its heap entry is
+updated when the earlier time is reached.
 """
 
 import heapq
@@ -9,21 +9,21 @@ from typing import Final, Generic, TypeVar
 
 R = TypeVar("R")
 
-#: Entries of cancelled or hastened deadlines may make up half of the heap, and so many more.
+#: Outdated entries may make up half of the heap, plus this many.
 DEAD_MAX: Final = 64
 
 
 class Deadline(Generic[R]):
-    """A handle: kept by whoever wants to move or cancel it."""
+    """A handle for moving or canceling the deadline."""
 
     __slots__ = ("_queued_ms", "action", "at_ms")
 
     def __init__(self, at_ms: int, action: Callable[[int], R]) -> None:
-        #: None: cancelled, or it has come.
+        #: None once canceled or expired.
         self.at_ms: int | None = at_ms
-        #: Called with the time when the deadline has come.
+        #: Called with the current time when the deadline expires.
         self.action = action
-        #: Where the heap has it. Invariant while it is alive: not after `at_ms`.
+        #: The time of its heap entry. Invariant while it is active: not after `at_ms`.
         self._queued_ms = at_ms
 
     @property
@@ -33,7 +33,7 @@ class Deadline(Generic[R]):
 
 class Deadlines(Generic[R]):
     def __init__(self) -> None:
-        #: By time, then by the order of entering.
+        #: Ordered by time, then by insertion.
         self._heap: list[tuple[int, int, Deadline[R]]] = []
         self._entered = 0
         self._alive = 0
@@ -48,7 +48,7 @@ class Deadlines(Generic[R]):
         return deadline
 
     def move(self, deadline: Deadline[R], at_ms: int) -> None:
-        """To another time, earlier or later; also one that has come or was cancelled."""
+        """Moves the deadline earlier or later; an expired or canceled one becomes active again."""
         if deadline.at_ms is None:
             self._alive += 1
         elif deadline._queued_ms <= at_ms:
@@ -63,14 +63,14 @@ class Deadlines(Generic[R]):
             self._alive -= 1
 
     def next_ms(self) -> int | None:
-        """When `take_due` should be called; never after the first deadline."""
+        """When to call `take_due`; never later than the first deadline."""
         heap = self._heap
         while heap and self._is_dead(heap[0]):
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take_due(self, now_ms: int) -> Deadline[R] | None:
-        """The first deadline that has come, which is over with this; None: there is none now."""
+        """The first expired deadline, which becomes inactive; None if no deadline has expired."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             entry = heapq.heappop(heap)

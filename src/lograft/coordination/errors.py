@@ -1,20 +1,20 @@
-"""Why a coordinator cannot be asked. What it refuses itself is a `Rejected`."""
+"""Why a coordinator is not available. A core's own errors are `Rejected`."""
 
 from lograft.model.errors import LograftError
 
 
 class NotCoordinator(LograftError):
-    """Another broker leads the partition of the internal topic that this key belongs to."""
+    """Another broker leads the partition of the internal topic to which this key belongs."""
 
 
 class CoordinatorLoading(LograftError):
-    """This broker leads it, and has not replayed it to its end yet."""
+    """This broker leads the partition and has not finished replaying it."""
 
 
 class CoordinatorNotAvailable(LograftError):
-    """It cannot write now (no internal topic yet, too few replicas, a commit that takes long):
-    the client asks again."""
+    """The coordinator cannot write now (no internal topic yet, too few replicas, a slow commit).
+    The client retries."""
 
 
 class UnreadableRecord(LograftError):
-    """A record of an internal topic that this release does not understand."""
+    """A record of an internal topic that this release cannot parse."""

@@ -1,10 +1,10 @@
-"""Groups that read a topic with `subscription.mode=ptp` which they have not claimed.
+"""Groups that read a topic with `subscription.mode=ptp` without having claimed it.
 
-No group is admitted to such a topic without the claim (`broker/coordinators/topic_claims.py`). But
-a group can be without it while it has members: they subscribed before the topic existed or had the
-mode, the operator changes the setting, or another group asks for the topic when the last member
-has left and the next one is about to join. Those members are fenced as soon as this coordinator
-learns of it. When they join again, their group claims the topic or is rejected.
+A group is admitted to such a topic only with a claim (`broker/coordinators/topic_claims.py`). But
+a group that already has members can lack the claim: they subscribed before the topic or its mode
+existed, the operator changed the config, or another group claimed the topic between the departure
+of the last member and the join of the next one. This coordinator fences those members as soon as
+it learns of the claim. When they rejoin, their group claims the topic or is rejected.
 """
 
 from functools import partial
@@ -40,7 +40,7 @@ class ForeignGroups:
             )
 
     def _fence_soon(self, topics: set[str]) -> None:
-        """Each in a step of its own, tried again if the log does not take it."""
+        """Schedules one step for each group; a step whose append failed is repeated."""
         if not topics:
             return
         for group_id in self._shard.groups:

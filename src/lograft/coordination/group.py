@@ -1,4 +1,4 @@
-"""What the shard knows of a group, whatever protocol its members speak."""
+"""The interface between the shard and its groups, independent of the members' protocol."""
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from enum import Enum
@@ -10,15 +10,15 @@ from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.message import Message
 
-#: Replays one kind of record: its key and its value, None for a tombstone.
+#: Replays one kind of record: its key and its value, which is None for a tombstone.
 Replay: TypeAlias = "Callable[..., None]"
-#: (topic, partition): raises Rejected where a member may commit for some partitions only.
+#: (topic, partition): raises Rejected if the member may commit only for other partitions.
 PartitionCheck: TypeAlias = Callable[[str, int], None]
 
 
-#: So long after all members were sent away nobody without a membership commits: it could be one
-#: of them, which has lost it and goes on with what it has read. As long as Kafka's consumers may
-#: work on what they have polled (the default of max.poll.interval.ms).
+#: For this long after all members were fenced, clients without a membership may not commit: such a
+#: client could be a former member that continues with the records it has already read. It is the
+#: default of max.poll.interval.ms, the time for which Kafka's consumers may process one poll.
 QUIET_AFTER_FENCE_MS: Final = 5 * 60 * 1000
 
 
@@ -27,13 +27,13 @@ class GroupKind(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
-    # Kept, not served: `unserved_groups`.
+    # Stored but not served: `unserved_groups`.
     SHARE = "share"
     STREAMS = "streams"
 
 
 class Group(Protocol):
-    """The checks raise Rejected; none of them changes anything."""
+    """The checks raise Rejected; they change nothing."""
 
     @property
     def group_id(self) -> str: ...
@@ -43,11 +43,11 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """For people: "Stable", …"""
+        """As shown to users: "Stable", …"""
 
     @property
     def protocol_type(self) -> str:
-        """ "consumer" where its members are consumers, "" where nobody ever said."""
+        """ "consumer" if its members are consumers, "" if no member has ever joined."""
 
     def check_commit(
         self,
@@ -58,22 +58,22 @@ class Group(Protocol):
         transactional: bool,
         api_version: int,
     ) -> PartitionCheck | None:
-        """Whether this member may commit; `epoch` is its generation or member epoch. None: for any
-        partition."""
+        """Checks whether this member may commit; `epoch` is its generation or member epoch. Returns
+        None if it may commit for all partitions."""
 
     def check_fetch(self, *, member_id: str | None, epoch: int) -> None: ...
 
     def check_delete(self) -> None:
-        """Before the whole group is deleted: NON_EMPTY_GROUP …"""
+        """Called before the group is deleted: NON_EMPTY_GROUP …"""
 
     def check_offset_delete(self) -> None:
-        """Before some of its offsets are deleted."""
+        """Called before some of the group's offsets are deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
     def reads(self, topic: str) -> bool:
-        """Whether a member subscribes to it, also one that has not got its partitions yet. What
-        cannot be understood is no subscription."""
+        """Whether a member subscribes to the topic, even before it has received its partitions.
+        Subscriptions that cannot be parsed do not count."""
 
     def is_empty(self) -> bool: ...
 
@@ -81,39 +81,39 @@ class Group(Protocol):
     def members(self) -> Sized: ...
 
     def retention_starts_ms(self, committed_ms: int) -> int | None:
-        """Wall-clock time from which the retention of an offset counts that was committed at
-        `committed_ms` for a topic that the group does not subscribe to; None: it does not count
-        now."""
+        """Wall-clock time at which retention starts for an offset that was committed at
+        `committed_ms` for a topic that the group does not subscribe to; None while the offset
+        must not expire."""
 
     def tombstones(self) -> list[Record]:
-        """What deletes the group, its members and all else but its offsets, from the log."""
+        """Delete the group, its members and everything else except its offsets."""
 
     def commit_seen(self, member_id: str, now_ms: int) -> None:
-        """A commit is a sign of life."""
+        """A commit extends the member's session."""
 
     def fence_all(self, now_ms: int) -> CoordinatorResult:
-        """Every member loses its membership: records that remove them and move the generation or
-        group epoch on, so that no commit of theirs counts any more and all have to join again
-        (UNKNOWN_MEMBER_ID); replies to those that are parked. Also when it is empty. For a while
-        nobody else commits either (`check_not_fenced`). The caller appends the records together
-        with others, in one batch."""
+        """Removes every member. The records raise the generation or group epoch, so that later
+        commits of former members are rejected and all have to rejoin (UNKNOWN_MEMBER_ID); the
+        replies are for parked requests. It also works on an empty group. For a while, clients
+        without a membership cannot commit either (`check_not_fenced`). The caller appends the
+        records together with others in one batch."""
 
 
 def check_not_fenced(group_id: str, fenced_ms: int, wall_ms: int) -> None:
-    """For an empty group whose members were sent away at `fenced_ms`, if they were."""
+    """Checks an empty group, whose members may have been fenced at `fenced_ms`."""
     if fenced_ms != NO_TIMESTAMP and wall_ms - fenced_ms < QUIET_AFTER_FENCE_MS:
         raise Rejected(
             ErrorCode.UNKNOWN_MEMBER_ID,
-            f"the members of group {group_id} were just sent away: only those that have joined"
+            f"the members of group {group_id} were just fenced: only members that have joined"
             " again may commit",
         )
 
 
 class GroupFamily(Protocol):
-    """One protocol's part of the shard: its groups are in `GroupShard.groups`."""
+    """The implementation of one group protocol; its groups are in `GroupShard.groups`."""
 
     def replays(self) -> Mapping[type[Message], Replay]:
-        """By the type of the record's key: `replay(key, value)`."""
+        """Replay functions by the type of the record's key: `replay(key, value)`."""
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult: ...
 

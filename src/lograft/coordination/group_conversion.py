@@ -1,13 +1,13 @@
-"""Groups that change their protocol while they have members: KIP-848's way from the classic to the
-consumer protocol, member by member, and back.
+"""Conversion of groups with members from the classic to the consumer protocol, member by member,
+and back (KIP-848).
 
-A classic group becomes a consumer group when a consumer of the new protocol joins it. The others
-stay as they are, with what they had, and are served by `hosted_members` from then on. It becomes
-a classic group again when the last consumer of the new protocol is gone and others remain: these
-join anew, and one of them assigns.
+A classic group becomes a consumer group when a consumer of the new protocol joins it. The existing
+members keep their assignments, and `hosted_members` serves them from then on. The group becomes
+a classic group again when the last consumer of the new protocol leaves and others remain: these
+rejoin, and one of them computes the assignment.
 
-Invariant (G2): what a member may have in the old group it has in the new one, until it says that
-it gave it up or is out of time.
+Invariant (G2): a member that owns a partition in the old group owns it in the new one, until it
+reports that it has revoked it or its timeout expires.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -41,8 +41,9 @@ from lograft.wire.records.consumer_group_member_metadata_value import (
     ClassicProtocol,
 )
 
-#: Of the clients: what they add to an assignment is for themselves only. (librdkafka's sticky one
-#: does, and Kafka then refuses the upgrade.) What others add may be needed by those who use them.
+#: Client-side assignors whose user data in an assignment matters only to themselves. (librdkafka's
+#: sticky assignor adds some, and Kafka then rejects the upgrade.) The user data of other assignors
+#: may be needed by the application.
 COMMON_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 # From classic to consumer.
@@ -61,12 +62,12 @@ def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
 
 
 def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
-    """The end of the classic group, and the consumer group of its members as they are."""
+    """The tombstones of the classic group, and a consumer group with its members unchanged."""
     members = _upgraded_members(group, image)
     group_id, epoch = group.group_id, group.generation
     names = {name for member in members for name in member.topics}
-    # The classic assignment may be older than the topics, or not there at all: then the hash of
-    # no topics asks for another epoch.
+    # The classic assignment may be missing or older than the topics. Then the hash of no topics
+    # makes the next heartbeat start a new epoch.
     is_complete = sum(len(found) for one in members for found in one.assigned.values()) == sum(
         len(image.topics[topic_id].partitions) for topic_id in existing_topics(names, image)
     )
@@ -79,7 +80,7 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
             target_assignment(group_id, member.member_id, partitions_of(member.assigned))
             for member in members
         ),
-        # Computed at no time: the first new target need not wait.
+        # Without a timestamp, so that the first new target is computed without delay.
         target_epoch(group_id, epoch, 0),
         *(current_assignment(group_id, member) for member in members),
     ]
@@ -105,7 +106,7 @@ def _upgraded_members(group: ClassicGroup, image: MetadataImage) -> list[Consume
                 )
             named = [(one.topic, one.partitions) for one in assignment.assigned_partitions]
         else:
-            # In the middle of a rebalance. A cooperative member keeps what it has meanwhile.
+            # During a rebalance. A cooperative member keeps its partitions meanwhile.
             named = [(one.topic, one.partitions) for one in subscription.owned_partitions]
         assigned: dict[UUID, dict[int, int]] = {}
         for topic, partitions in named:
@@ -162,7 +163,8 @@ def may_downgrade(
     arriving: int = 0,
     classic_members_max: int,
 ) -> bool:
-    """Whether the group is to be a classic one once these are gone and others have come."""
+    """Whether to convert the group to a classic one after these members have left and others have
+    joined."""
     remaining = len(group.members) - len(leaving) + arriving
     return (
         settings.may_downgrade
@@ -183,11 +185,12 @@ def downgrade_records(
     *,
     is_settled: bool,
 ) -> list[Record]:
-    """The end of the consumer group, and the classic group of these members with all that they may
-    have. `classic` is an empty one, to be thrown away: replay makes it.
+    """The tombstones of the consumer group, and a classic group of these members with all their
+    partitions. `classic` is an empty group for computing the record; replay creates the real one.
 
-    Not settled: it has no leader, until the members have joined anew and there is one that
-    assigns. A coordinator that finds it so in the log begins that rebalance again."""
+    If the assignment is not settled, the group has no leader until the members have rejoined and
+    one of them computes the assignment. A coordinator that loads a group without a leader starts
+    the rebalance again."""
     classic.protocol_type = CONSUMER_PROTOCOL
     classic.generation = group.epoch
     held = {}
@@ -208,7 +211,7 @@ def downgrade_records(
         )
         held[member.member_id] = member.held()
     remaining = classic.members.values()
-    # Invariant: they have one in common (`hosted_members` lets no others in).
+    # Invariant: they have a protocol in common (`hosted_members` rejects other members).
     protocol = classic.protocol = classic.chosen_protocol(remaining)
     assignments = {
         member.member_id: named_assignment(
@@ -223,7 +226,7 @@ def downgrade_records(
 def named_assignment(
     partitions: Mapping[UUID, Iterable[int]], image: MetadataImage, *, metadata: bytes
 ) -> bytes:
-    """As a classic member reads it: by the names of topics, without those that are gone."""
+    """An assignment for a classic member: by topic name, without deleted topics."""
     topics = image.topics
     return written_assignment(
         {topics[one].name: found for one, found in partitions.items() if one in topics},

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups: for groups of every kind."""
+"""ListGroups, DescribeGroups and DeleteGroups, for groups of all kinds."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def list_users(
     shard: "GroupShard", ticket: Ticket, topics: Sequence[str], group_ids: Sequence[str]
 ) -> CoordinatorResult:
-    """The groups that use some of these topics, all or those in `group_ids`: a member subscribes to
-    it, or a position is kept."""
+    """Lists the groups that use some of these topics, optionally only those in `group_ids`. A group
+    uses a topic if a member subscribes to it or the group has committed offsets for it."""
     groups = shard.groups
     asked = [groups[one] for one in group_ids if one in groups] if group_ids else groups.values()
     listed = []
@@ -40,7 +40,8 @@ def list_users(
 def list_groups(
     shard: "GroupShard", ticket: Ticket, *, states: Collection[str], types: Collection[str]
 ) -> CoordinatorResult:
-    """Those in one of these states and of one of these types, in small letters; none: all."""
+    """Lists the groups in one of these states and of one of these types, both in lower case; empty
+    means all."""
     listed = [
         ListedGroup(
             group_id=group.group_id,
@@ -56,7 +57,7 @@ def list_groups(
 
 
 def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> CoordinatorResult:
-    """A group of another kind than classic is none to this API."""
+    """This API does not describe groups of other kinds than classic."""
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         described = _described(group)
@@ -73,7 +74,7 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Coordi
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
-    """What members said is shown only once they have agreed on a protocol."""
+    """The members' metadata is included only once they have agreed on a protocol."""
     protocol = group.protocol if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
@@ -95,7 +96,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
 
 
 def delete_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> CoordinatorResult:
-    """With its positions, in one batch."""
+    """Deletes the group and its offsets in one batch."""
     group = shard.group(group_id)
     group.check_delete()
     records = [*offset_tombstones(shard.offsets, group_id), *group.tombstones()]

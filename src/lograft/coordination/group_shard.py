@@ -1,7 +1,7 @@
-"""One partition of `__consumer_offsets`: its groups, whatever their protocol, and their offsets.
+"""One partition of `__consumer_offsets`: its groups of all protocols, and their offsets.
 
-Each protocol is a `GroupFamily` with the commands of its APIs (`shard.classic.join(…)`); it keeps
-its groups in `groups` and its timers in `deadlines`. What concerns all groups is here.
+Each protocol is a `GroupFamily` with the commands of its APIs (`shard.classic.join(…)`). It keeps
+its groups in `groups` and its timers in `deadlines`. This module has the parts common to all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +56,7 @@ class GroupShard:
 
     def __init__(self, around: CoordinatorContext) -> None:
         self.around = around
-        #: Every group that has members, a record of its own or offsets.
+        #: Every group that has members, a record of its own or committed offsets.
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.deadlines: Deadlines[CoordinatorResult] = Deadlines()
@@ -69,7 +69,7 @@ class GroupShard:
         self.classic = ClassicGroups(self, HostedMembers(self.consumer))
         self.add_family(self.classic)
         self.add_family(self.consumer)
-        #: Makes the group of someone who only commits offsets: a classic one without members.
+        #: Creates the group of a client that only commits offsets: a classic one without members.
         self.new_simple_group: Callable[[str], Group] = self.classic.new_group
 
     def add_family(self, family: GroupFamily) -> None:
@@ -79,10 +79,10 @@ class GroupShard:
     def group(self, group_id: str) -> Group:
         found = self.groups.get(group_id)
         if found is None:
-            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return found
 
-    # Replay: the only writer of what the log says.
+    # Replay is the only writer of hard state.
 
     def replay(
         self,
@@ -122,7 +122,7 @@ class GroupShard:
     def _replay_legacy_offset(
         self, key: LegacyOffsetCommitKey, value: Message | None, offset: Offset
     ) -> None:
-        """Of Kafka 0.8, which compaction has left untouched since."""
+        """Replays a record of Kafka 0.8 that compaction has kept since."""
         assert value is None or isinstance(value, LegacyOffsetCommitValue), value
         current = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
         if value is not None:
@@ -136,7 +136,7 @@ class GroupShard:
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed=committed)
 
-    # The life of the shard.
+    # Lifecycle of the shard.
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult:
         self.upkeep.on_loaded(now_ms)
@@ -162,7 +162,7 @@ class GroupShard:
         take_back = outcome.failed
 
         def failed(code: ErrorCode) -> Sequence[Reply]:
-            """What was due is still due: the log says nothing of it."""
+            """The append failed, so the deadline is still due."""
             if not due.is_alive:
                 self.deadlines.move(due, now_ms + RETRY_MS)
             return () if take_back is None else take_back(code)
@@ -185,7 +185,7 @@ class GroupShard:
 
 
 def _merged(outcomes: Sequence[CoordinatorResult]) -> CoordinatorResult:
-    """One batch of all; these outcomes have no way to fail."""
+    """Combines results into one batch; none of them has a `failed` callback."""
     assert all(one.failed is None and one.producer is None for one in outcomes), outcomes
     return CoordinatorResult(
         records=[record for one in outcomes for record in one.records],

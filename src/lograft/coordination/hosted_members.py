@@ -1,10 +1,12 @@
 """Classic members of consumer groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of clients
-that have not moved to the consumer protocol yet, while others of their group have.
+that have not moved to the consumer protocol yet, while other members of their group have.
 
-The server assigns for them too. A join is a heartbeat of the consumer protocol in other words: it
-says what the member subscribes to and has. It is answered at once, for nobody waits for others;
-SyncGroup brings what the member may use now. When there is more to give up or to get, its
-heartbeats send it to join again. The member's epoch is its generation.
+The server assigns partitions to them, too. A JoinGroup request is equivalent to a heartbeat of the
+consumer protocol: it reports the member's subscription and the partitions that it owns. The
+response is sent immediately, because no member waits for others. The SyncGroup response contains
+the partitions that the member may use now. When the member has to revoke partitions or can get
+more, its heartbeats return REBALANCE_IN_PROGRESS, so that it rejoins. The member's epoch serves as
+its generation.
 """
 
 from collections.abc import Iterable
@@ -82,7 +84,7 @@ class HostedMembers:
         subscription = _check_protocols(group, request)
         instance_id = request.group_instance_id
         if not is_known and instance_id is None and client.api_version >= MEMBER_ID_SINCE:
-            # KIP-394. The id is kept nowhere: who comes with one that is not known is let in.
+            # KIP-394. The id is not stored: a member with any unknown id may join.
             told = JoinGroupResponse(
                 error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, leader=""
             )
@@ -120,7 +122,7 @@ class HostedMembers:
             self._groups.extend_session(
                 group.group_id, member_id, now_ms, request.session_timeout_ms
             )
-            self._groups.await_step(group.group_id, new, now_ms, anew=True)  # SyncGroup
+            self._groups.await_step(group.group_id, new, now_ms, anew=True)  # SyncGroup comes next.
         answer = JoinGroupResponse(
             generation_id=epoch,
             protocol_type=CONSUMER_PROTOCOL,
@@ -150,13 +152,13 @@ class HostedMembers:
                     f"Member {member.member_id} uses {protocol.name} of type {CONSUMER_PROTOCOL}.",
                 )
             if member.epoch < group.target_epoch and (
-                # One that is to give something up learns of it here.
+                # A member that has to revoke partitions learns of it by this response.
                 member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
                 self._groups.await_step(group.group_id, member, now_ms)
                 raise Rejected(
                     ErrorCode.REBALANCE_IN_PROGRESS,
-                    f"Member {member.member_id} has to join group {group.group_id} again.",
+                    f"Member {member.member_id} has to rejoin group {group.group_id}.",
                 )
         except Rejected as refusal:
             error = SyncGroupResponse(error_code=refusal.code)
@@ -205,7 +207,7 @@ class HostedMembers:
         if member.epoch == group.epoch and not group.is_stale:
             return False
         if any(one.classic is None for one in group.members.values()):
-            return False  # Its heartbeat finds the next target; this one need not stop for it.
+            return False  # That member's heartbeat computes the next target.
         if member.epoch < group.epoch:
             settings = self._groups.settings(group.group_id)
             return not settings.is_too_early(group.target_ms, self._around.wall_ms())
@@ -248,7 +250,7 @@ class HostedMembers:
 def _check_protocols(
     group: ConsumerGroup, request: JoinGroupRequest
 ) -> ConsumerProtocolSubscription:
-    """All classic members have a protocol in common: they may be among themselves again."""
+    """Checks that all classic members have a protocol in common, which a downgrade requires."""
     names = set(protocols_of(request))
     subscription = None
     if request.protocol_type == CONSUMER_PROTOCOL and names:
@@ -297,7 +299,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Co
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
     if identity.group_instance_id is not None and not identity.member_id:
-        # An administrator removes a static member, whatever its member id is.
+        # An admin client removes a static member without knowing its member id.
         member = group.static_member(identity.group_instance_id)
         if member is None:
             raise Rejected(

@@ -1,7 +1,7 @@
-"""Committing and deleting offsets, as functions `(shard, request, …) → CoordinatorResult`.
+"""Commits and deletes offsets, by functions `(shard, request, …) → CoordinatorResult`.
 
-The topics of a request are those that exist: its handler has answered for the others. An error of
-the group (Rejected) is told for all of them.
+The topics of a request are those that exist: the API handler responds for the others. An error of
+the group (Rejected) applies to all topics.
 """
 
 from typing import Final
@@ -32,9 +32,9 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-#: From this version of OffsetCommit on clients know GROUP_ID_NOT_FOUND.
+#: The first version of OffsetCommit that can return GROUP_ID_NOT_FOUND.
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
-#: Retention as the server has it.
+#: The broker's retention applies.
 NO_RETENTION: Final = -1
 
 
@@ -63,7 +63,7 @@ def commit_offsets(
     commit_ms = shard.around.wall_ms()
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION:
-        # Some say "for ever" with the largest number.
+        # Some clients send the maximum for unlimited retention.
         expire_ms = min(commit_ms + request.retention_time_ms, LONG_MAX)
     records: list[Record] = []
     topics = []
@@ -110,7 +110,7 @@ def commit_transactional_offsets(
     *,
     api_version: int,
 ) -> CoordinatorResult:
-    """They count once the producer's transaction is committed."""
+    """The offsets take effect when the producer's transaction is committed."""
     group = _committed_to(
         shard, request.group_id, epoch=request.generation_id, knows_not_found=False
     )
@@ -124,7 +124,7 @@ def commit_transactional_offsets(
         )
     except Rejected as error:
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:
-            # Producers know the classic protocol's errors only.
+            # Producers know only the errors of the classic protocol.
             raise Rejected(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
     commit_ms = shard.around.wall_ms()
@@ -165,14 +165,15 @@ def commit_transactional_offsets(
 
 
 def _committed_to(shard: GroupShard, group_id: str, *, epoch: int, knows_not_found: bool) -> Group:
-    """The group; for someone who is no member of any, an empty one that the first record makes."""
+    """The group; for clients without a membership also a new, empty one, which the first record
+    creates."""
     group = shard.groups.get(group_id)
     if group is not None:
         return group
     if epoch < 0:
         return shard.new_simple_group(group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if knows_not_found else ErrorCode.ILLEGAL_GENERATION
-    raise Rejected(code, f"there is no group {group_id}")
+    raise Rejected(code, f"Group {group_id} not found.")
 
 
 def _check_partition(
@@ -192,7 +193,7 @@ def _check_partition(
 def delete_offsets(
     shard: GroupShard, request: OffsetDeleteRequest, ticket: Ticket
 ) -> CoordinatorResult:
-    """Of topics that nobody in the group reads."""
+    """Deletes offsets of topics to which no member subscribes."""
     group = shard.group(request.group_id)
     group.check_offset_delete()
     records: list[Record] = []

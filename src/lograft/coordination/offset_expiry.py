@@ -1,6 +1,6 @@
-"""Offsets that nobody needs any more: of topics that are gone, and too old.
+"""Removes offsets of deleted topics and expired offsets.
 
-Long lists are worked off in pieces, so that a batch stays small and other requests have their turn.
+Long lists are processed in pieces, so that batches stay small and other requests are not delayed.
 """
 
 from collections import deque
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from lograft.coordination.deadlines import Deadline
     from lograft.coordination.group_shard import GroupShard
 
-#: About so many records are written, and so many groups looked at, in one piece.
+#: Approximate number of records that one piece writes, and of groups that it checks.
 RECORDS_PER_PIECE: Final = 500
 GROUPS_PER_PIECE: Final = 1_000
 MS_PER_MINUTE: Final = 60_000
-#: A time that has always come.
+#: A time that has always passed.
 AT_ONCE: Final = 0
 
 
 class OffsetUpkeep:
     def __init__(self, shard: "GroupShard") -> None:
         self._shard = shard
-        #: Groups that this look at all of them has not come to yet.
+        #: Groups that the current pass has not checked yet.
         self._unseen: deque[str] = deque()
-        #: (group, topic, partition, offset of the record that was there when the topic went).
+        #: (group, topic, partition, offset of its record at the time when the topic was deleted).
         self._orphans: deque[tuple[str, str, int, int]] = deque()
         self._look_due: Deadline[CoordinatorResult] | None = None
         self._orphans_due: Deadline[CoordinatorResult] | None = None
@@ -44,7 +44,7 @@ class OffsetUpkeep:
     def _interval_ms(self) -> int:
         return self._shard.around.config().offsets_retention_check_interval_ms
 
-    # Topics that were deleted.
+    # Deleted topics.
 
     def on_image(self, delta: MetadataDelta) -> None:
         shard = self._shard
@@ -60,7 +60,7 @@ class OffsetUpkeep:
         return NO_OFFSET if committed is None else committed.record_offset
 
     def _drop_orphans(self, now_ms: int) -> CoordinatorResult:
-        """A topic of the same name may have come meanwhile: what was committed for that stays."""
+        """Offsets that were committed since for a new topic of the same name are kept."""
         piece = [self._orphans.popleft() for _ in range(min(len(self._orphans), RECORDS_PER_PIECE))]
         records = [
             offset_tombstone(group_id, topic, partition)
@@ -79,7 +79,7 @@ class OffsetUpkeep:
 
         return CoordinatorResult(records=records, failed=failed, separable=True)
 
-    # Offsets that are too old.
+    # Expired offsets.
 
     def _look(self, now_ms: int) -> CoordinatorResult:
         shard = self._shard
@@ -95,11 +95,11 @@ class OffsetUpkeep:
                 break
         assert self._look_due is not None
         shard.deadlines.move(self._look_due, now_ms + (0 if self._unseen else self._interval_ms))
-        # What cannot be written now is found again the next time.
+        # Offsets that cannot be removed now are found again in the next pass.
         return CoordinatorResult(records=records, separable=True) if records else NOTHING
 
     def _expired(self, group: Group, wall_ms: int) -> list[Record]:
-        """Tombstones for its old offsets; for the group too if it is empty and none is left."""
+        """Tombstones for its expired offsets, and for the group if it is empty and has no more."""
         table, group_id = self._shard.offsets, group.group_id
         records = []
         kept = table.has_pending(group_id)

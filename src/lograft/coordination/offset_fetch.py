@@ -1,4 +1,4 @@
-"""Where a group stands. Answered, like everything, once it is committed."""
+"""Fetches a group's offsets. Like every reply, the response waits until they are committed."""
 
 from uuid import UUID
 
@@ -22,9 +22,9 @@ def fetch_offsets(
     *,
     require_stable: bool,
 ) -> CoordinatorResult:
-    """Without topics: all that the group has committed. A group that nobody knows has nothing,
-    which is no error. With `require_stable`, a partition for which a transaction is open answers
-    UNSTABLE_OFFSET_COMMIT: its position may be about to change."""
+    """Without topics, returns all offsets of the group. An unknown group has none, which is not an
+    error. With `require_stable`, partitions with an open transaction return
+    UNSTABLE_OFFSET_COMMIT, because their offset may be about to change."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         group.check_fetch(member_id=request.member_id, epoch=request.member_epoch)
@@ -64,8 +64,8 @@ def fetch_offsets(
 
 
 def _are_same(committed: UUID, asked: UUID) -> bool:
-    """Whether the offset is of this topic, not of an earlier one of its name; as far as both are
-    told."""
+    """Whether the offset belongs to this topic and not to an earlier one of the same name, as far
+    as both ids are known."""
     return committed in (asked, ZERO_UUID) or asked == ZERO_UUID
 
 

@@ -1,4 +1,4 @@
-"""Offsets as records of the log, in the versions that Kafka writes."""
+"""Offsets as records, in the versions that Kafka writes."""
 
 from typing import Final
 from uuid import UUID
@@ -10,8 +10,8 @@ from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
 VALUE_VERSION: Final = 4
-#: The only one with an expiry of its own, which clients from before Kafka 2.1 ask for. It has no
-#: place for what was before a reset: such a commit ends the memory of it.
+#: The only version with an expiry timestamp, which clients from before Kafka 2.1 set. It has no
+#: fields for the offset before a reset, so such a commit makes an undo impossible.
 EXPIRING_VALUE_VERSION: Final = 1
 
 
@@ -28,7 +28,7 @@ def offset_record(
     topic_id: UUID = ZERO_UUID,
     before: Before | None = None,
 ) -> Record:
-    """`before`: what to remember of the position before it was last reset."""
+    """`before` describes the committed offset before its last reset."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     value = OffsetCommitValue(
         offset=offset,
@@ -53,7 +53,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 
 
 def offset_tombstones(table: OffsetTable, group_id: str) -> list[Record]:
-    """What takes all offsets of a group out of the log, those of open transactions too."""
+    """Tombstones for all offsets of a group, including those of open transactions."""
     places = {
         (topic, partition): None
         for topic, partitions in table.of(group_id).items()

@@ -1,9 +1,9 @@
-"""Moving the offsets of a group while it is in use, and back (docs/decisions/0010).
+"""Resets the offsets of a group while it is in use, and undoes a reset (docs/decisions/0010).
 
-One batch has it all. The members lose their membership, so nothing counts any more that they
-commit for where they were, a transaction that is open included; they join again and begin at the
-new offsets. Each new offset says what it replaces, and every later commit hands that on: so an undo
-finds it on any coordinator.
+A single batch contains all changes. The members are fenced, so their later commits for the old
+positions are rejected, including those of an open transaction; they rejoin and start at the new
+offsets. Each new offset records the one that it replaces, and every later commit preserves that, so
+any later coordinator can undo the reset.
 """
 
 from collections.abc import Iterator
@@ -27,15 +27,15 @@ from lograft.wire.messages.offset_commit import (
 def reset_offsets(
     shard: GroupShard, request: OffsetCommitRequest, ticket: Ticket, now_ms: int
 ) -> CoordinatorResult:
-    """All or nothing. The topics are those that exist. Of a group that nobody knows, too."""
+    """All topics or none; they all exist. The group need not exist."""
     if request.member_id or request.generation_id_or_member_epoch != RESET_GENERATION:
-        raise _invalid(f"A reset comes from nobody's member, in generation {RESET_GENERATION}.")
+        raise _invalid(f"A reset must have an empty member id and generation {RESET_GENERATION}.")
     if request.reset_action == ResetAction.RESET:
         records = list(_new_offsets(shard, request))
     elif request.reset_action == ResetAction.UNDO:
         records = list(_old_offsets(shard, request))
     else:
-        raise _invalid(f"There is no reset action {request.reset_action}.")
+        raise _invalid(f"Unknown reset action {request.reset_action}.")
     reply = (ticket, _answer(request))
     group = shard.groups.get(request.group_id)
     if group is None or group.is_empty():
@@ -50,11 +50,11 @@ def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Re
     metadata_max = shard.around.config().offset_metadata_max_bytes
     for topic, asked in _each(request):
         if asked.committed_offset < 0:
-            raise _invalid(f"{asked.committed_offset} is no offset to reset to.")
+            raise _invalid(f"Cannot reset to the negative offset {asked.committed_offset}.")
         if len(asked.committed_metadata or "") > metadata_max:
             raise Rejected(
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
-                f"Metadata may have {metadata_max} bytes.",
+                f"Offset metadata exceeds the maximum of {metadata_max} bytes.",
             )
         known = shard.offsets.get(request.group_id, topic.name, asked.partition_index)
         if known is None:
@@ -75,7 +75,7 @@ def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Re
 
 
 def _old_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
-    """The request names the offset to come back to: it was seen by whoever asks."""
+    """The request contains the offset to restore, as its client last saw it."""
     now_ms = shard.around.wall_ms()
     for topic, asked in _each(request):
         place = (request.group_id, topic.name, asked.partition_index)
@@ -83,12 +83,12 @@ def _old_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Re
         if before is None:
             raise _invalid(
                 f"{topic.name}-{asked.partition_index} of group {request.group_id} was not reset,"
-                " or that is undone already."
+                " or the reset is already undone."
             )
         if before.offset != asked.committed_offset:
             raise _invalid(
-                f"{topic.name}-{asked.partition_index} of group {request.group_id} was at"
-                f" {before.offset} before it was last reset, not at {asked.committed_offset}."
+                f"{topic.name}-{asked.partition_index} of group {request.group_id} had offset"
+                f" {before.offset} before its last reset, not {asked.committed_offset}."
             )
         if before.offset == NO_OFFSET:
             yield offset_tombstone(*place)

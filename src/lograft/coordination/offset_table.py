@@ -1,7 +1,7 @@
-"""The committed positions of every group of a shard, and those that wait for their transaction.
+"""The committed offsets of every group of a shard, and the pending offsets of open transactions.
 
-Changes only by replay. An offset written inside a transaction counts when the transaction's marker
-says so, and only where no later record has committed another one meanwhile.
+Only replay changes it. An offset written in a transaction takes effect with the transaction's
+commit marker, unless a later record has committed another offset in the meantime.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
 
 class Before(NamedTuple):
-    """What a position was before it was reset; kept until that is undone or another reset comes."""
+    """A committed offset before its reset, kept until an undo or the next reset."""
 
-    #: NO_OFFSET: there was none.
+    #: NO_OFFSET if there was none.
     offset: int
     leader_epoch: int
     metadata: str
@@ -24,22 +24,22 @@ class Before(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's position in one partition."""
+    """A group's committed offset of one partition."""
 
-    #: The next record to read.
+    #: The next record to consume.
     offset: int
-    #: Of the last record read; -1: not told.
+    #: Of the last consumed record; -1 if it is not known.
     leader_epoch: int
     metadata: str
     #: Wall clock.
     commit_ms: int
-    #: Wall clock; only clients from before Kafka 2.1 give it, -1 otherwise.
+    #: Wall clock; set only by clients from before Kafka 2.1, otherwise -1.
     expire_ms: int = NO_TIMESTAMP
-    #: ZERO_UUID: committed by name only.
+    #: ZERO_UUID if committed by name only.
     topic_id: UUID = ZERO_UUID
-    #: Of the record that says so, in the internal topic.
+    #: Offset of this commit's record in the internal topic.
     record_offset: Offset = NO_OFFSET
-    #: None: it was not reset, or that is undone. Commits hand it on.
+    #: None if it was not reset or the reset is undone. Later commits preserve it.
     before: Before | None = None
 
     @classmethod
@@ -69,11 +69,11 @@ Positions: TypeAlias = dict[str, dict[int, Committed]]
 
 class OffsetTable:
     def __init__(self) -> None:
-        #: By group; a group without offsets, a topic without partitions is not here.
+        #: By group. Groups without offsets and topics without partitions are omitted.
         self._committed: dict[str, Positions] = {}
-        #: By producer id, then group: not committed yet.
+        #: By producer id, then group: written in a transaction that is still open.
         self._pending: dict[int, dict[str, Positions]] = {}
-        #: By group: the producers that have offsets of it pending. (A dict as a set with an order.)
+        #: By group: the producers with pending offsets. (A dict serves as an ordered set.)
         self._pending_by: dict[str, dict[int, None]] = {}
         self._count = 0
 
@@ -81,7 +81,7 @@ class OffsetTable:
         return self._count
 
     def of(self, group_id: str) -> Positions:
-        """Not to be changed by the caller."""
+        """The caller must not modify the result."""
         return self._committed.get(group_id, {})
 
     def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
@@ -94,7 +94,7 @@ class OffsetTable:
         return None if known is None else known.before
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """(group, partition) of every position in the topic, committed or pending."""
+        """(group, partition) of every offset in the topic, committed or pending."""
         for group_id, positions in self._committed.items():
             for partition in positions.get(topic, ()):
                 yield group_id, partition
@@ -104,14 +104,14 @@ class OffsetTable:
                     yield group_id, partition
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that is open may still commit another position."""
+        """Whether an open transaction may still commit another offset."""
         return any(
             partition in self._pending[producer][group_id].get(topic, ())
             for producer in self._pending_by.get(group_id, ())
         )
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
-        """Committed or pending."""
+        """Whether there is an offset, committed or pending."""
         known = self.get(group_id, topic, partition)
         return known is not None or self.is_pending(group_id, topic, partition)
 
@@ -132,7 +132,7 @@ class OffsetTable:
         partitions[partition] = committed
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """A tombstone: also what is pending for it is gone."""
+        """Replays a tombstone, which also removes pending offsets."""
         self._count -= _remove(self._committed, group_id, topic, partition)
         for producer in list(self._pending_by.get(group_id, ())):
             groups = self._pending[producer]
@@ -168,7 +168,7 @@ class OffsetTable:
 
 
 def _remove(groups: dict[str, Positions], group_id: str, topic: str, partition: int) -> bool:
-    """With what becomes empty; whether it was there."""
+    """Also removes mappings that become empty; returns whether the offset existed."""
     positions = groups.get(group_id, {})
     partitions = positions.get(topic, {})
     if partitions.pop(partition, None) is None:

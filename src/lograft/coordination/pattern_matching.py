@@ -1,8 +1,8 @@
-"""Which of many names patterns match: at once where that is quick, else in pieces.
+"""Finds the names that match patterns: immediately if that is fast, otherwise in pieces.
 
-A pattern that takes long for a single name takes long for all topics of a cluster, and so do the
-patterns of a thousand members. Whoever sends them must not keep the others waiting: a decision that
-needs it raises TakesLong, and finds what was matched meanwhile when it is asked again.
+A pattern that is slow on a single name is slow on all topics of a cluster, and so are the patterns
+of a thousand members. They must not delay other clients: a decision that needs such matching raises
+TakesLong, and finds the results when it is repeated.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -12,29 +12,29 @@ from weakref import WeakValueDictionary
 from lograft.coordination.types import TakesLong
 from lograft.model.patterns import NoPattern, compiled
 
-#: Of patterns, for each letter: some milliseconds at worst, mostly much less.
+#: Matching steps, counted per character and pattern: a few milliseconds at worst, usually less.
 STEPS_AT_ONCE: Final = 1_000_000
 STEPS_PER_PIECE: Final = 250_000
-#: What it takes to compile one.
+#: The cost of compiling one pattern.
 STEPS_TO_COMPILE: Final = 100_000
 
 
 class Matched(NamedTuple):
     names: set[str]
-    #: Of the names that were looked at.
+    #: Version of the names that were matched.
     version: int
 
 
 class PatternMatching:
     def __init__(self) -> None:
-        #: By pattern. Whoever waits for one holds it, so nothing stays of what nobody waits for.
+        #: By pattern. Waiting requests hold references to their searches; others are discarded.
         self._searches: WeakValueDictionary[str, Search] = WeakValueDictionary()
 
     def among(
         self, patterns: Sequence[str], names: Collection[str], version: int
     ) -> dict[str, Matched]:
-        """For each pattern the names that match as a whole; where that took long, of the names that
-        were there when it began. Raises NoPattern, TakesLong."""
+        """For each pattern, the names that match as a whole. A slow pattern is matched against the
+        names that existed when its search started. Raises NoPattern, TakesLong."""
         found: dict[str, Matched] = {}
         unfinished: list[Search] = []
         snapshot: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class PatternMatching:
                     if steps_left >= 0:
                         found[text] = Matched({name for name in names if matches(name)}, version)
                         continue
-                # One for all: a thousand patterns need no thousand copies.
+                # Shared, so that a thousand patterns do not need a thousand copies.
                 snapshot = snapshot or tuple(names)
                 search = self._searches[text] = Search(text, snapshot, version)
             if not search.is_done:
@@ -71,14 +71,14 @@ class Search:
         self.version = version
         self.found: list[str] = []
         self.is_done = False
-        #: It is no pattern.
+        #: Set if the pattern is invalid.
         self.refused: NoPattern | None = None
         self._pattern = pattern
         self._left = iter(names)
 
     def pieces(self) -> Iterator[None]:
-        """Goes on where it stands, whoever brought it there. Compiled here: of those that wait for
-        their turn none holds a program and what that remembers."""
+        """Continues the search, which several requests may share. The pattern is compiled only
+        here, so that waiting searches do not hold compiled patterns with their caches."""
         if self.is_done:
             return
         try:

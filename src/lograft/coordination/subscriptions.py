@@ -1,7 +1,7 @@
-"""Subscriptions by pattern: the server matches topic names, so that all members see the same.
+"""Subscriptions by pattern: the server matches topic names, so all members see the same topics.
 
-A pattern is resolved when the first member brings it, and again when topics were created or the
-last time is long ago (`group.consumer.regex.refresh.interval.ms`).
+A pattern is resolved when the first member subscribes to it. It is resolved again when topics are
+created and after `group.consumer.regex.refresh.interval.ms`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +13,16 @@ from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.patterns import NoPattern
 
-#: However many topics are created: a group's patterns are not matched again sooner.
+#: A group's patterns are not resolved again sooner, however many topics are created.
 REFRESH_INTERVAL_MS_MIN: Final = 10_000
 
 
 class ResolvedRegex(NamedTuple):
     #: Sorted.
     topics: tuple[str, ...]
-    #: Of the image that it was matched with.
+    #: Version of the image that it was matched with.
     version: int
-    #: When that was (wall clock).
+    #: Wall-clock time of the matching.
     resolved_ms: int
 
 
@@ -35,9 +35,9 @@ def resolve(
     matching: PatternMatching,
     may_see: Callable[[str], bool],
 ) -> dict[str, ResolvedRegex]:
-    """The topics whose whole name matches, for each; without those that the member for whom it is
-    done may not see, and those that one group only may read, unless this one has claimed them by
-    name. Rejected: it is not a pattern. Raises TakesLong."""
+    """For each pattern, the topics whose whole name matches. Excludes topics that the requesting
+    member is not authorized to describe, and topics that only one group may read, unless this group
+    has claimed them by name. Raises Rejected for invalid patterns, and TakesLong."""
     try:
         matched = matching.among(regexes, image.topic_ids, image.offset)
     except NoPattern as error:
@@ -61,8 +61,8 @@ def to_match(
     interval_ms: int,
     wall_ms: int,
 ) -> Sequence[str]:
-    """Those of a group's patterns that are to be matched now: new ones, and all if it is time.
-    `topics_created_at`: the version of the last image that brought new topics."""
+    """The group's patterns to resolve now: new ones, or all if a refresh is due.
+    `topics_created_at` is the version of the last image that added topics."""
     new = [regex for regex in subscribed if regex not in resolved]
     if not resolved:
         return new

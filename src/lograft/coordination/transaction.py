@@ -1,8 +1,8 @@
-"""What the log says of one transactional id, and the step from each state to the next.
+"""The replayed state of one transactional id, and the steps from each state to the next.
 
-A `Transaction` is a value: each step gives the one after it, which goes into the log as a
-`TransactionLogValue` and comes back by replay. The fields are Kafka's, so that either server goes
-on where the other stopped.
+A `Transaction` is an immutable value. Each step returns the next value, which is appended to the
+log as a `TransactionLogValue` and takes effect by replay. The fields are Kafka's, so that either
+server can continue with the other's log.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ from lograft.wire.records.transaction_log_value import PartitionsSchema, Transac
 Partitions: TypeAlias = Mapping[str, tuple[int, ...]]
 
 NO_PARTITIONS: Final[Partitions] = {}
-#: A producer never works with a later epoch, so there is always one left to shut it out with.
+#: The last epoch that a producer may use, so that one always remains to fence it.
 LAST_EPOCH: Final = 32766
 FENCING_EPOCH: Final = 32767
-#: From this protocol on every transaction has an epoch of its own (KIP-890).
+#: Since this protocol version, every transaction has an epoch of its own (KIP-890).
 EPOCH_BUMP_SINCE: Final = 2
-#: A timeout that never comes (two-phase commit: somebody else decides).
+#: No timeout (two-phase commit: an external coordinator decides).
 NO_TIMEOUT_MS: Final = 2**31 - 1
 
 
@@ -45,13 +45,13 @@ class Transaction(NamedTuple):
     timeout_ms: int
     #: Wall clock.
     updated_ms: int
-    #: What the transaction has written to; empty unless it is Ongoing or Prepare*.
+    #: Partitions added to the transaction; empty unless the state is Ongoing or Prepare*.
     partitions: Partitions = NO_PARTITIONS
-    #: Before the step that led here. It differs where the epochs of one id were used up.
+    #: The producer id before the last step. It differs if that id's epochs were exhausted.
     previous_producer_id: int = NO_PRODUCER_ID
-    #: The id that the producer goes on with once the markers are written; no id: with the same.
+    #: The id that the producer uses once the markers are written; NO_PRODUCER_ID to keep its id.
     next_producer_id: int = NO_PRODUCER_ID
-    #: 2 where the last step was one of protocol v2, else 0.
+    #: 2 if the last step used protocol v2, else 0.
     client_version: int = 0
     started_ms: int = NO_TIMESTAMP
 
@@ -60,7 +60,7 @@ class Transaction(NamedTuple):
     def initialised(
         self, producer_id: int, epoch: int, *, timeout_ms: int, wall_ms: int
     ) -> "Transaction":
-        """A producer begins, or goes on after an error."""
+        """A producer starts, or continues after an error."""
         return Transaction(
             self._followed_by(EMPTY),
             producer_id,
@@ -77,7 +77,7 @@ class Transaction(NamedTuple):
     def with_partitions(
         self, partitions: Partitions, *, client_version: int, wall_ms: int
     ) -> "Transaction":
-        """The first ones begin the transaction. Each of them comes once."""
+        """Adds partitions, without duplicates. The first ones start the transaction."""
         if self.partitions:
             partitions = partitions_of((*self.partitions.items(), *partitions.items()))
         return Transaction(
@@ -102,7 +102,7 @@ class Transaction(NamedTuple):
         next_producer_id: int,
         wall_ms: int,
     ) -> "Transaction":
-        """Its end is decided. The markers carry the epoch that this gives."""
+        """Decides the outcome. The markers carry the epoch of the returned value."""
         return Transaction(
             self._followed_by(PREPARE_COMMIT if commit else PREPARE_ABORT),
             self.producer_id,
@@ -113,7 +113,7 @@ class Transaction(NamedTuple):
             self.producer_id,
             next_producer_id,
             client_version,
-            # One that wrote nothing has not begun; its end is its beginning.
+            # A transaction without partitions was never started; it starts when it ends.
             self.started_ms if self.state is ONGOING else wall_ms,
         )
 
@@ -137,7 +137,7 @@ class Transaction(NamedTuple):
         assert state in FOLLOWERS[self.state], (self.state, state)
         return state
 
-    # ── questions ────────────────────────────────────────────────────────────────────────────
+    # ── queries ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_pending(self) -> bool:
@@ -156,7 +156,7 @@ class Transaction(NamedTuple):
         return self.epoch >= LAST_EPOCH
 
     def identity_after(self) -> tuple[int, int]:
-        """What the producer goes on with once this pending transaction is complete."""
+        """The id and epoch that the producer uses once this pending transaction is complete."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer_id, self.epoch
         return self.next_producer_id, 0
@@ -217,7 +217,7 @@ class Transaction(NamedTuple):
 
 
 def partitions_of(topics: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
-    """Each partition once, whatever the request repeats."""
+    """The partitions of a request without duplicates."""
     result: dict[str, tuple[int, ...]] = {}
     for topic, indexes in topics:
         result[topic] = tuple(dict.fromkeys((*result.get(topic, ()), *indexes)))

@@ -1,4 +1,4 @@
-"""Why a request about a transaction is refused, and what its partitions are told."""
+"""Checks of requests about a transaction, and the results of their partitions."""
 
 from lograft.coordination.transaction import (
     EPOCH_BUMP_SINCE,
@@ -18,12 +18,13 @@ def refuse_pending(transaction: Transaction) -> None:
     if transaction.is_pending:
         raise Rejected(
             ErrorCode.CONCURRENT_TRANSACTIONS,
-            "The transaction before is decided, and its markers are being written.",
+            "The previous transaction is still being completed.",
         )
 
 
 def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> None:
-    """That the request is of this producer, and of this transaction as far as the epoch tells."""
+    """Checks that the request comes from this producer and, as far as the epoch shows, belongs to
+    this transaction."""
     if producer_id != transaction.producer_id:
         raise Rejected(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -37,21 +38,22 @@ def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> No
 def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Rejected:
     return Rejected(
         ErrorCode.PRODUCER_FENCED,
-        f"Producer {producer_id} with epoch {epoch} is shut out: the transactional id is at"
-        f" producer {transaction.producer_id}, epoch {transaction.epoch}.",
+        f"Producer {producer_id} with epoch {epoch} was fenced: the transactional id is now used by"
+        f" producer {transaction.producer_id} with epoch {transaction.epoch}.",
     )
 
 
 def wrong_state(transaction: Transaction, *, committed: bool) -> Rejected:
     wish = "commit" if committed else "abort"
     return Rejected(
-        ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish} in {transaction.state.name}."
+        ErrorCode.INVALID_TXN_STATE,
+        f"Cannot {wish} a transaction in state {transaction.state.text}.",
     )
 
 
 def is_ended_by(transaction: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether it is over, and was the one of this epoch: its end gave the producer the next epoch,
-    or the next id where the epochs were used up."""
+    """Whether the transaction of this epoch is complete: its end gave the producer the next epoch,
+    or a new id if the epochs were exhausted."""
     if not transaction.is_complete or transaction.client_version < EPOCH_BUMP_SINCE:
         return False
     if producer_id == transaction.producer_id:
@@ -66,8 +68,8 @@ def is_ended_by(transaction: Transaction, producer_id: int, epoch: int) -> bool:
 def partition_results(
     transactional_id: str, partitions: Partitions, among: Transaction | None = None
 ) -> AddPartitionsToTxnResult:
-    """The partitions as they were asked for. `among`: those that this transaction does not have
-    are an error that the producer can abort from."""
+    """Results for the requested partitions. Those that are not part of the transaction `among` get
+    an error after which the producer can abort."""
     return AddPartitionsToTxnResult(
         transactional_id=transactional_id,
         topic_results=[

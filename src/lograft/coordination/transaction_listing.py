@@ -1,4 +1,4 @@
-"""What the admin client is told of transactions: ListTransactions, DescribeTransactions."""
+"""Requests of the admin client about transactions: ListTransactions and DescribeTransactions."""
 
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
@@ -18,7 +18,7 @@ def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> 
     if found is None:
         raise Rejected(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-            f"There is no transactional id {transactional_id}.",
+            f"Transactional id {transactional_id} not found.",
         )
     described = describe_transactions.TransactionState(
         transactional_id=transactional_id,
@@ -36,13 +36,13 @@ def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> 
 
 
 class Wanted:
-    """The filters of a ListTransactions request; an empty one lets all through."""
+    """The filters of a ListTransactions request; an empty filter matches all transactions."""
 
     def __init__(self, request: ListTransactionsRequest) -> None:
-        """Raises Rejected for a pattern that is none."""
+        """Raises Rejected for an invalid pattern."""
         self.unknown_states = [name for name in request.state_filters if name not in BY_NAME]
         self._states = frozenset(BY_NAME[name] for name in request.state_filters if name in BY_NAME)
-        # Only unknown states are asked for: then there are none.
+        # A request with only unknown states matches no transactions.
         self._any_state = not request.state_filters
         self._producer_ids = frozenset(request.producer_id_filters)
         self._longer_than_ms = request.duration_filter
@@ -53,11 +53,11 @@ class Wanted:
             except NoPattern as error:
                 raise Rejected(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
-                    f"{self._pattern!r} is no regular expression: {error}.",
+                    f"{self._pattern!r} is not a valid regular expression: {error}.",
                 ) from None
 
     def among(self, shard: TransactionShard, *, wall_ms: int) -> dict[str, Transaction]:
-        """By transactional id. Raises TakesLong."""
+        """The matching transactions by transactional id. Raises TakesLong."""
         found = {
             transactional_id: each
             for transactional_id, each in shard.transactions.items()
@@ -72,7 +72,7 @@ class Wanted:
 
 
 def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> CoordinatorResult:
-    """The part of one shard. Raises TakesLong."""
+    """Lists the matching transactions of one shard. Raises TakesLong."""
     wall_ms = shard.around.wall_ms()
     states = [
         list_transactions.TransactionState(

@@ -1,18 +1,19 @@
-"""One partition of `__transaction_state`: the transactional ids that belong to it.
+"""One partition of `__transaction_state`: the transactional ids that hash to it.
 
-A producer's transaction is decided by its PrepareCommit or PrepareAbort record, and by nothing
-else: the effect `WriteMarkers`, begun when that record is committed, tells every partition, and
-`markers_written` closes the books. A new leader finds the decided ones in the log and begins their
-effects anew (`on_loaded`); markers are written twice then, which changes nothing.
+The outcome of a transaction is decided by its PrepareCommit or PrepareAbort record and by nothing
+else. Once that record is committed, the effect `WriteMarkers` is started. It writes a marker to
+every partition, and `markers_written` then completes the transaction. A new leader finds the
+decided transactions in the log and starts their effects again (`on_loaded`). Markers that are
+written twice change nothing.
 
-Who may change what is told by (producer id, epoch). With protocol v1 the epoch names a life of the
-producer; with v2 (KIP-890) each transaction has its own, so a request that was delayed cannot touch
-the next transaction. Whoever must be shut out (another producer with the same transactional id has
-come, or the transaction took too long) finds that the epoch has moved on.
+(Producer id, epoch) identifies the producer that may change a transaction. With protocol v1, the
+epoch identifies an incarnation of the producer; with v2 (KIP-890) each transaction has its own
+epoch, so that a delayed request cannot affect the next transaction. Raising the epoch fences a
+producer when another one with the same transactional id starts or its transaction times out.
 
-Where Kafka 4.3 would let a late request do harm this one is stricter, never laxer:
-- InitProducerId with an epoch (KIP-360) aborts an ongoing transaction only with that epoch.
-- A retried EndTxn is told that its transaction was committed only if that was one of v2.
+In these cases a delayed request could do harm in Kafka 4.3, so Lograft is stricter (never laxer):
+- InitProducerId with an epoch (KIP-360) aborts an ongoing transaction only if it has that epoch.
+- A retried EndTxn succeeds for a committed transaction only if that transaction used v2.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,9 +58,9 @@ from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from lograft.wire.records.transaction_log_key import TransactionLogKey
 from lograft.wire.records.transaction_log_value import TransactionLogValue
 
-#: One timed-out sweep aborts so many in one batch of the log.
+#: Maximum number of timed-out transactions that one batch aborts.
 ABORTS_PER_BATCH: Final = 100
-#: So many transactional ids are looked at before others have their turn.
+#: Number of transactional ids to check before other requests are served.
 EXPIRY_SLICE: Final = 10_000
 
 TRANSACTIONAL_IDS: Final = Gauge(
@@ -71,7 +72,7 @@ OPEN_TRANSACTIONS: Final = Gauge(
 
 
 class WriteMarkers(Effect):
-    """Tell these partitions that the transaction has ended."""
+    """Writes transaction markers to these partitions."""
 
     __slots__ = (
         "committed",
@@ -92,26 +93,26 @@ class WriteMarkers(Effect):
         self.committed = transaction.is_committed
         self.transaction_version = transaction.client_version
         self.partitions: Partitions = transaction.partitions
-        #: Partitions do not listen to one that has been replaced.
+        #: Partitions reject markers of a coordinator that has been replaced.
         self.coordinator_epoch = coordinator_epoch
 
 
 class TransactionShard:
-    """A `types.Core`. What it refuses is raised as `Rejected`."""
+    """A `types.Core`. It raises `Rejected` for requests that it rejects."""
 
     def __init__(
         self, around: CoordinatorContext, *, epoch: Epoch, new_producer_id: Callable[[], int]
     ) -> None:
-        """`epoch`: of the leadership in which this shard lives. `new_producer_id`: raises Rejected
-        when there is none at hand."""
+        """`epoch` is the leader epoch of this shard. `new_producer_id` raises Rejected if no id is
+        available yet."""
         self.around = around
         self._epoch = epoch
         self._new_producer_id = new_producer_id
         self.transactions: dict[str, Transaction] = {}
-        #: Those that may time out, in the order of their beginning.
+        #: Transactions that may time out, in the order of their start.
         self._ongoing: dict[str, None] = {}
-        #: The epoch of the InitProducerId that the last one gave another to: it may be asked again
-        #: if the answer got lost. A new leader does not know it, as in Kafka.
+        #: The epoch of the InitProducerId request that produced the current epoch: the request may
+        #: be repeated if its response was lost. As in Kafka, a new leader does not know it.
         self._asked_with: dict[str, int] = {}
         self._abort_at_ms = 0
         self._expire_at_ms = 0
@@ -130,7 +131,7 @@ class TransactionShard:
     ) -> None:
         key, value = record.key, record.value
         if type(key) is not TransactionLogKey:
-            raise UnreadableRecord(f"a {type(key).__name__} has no place here")
+            raise UnreadableRecord(f"__transaction_state cannot contain a {type(key).__name__}")
         transactional_id = key.transactional_id
         if value is None:
             self.transactions.pop(transactional_id, None)
@@ -147,7 +148,7 @@ class TransactionShard:
             self._asked_with.pop(transactional_id, None)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """This topic has no transactional records."""
 
     # ── InitProducerId ───────────────────────────────────────────────────────────────────────
 
@@ -196,17 +197,17 @@ class TransactionShard:
         if request.enable2_pc and not config.transaction_two_phase_commit_enable:
             raise Rejected(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transaction.two.phase.commit.enable is off.",
+                "transaction.two.phase.commit.enable is false.",
             )
         if request.keep_prepared_txn:
             raise Rejected(
-                ErrorCode.UNSUPPORTED_VERSION, "Prepared transactions cannot be taken over yet."
+                ErrorCode.UNSUPPORTED_VERSION, "Keeping prepared transactions is not supported yet."
             )
         highest_ms = config.transaction_max_timeout_ms
         if not request.enable2_pc and not 0 < request.transaction_timeout_ms <= highest_ms:
             raise Rejected(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                f"A timeout of {request.transaction_timeout_ms} ms is not between 1 and"
+                f"Transaction timeout {request.transaction_timeout_ms} ms must be between 1 and"
                 f" transaction.max.timeout.ms ({highest_ms}).",
             )
 
@@ -217,8 +218,8 @@ class TransactionShard:
         found: Transaction,
         request: InitProducerIdRequest,
     ) -> CoordinatorResult:
-        """The producer before has left a transaction behind. It is aborted with an epoch that
-        nobody is told, and the new producer asks again when that is done."""
+        """The previous producer left a transaction open. Aborts it with an epoch that no producer
+        receives; the new producer retries until the abort is complete."""
         asked = (request.producer_id, request.producer_epoch)
         if request.producer_id != NO_PRODUCER_ID and asked != (found.producer_id, found.epoch):
             raise fenced_out(found, *asked)
@@ -230,7 +231,7 @@ class TransactionShard:
     def _next_identity(
         self, transactional_id: str, found: Transaction, request: InitProducerIdRequest
     ) -> tuple[int, int]:
-        """Producer id and epoch for whoever asks while nothing is going on."""
+        """The next producer id and epoch, for a request while no transaction is ongoing."""
         if request.producer_id != NO_PRODUCER_ID and not (
             request.producer_id == found.producer_id and request.producer_epoch == found.epoch
         ):
@@ -244,8 +245,8 @@ class TransactionShard:
     def _was_given(
         self, transactional_id: str, found: Transaction, request: InitProducerIdRequest
     ) -> bool:
-        """Whether the producer got the present epoch in exchange for the one it asks with: the
-        answer was lost, and nobody else has asked since."""
+        """Whether the producer received the current epoch in exchange for the one in the request:
+        the response was lost and no other request came since."""
         if found.state is EMPTY:
             given_for = self._asked_with.get(transactional_id, NO_PRODUCER_EPOCH)
             if request.producer_epoch != given_for:
@@ -267,7 +268,8 @@ class TransactionShard:
         partitions: Partitions,
         client_version: int,
     ) -> CoordinatorResult:
-        """Before anything is written to them. `client_version`: of the transaction protocol."""
+        """Adds partitions before anything is written to them. `client_version` is that of the
+        transaction protocol."""
         found = self._get(transactional_id)
         refuse_pending(found)
         check_identity(found, producer_id, producer_epoch)
@@ -288,7 +290,8 @@ class TransactionShard:
         producer_epoch: int,
         partitions: Partitions,
     ) -> CoordinatorResult:
-        """Whether the producer may write to them: another broker asks before it appends."""
+        """Whether the producer may write to these partitions; brokers request it before they
+        append."""
         found = self._get(transactional_id)
         check_identity(found, producer_id, producer_epoch)
         refuse_pending(found)
@@ -310,7 +313,7 @@ class TransactionShard:
         check_identity(found, request.producer_id, request.producer_epoch)
         if not bumps and found.is_complete:
             return self._ended_before(ticket, found, request)
-        # With v2 a producer need not know whether anything was written when it aborts.
+        # With v2, a producer may abort without knowing whether anything was written.
         if found.state is not ONGOING and (request.committed or not bumps):
             raise wrong_state(found, committed=request.committed)
         rotates = bumps and found.epochs_used_up
@@ -328,27 +331,27 @@ class TransactionShard:
     def _ended_before(
         self, ticket: Ticket, found: Transaction, request: EndTxnRequest
     ) -> CoordinatorResult:
-        """The request was answered already, and the answer got lost."""
+        """Repeats the response to a request whose first response was lost."""
         if request.committed != found.is_committed:
             raise wrong_state(found, committed=request.committed)
         reply = EndTxnResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
         return CoordinatorResult(replies=((ticket, reply),))
 
     def markers_written(self, ticket: Ticket, ended: Sequence[WriteMarkers]) -> CoordinatorResult:
-        """Every partition of these transactions knows of their end, or is gone."""
+        """Every partition of these transactions has its marker or was deleted."""
         wall_ms = self.around.wall_ms()
         records = [
             self._record(each.transactional_id, found.completed(wall_ms))
             for each in ended
             if (found := self._pending(each)) is not None
         ]
-        # Should the records be lost with this leadership, the next one writes the markers again.
+        # If this leader loses the records, the next one writes the markers again.
         return CoordinatorResult(
             records=records, replies=((ticket, EndTxnResponse()),), waits=False, separable=True
         )
 
     def _pending(self, ended: WriteMarkers) -> Transaction | None:
-        """None: another leader in between has closed the books."""
+        """None if another leader completed the transaction in the meantime."""
         found = self.transactions.get(ended.transactional_id)
         if found is None or not found.is_pending:
             return None
@@ -359,7 +362,7 @@ class TransactionShard:
         return WriteMarkers(transactional_id, transaction, self._epoch)
 
     def _fenced(self, found: Transaction) -> Transaction:
-        """Aborted by the coordinator: the producer is shut out by the epoch after its own."""
+        """Aborted by the coordinator: the next epoch fences the producer."""
         bumps = self.version >= EPOCH_BUMP_SINCE
         rotates = bumps and found.epochs_used_up
         return found.prepared(
@@ -432,7 +435,7 @@ class TransactionShard:
             try:
                 after = self._fenced(found)
             except Rejected:
-                # No producer id at hand: the next sweep finds it again.
+                # No producer id available: the next sweep tries again.
                 continue
             records.append(self._record(transactional_id, after))
             effects.append(self._markers(transactional_id, after))
@@ -469,11 +472,11 @@ class TransactionShard:
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         return NOTHING
 
-    # ── questions ────────────────────────────────────────────────────────────────────────────
+    # ── queries ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def version(self) -> int:
-        """Of the transaction protocol, as the cluster has finalised it."""
+        """The finalized version of the transaction protocol."""
         return self.around.image().features.get(TRANSACTION_VERSION, 0)
 
     def _get(self, transactional_id: str) -> Transaction:
@@ -481,7 +484,7 @@ class TransactionShard:
         if found is None:
             raise Rejected(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"The transactional id {transactional_id} is not known here.",
+                f"Transactional id {transactional_id} is unknown to this coordinator.",
             )
         return found
 

@@ -1,4 +1,4 @@
-"""The states of a transactional id, and which one may follow which.
+"""The states of a transactional id and the legal transitions.
 
                        AddPartitions                 EndTxn                    markers written
     Empty ──────────────────────────> Ongoing ──┬──────────────> PrepareCommit ──> CompleteCommit
@@ -6,8 +6,8 @@
       │ InitProducerId                   │         or fenced ──> PrepareAbort ───> CompleteAbort
       └──────────────────────────────────┴────────── AddPartitions ───────────────────────┘
 
-Protocol v2 may also abort a transaction that wrote nothing (Empty, Complete* → PrepareAbort): the
-producer wants the epoch after it.
+Protocol v2 may also abort a transaction without partitions (Empty, Complete* → PrepareAbort), to
+give the producer the next epoch.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class TransactionState(IntEnum):
-    """The numbers are those of the log."""
+    """The numbers are those of the records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -24,15 +24,15 @@ class TransactionState(IntEnum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
-    #: Being forgotten. Here that is one step, a tombstone, so nothing ever is in it.
+    #: Being removed. Lograft does that in one step, with a tombstone, so it never uses this state.
     DEAD = 6
-    #: Kafka's name for an abort that shuts its producer out, until the bumped epoch is written.
-    #: Here that is one step too: the PrepareAbort has the new epoch.
+    #: Kafka's state for an abort that fences its producer, until the raised epoch is written.
+    #: Lograft does that in one step, too: the PrepareAbort record has the new epoch.
     PREPARE_EPOCH_FENCE = 7
 
     @property
     def text(self) -> str:
-        """The name that Kafka's admin client shows."""
+        """The name that Kafka's admin client displays."""
         return self.name.title().replace("_", "")
 
 
@@ -43,7 +43,7 @@ PREPARE_ABORT = TransactionState.PREPARE_ABORT
 COMPLETE_COMMIT = TransactionState.COMPLETE_COMMIT
 COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
 
-#: State -> what may follow. A missing pair is a bug of the coordinator.
+#: State -> legal next states. Any other transition is a bug of the coordinator.
 FOLLOWERS: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] = {
     EMPTY: (EMPTY, ONGOING, PREPARE_ABORT),
     ONGOING: (ONGOING, PREPARE_COMMIT, PREPARE_ABORT),
@@ -52,13 +52,13 @@ FOLLOWERS: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] = {
     COMPLETE_COMMIT: (EMPTY, ONGOING, PREPARE_ABORT),
     COMPLETE_ABORT: (EMPTY, ONGOING, PREPARE_ABORT),
 }
-#: Decided, and some partitions may not know yet: where it goes when all of them do. Nothing but
-#: that changes such a transaction; who asks is told to come again (CONCURRENT_TRANSACTIONS).
+#: Decided states, in which some partitions may lack their marker, and the state that follows when
+#: all have it. No request changes such a transaction; clients receive CONCURRENT_TRANSACTIONS.
 PENDING: Final[Mapping[TransactionState, TransactionState]] = {
     PREPARE_COMMIT: COMPLETE_COMMIT,
     PREPARE_ABORT: COMPLETE_ABORT,
 }
-#: A transactional id may be forgotten in these.
+#: A transactional id may be removed in these states.
 CAN_EXPIRE: Final = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 #: By number.
 STATES: Final = {state.value: state for state in TransactionState}

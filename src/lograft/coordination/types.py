@@ -1,4 +1,4 @@
-"""What a coordinator's core and the runtime that drives it tell each other."""
+"""The interface between a coordinator's core and the runtime that drives it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Record(NamedTuple):
     """A record of an internal topic (`wire/records/*_key.py`, `*_value.py`)."""
 
     key: Message
-    #: None: the key is deleted.
+    #: None is a tombstone.
     value: Message | None
     value_version: int = 0
 
 
 class Ticket:
-    """Names one request that waits for its reply. A core keeps it and gives it back with the
-    reply, nothing else; the runtime knows whose it is."""
+    """Identifies one request that waits for its reply. A core only stores it and returns it with
+    the reply; the runtime knows which request it belongs to."""
 
     __slots__ = ()
 
@@ -34,63 +34,63 @@ Reply: TypeAlias = tuple[Ticket, Message]
 
 
 class TakesLong(Exception):
-    """Raised by a decision, before it has changed anything, that rests on work which would keep
-    everybody waiting. Once that is done the same decision is asked for again."""
+    """Raised by a decision that needs work which would delay all other requests, before the
+    decision has changed anything. The runtime does that work and repeats the command."""
 
     def __init__(self, pieces: Iterator[None], result: object) -> None:
-        """`pieces` does some of the work each time it is asked for the next. `result` is to be held
-        until the decision is made: it finds there what was done."""
+        """Each step of `pieces` does a part of the work. `result` is kept alive until the command
+        is repeated, which finds the outcome of the work there."""
         super().__init__()
         self.pieces = pieces
         self.result = result
 
 
 class Effect:
-    """Something to be done in the world once it is committed that it shall be done."""
+    """An action outside the core, to be started once the records that request it are committed."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class CoordinatorResult:
-    """What a command wants. Several tickets may be answered at once, or none: then the core keeps
-    the ticket and answers it with a later outcome."""
+    """The result of a command. It may reply to several tickets or to none; in that case the core
+    keeps the ticket and replies with a later result."""
 
-    #: Appended in one batch (all or none), then replayed into the core before anything else runs.
+    #: Appended atomically in one batch, then replayed into the core before the next command.
     records: Sequence[Record] = ()
-    #: Given once everything appended so far, these records included, is committed in the epoch
+    #: Sent once everything appended so far, including these records, is committed in the epoch
     #: that wrote it.
     replies: Sequence[Reply] = ()
     #: (producer id, producer epoch): the records are a batch of that producer's transaction.
     producer: tuple[int, int] | None = None
-    #: Begun, in order, once the records are committed.
+    #: Started, in order, once the records are committed.
     effects: Sequence[Effect] = ()
-    #: The records could not be appended: takes soft state back and says what the waiting are told.
-    #: Without it they get the error itself.
+    #: Called if the records could not be appended: reverts soft state and returns the replies.
+    #: Without it, the tickets receive the error itself.
     failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
-    #: Called once the records are replayed; what it wants follows at once, before anything else.
-    #: For soft state of things that the records make.
+    #: Called once the records are replayed; its result is processed before the next command. For
+    #: soft state of objects that the records create.
     then: "Callable[[], CoordinatorResult] | None" = None
-    #: False: the replies rest on nothing that could be lost (errors, soft state) and leave at once.
+    #: False: the replies do not depend on records (errors, soft state) and are sent immediately.
     waits: bool = True
-    #: Each record stands alone, with the effect at its place if there are any: several batches take
-    #: what is too much for one.
+    #: Each record is independent (with the effect at its index, if there are any), so that they
+    #: may be written in several batches.
     separable: bool = False
 
 
-#: After a failed append what was due is tried again.
+#: After this time, work that was due when an append failed is tried again.
 RETRY_MS: Final = 500
-#: To be shared: outcomes are not changed.
+#: Shared, since results are never modified.
 NOTHING: Final = CoordinatorResult()
 
 
 class CoordinatorContext(NamedTuple):
-    """What a core may ask of the world around it."""
+    """The environment of a core."""
 
-    #: With the dynamic settings of this moment.
+    #: With the current dynamic configs.
     config: Callable[[], BrokerConfig]
     image: Callable[[], MetadataImage]
-    #: Only for timestamps in records and for what compares itself with them.
+    #: Only for timestamps in records and for comparisons with them.
     wall_ms: Callable[[], int]
     new_uuid: Callable[[], UUID]
 
@@ -106,30 +106,30 @@ class Core(Protocol):
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
     ) -> None:
-        """The record is in the log. With a producer id: it counts once that one's transaction is
-        committed (`replay_marker`)."""
+        """Applies a record of the log. With a producer id, the record takes effect when the
+        transaction of that producer is committed (`replay_marker`)."""
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
-        """The transaction of this producer in this partition has ended."""
+        """The transaction of this producer on this partition has ended."""
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult:
-        """All of the log is replayed: arm timers, clean up."""
+        """The whole log is replayed: start timers and clean up."""
 
     def load_notes(self) -> Sequence[str]:
-        """What an operator should know about the log that was loaded, one sentence each."""
+        """Notes for the operator about the log that was loaded, one sentence each."""
 
     def on_unloaded(self) -> Sequence[Reply]:
-        """Leadership is lost: what parked requests are told. Those that are not named get
-        NotCoordinator."""
+        """Leadership is lost: the replies to parked requests. Requests without a reply here
+        receive NotCoordinator."""
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` should be called; it may be too early, never too late."""
+        """When to call `on_time` next; may be too early, never too late."""
 
     def on_time(self, now_ms: int) -> CoordinatorResult:
-        """Does the first thing that is due. Called again while `next_deadline_ms` is not later
-        than now, so a core cuts long work into pieces by setting a deadline of now."""
+        """Does the first work that is due. It is called again while `next_deadline_ms` is not
+        after now, so a core splits long work into pieces by setting a deadline of now."""
 
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
-        """Topics came, went or grew, settings changed; the image has it already."""
+        """Topics were created, deleted or extended, or configs changed; the image includes it."""
 
     def collect_samples(self) -> Iterator[Sample]: ...

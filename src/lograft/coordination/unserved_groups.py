@@ -21,7 +21,7 @@ from lograft.wire.message import Message
 if TYPE_CHECKING:
     from lograft.coordination.group_shard import GroupShard
 
-# Record types, by the number at the head of the key. The classes themselves are imported only when
+# Record types, by the number at the start of the key. The classes themselves are imported only if
 # a log contains such a record.
 SHARE_TYPES: Final = range(10, 16)
 STREAMS_TYPES: Final = range(17, 24)
@@ -33,7 +33,7 @@ STREAMS_CURRENT_ASSIGNMENT: Final = 22
 STREAMS_TOPOLOGY: Final = 23
 
 NO_EPOCH: Final = -1
-#: The state of a streams member that has all its tasks.
+#: The state of a streams member that owns all its tasks.
 STABLE_MEMBER: Final = 1
 
 
@@ -45,12 +45,12 @@ class UnservedGroup:
         self.kind: Final = kind
         self.protocol_type: Final = kind.value
         self.members: set[str] = set()
-        # The rest is known of streams groups only.
+        # The following is known only for streams groups.
         self.epoch = 0
         self.target_epoch = 0
         self.topology_epoch = NO_EPOCH
         self.validated_topology_epoch = NO_EPOCH
-        #: Member id → its epoch, and whether it has all its tasks.
+        #: Member id -> its epoch, and whether it owns all its tasks.
         self.current: dict[str, tuple[int, bool]] = {}
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class UnservedGroup:
         return "Reconciling"
 
     def replay(self, key: Any, value: Any) -> None:
-        """Keeps what `state_name` needs. Both have the class that belongs to the record type."""
+        """Keeps the state that `state_name` needs. Key and value are of the record type's class."""
         record_type = key.KEY
         if record_type in MEMBER_TYPES:
             if value is None:
@@ -102,7 +102,7 @@ class UnservedGroup:
         return Rejected(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {self.group_id} is a {self.kind.value} group, which Lograft does not support"
-            " yet: use another group id.",
+            " yet. Use another group id.",
         )
 
     def check_commit(
@@ -117,12 +117,12 @@ class UnservedGroup:
         raise self._rejection()
 
     def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
-        """Reading its offsets changes nothing."""
+        """Fetching offsets changes nothing."""
 
     def check_delete(self) -> None:
         if self.members:
-            raise Rejected(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
-        # The state of a share group is in other topics too, which only its coordinator can delete.
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} is not empty.")
+        # A share group also has state in other topics, which only its coordinator can delete.
         raise Rejected(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Group {self.group_id} is a {self.kind.value} group: only Apache Kafka can delete it.",
@@ -141,7 +141,7 @@ class UnservedGroup:
         return False
 
     def is_empty(self) -> bool:
-        """Never, so that no other group takes its place and it does not expire."""
+        """Always False, so that no other group takes over its id and it does not expire."""
         return False
 
     def retention_starts_ms(self, committed_ms: int) -> int | None:
@@ -159,11 +159,11 @@ class UnservedGroups:
 
     def __init__(self, shard: "GroupShard") -> None:
         self._shard = shard
-        #: How many records of each type the log contained, tombstones left out.
+        #: Number of records of each type in the log, without tombstones.
         self.counts: Counter[str] = Counter()
 
     def replay(self, key: Message, value: Message | None) -> None:
-        """Of any type that no served protocol knows."""
+        """Replays any record type that no served protocol uses."""
         kind = _kind_of(key)
         group_id: str = getattr(key, "group_id")  # noqa: B009 - the classes share no base with it
         groups = self._shard.groups
@@ -172,7 +172,7 @@ class UnservedGroups:
             self.counts[type(key).__name__.removesuffix("Key")] += 1
         if not isinstance(group, UnservedGroup):
             if value is None:
-                return  # the tombstone of a group that is gone
+                return  # The tombstone of a deleted group.
             if group is not None and not group.is_empty():
                 raise UnreadableRecord(f"group {group_id} has members of another protocol")
             group = groups[group_id] = UnservedGroup(group_id, kind)

@@ -1,17 +1,17 @@
-"""The cluster's state as a fold over a log of records, and the decisions that make new records.
+"""The cluster's state, replayed from a log of records, and the decisions that create new records.
 
 `image.MetadataImage` changes only by replaying records, so the same log gives the same image on
-every node, and `image.records()` gives back a log prefix that would build it (a snapshot).
-Decisions are functions of an image and a request that return a `ControllerResult`: the records to
-append
-and the reply to release once they are committed. They change nothing themselves.
+every node. `image.records()` returns records that rebuild it (a snapshot).
+Decisions are functions of an image and a request. They return a `ControllerResult`: the records to
+append and the reply to send once they are committed. They change nothing themselves.
 
 One file per family of decisions: `topics`, `partitions`, `configs`, `brokers`, `features`,
 `producer_ids`, `directories`, `alter_partition`, `elect_leaders`, `reassignment`, `rebalancing`,
-`mode_switch`, `activation`. `placement` picks the brokers of a new partition; every change of one
-that is there is built in `elections`, on what `conditions` says.
+`mode_switch`, `activation`. `placement` selects the brokers of a new partition. Every change of an
+existing partition is built in `elections`, under the rules of `conditions`.
 
-Invariants: records between Begin- and EndTransactionRecord appear at once or not at all; a
-partition's leader and partition epochs never fall; a topic id names one topic for ever; who is in
-sync, or eligible, holds every committed record unless the partition is recovering.
+Invariants: the records between a BeginTransactionRecord and its EndTransactionRecord take effect
+atomically. The leader epoch and the partition epoch of a partition never decrease. A topic id is
+never reused. Every replica in the ISR or the ELR has all committed records, unless the partition
+is recovering.
 """

@@ -1,4 +1,4 @@
-"""What a controller writes first when it becomes active."""
+"""The records that a controller writes first when it becomes active."""
 
 from collections.abc import Iterable
 
@@ -16,11 +16,12 @@ from lograft.wire.records.feature_level_record import FeatureLevelRecord
 def activation_records(
     image: MetadataImage, bootstrap: Iterable[Message], *, min_insync_replicas: int = 1
 ) -> tuple[Message, ...]:
-    """`bootstrap`: what the storage was formatted with; it counts while the log is empty.
-    `min_insync_replicas`: of the controller's file, for a log that says nothing about it."""
+    """`bootstrap` are the records from formatting the storage, used while the log is empty.
+    `min_insync_replicas` is the value in the controller's properties file, used unless the log has
+    another one."""
     records: list[Message] = []
     if image.in_transaction:
-        records.append(AbortTransactionRecord(reason="its controller went"))
+        records.append(AbortTransactionRecord(reason="the controller failed over"))
     if image.is_empty:
         records.append(BeginTransactionRecord(name="Bootstrap records"))
         first = bootstrap_records(bootstrap)
@@ -39,8 +40,8 @@ def _replayed(records: Iterable[Message]) -> MetadataImage:
 
 
 def bootstrap_records(given: Iterable[Message]) -> list[Message]:
-    """The given records without the features that this release does not have; metadata.version
-    comes first, and the newest is taken where none is named."""
+    """The given records without features that this release does not support. metadata.version comes
+    first; it defaults to the latest version."""
     version = LATEST_METADATA_VERSION
     rest: list[Message] = []
     for record in given:

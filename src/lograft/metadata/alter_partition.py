@@ -1,4 +1,4 @@
-"""The decision about a leader's proposal of a new ISR (KIP-497, KIP-903, KIP-704)."""
+"""Decides a leader's proposal of a new ISR (KIP-497, KIP-903, KIP-704)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -23,17 +23,17 @@ from lograft.wire.messages.alter_partition import (
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from lograft.wire.records.partition_record import PartitionRecord
 
-#: From this version on the proposal names the registration of each member.
+#: Since this version the proposal contains the broker epoch of each replica.
 WITH_BROKER_EPOCHS: Final = 3
-#: In a proposal: whichever registration the broker has.
+#: In a proposal: any registration of the broker is acceptable.
 ANY_EPOCH: Final = -1
 
 
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, *, config: BrokerConfig
 ) -> ControllerResult[AlterPartitionResponse]:
-    """Each partition by itself. Refuses the whole request if it does not come from the broker's
-    present registration."""
+    """Decides each partition separately. Rejects the whole request if it does not come from the
+    current registration of the broker."""
     _check_sender(image, request.broker_id, request.broker_epoch)
     conditions = Conditions(image, config)
     records: list[PartitionChangeRecord | PartitionRecord] = []
@@ -52,7 +52,7 @@ def alter_partition(
                     raise _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 key = TopicIdPartition(topic.topic_id, index)
                 if key in changed:
-                    # Named twice: what it was proposed on is gone with the first.
+                    # A duplicate: its partition epoch is outdated by the first proposal.
                     raise _refused(ErrorCode.INVALID_UPDATE_VERSION)
                 isr = _members(proposal, version)
                 record = _decide(image, conditions, request.broker_id, topic, proposal, isr)
@@ -97,7 +97,7 @@ def _check_proposal(
         proposal.leader_epoch > state.leader_epoch
         or proposal.partition_epoch > state.partition_epoch
     ):
-        # The leader knows more than this controller: another one must be active by now.
+        # The leader is ahead of this controller: another controller must be active by now.
         raise _refused(ErrorCode.NOT_CONTROLLER)
     if proposal.leader_epoch < state.leader_epoch:
         raise _refused(ErrorCode.FENCED_LEADER_EPOCH)
@@ -121,8 +121,8 @@ def _check_proposal(
 
 
 def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
-    """A member must be up, and be the registration that the leader saw catching up: a later one
-    may have lost what that one had."""
+    """Each member must be active, with the registration that the leader saw catching up: a later
+    registration may have lost records."""
     for member in isr:
         broker = image.brokers.get(member.broker_id)
         if (
@@ -156,7 +156,7 @@ def _decide(
             voters=tuple(proposal.raft_voters),
         )
     if proposal.replication_mode == ReplicationMode.RAFT and proposal.raft_life != NO_EPOCH:
-        # Elected by voters whose life has ended.
+        # Elected by the voters of a raft incarnation that has ended.
         raise _refused(ErrorCode.FENCED_LEADER_EPOCH)
     _check_proposal(sender, state, proposal, isr)
     _check_members(image, isr)
@@ -171,7 +171,7 @@ def _decide(
             isr=in_sync,
         )
     if state.mode is ReplicationMode.LEAVING and not set(state.isr) <= set(in_sync):
-        # Nobody may be taken for lost before enough replicas hold everything.
+        # No member may leave the ISR before enough replicas have all records.
         raise _refused(ErrorCode.OPERATION_NOT_ATTEMPTED)
     return _build(conditions, topic, proposal, isr)
 
@@ -201,7 +201,7 @@ def _answer(
     elif record is not None:
         after = new_partition_state(record)
     if after.leader != sender:
-        # The change completed a reassignment that the sender is no part of.
+        # The change completed a reassignment that removed the sender.
         return AlterPartitionResponsePartitionData(
             partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED
         )
@@ -216,5 +216,5 @@ def _answer(
 
 
 def _refused(code: ErrorCode) -> Rejected:
-    """AlterPartition has codes only, no room for a sentence."""
+    """AlterPartition responses have only error codes, no messages."""
     return Rejected(code, code.name)

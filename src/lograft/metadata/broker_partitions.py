@@ -1,4 +1,4 @@
-"""What becomes of a broker's partitions when it goes or comes."""
+"""Changes to a broker's partitions when the broker leaves or arrives."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
@@ -14,8 +14,8 @@ from lograft.wire.message import Message
 
 
 def leave(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
-    """The broker is fenced, or shuts down: it leads nothing any more and is in no ISR. It still
-    has its records: what it alone has in full waits for it."""
+    """For a broker that is fenced or shuts down: it leads no partition and leaves every ISR. It
+    keeps its records and remains eligible where it has all committed ones."""
     return _without(
         image,
         broker_id,
@@ -25,8 +25,8 @@ def leave(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterato
 
 
 def lose(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
-    """The broker stopped without closing its logs, or is gone for good: records that were not
-    flushed are gone, so it is neither in sync nor eligible for anything."""
+    """For a broker that stopped without closing its logs or is removed permanently: unflushed
+    records are lost, so it is neither in sync nor eligible as a leader."""
     return _without(
         image,
         broker_id,
@@ -37,8 +37,8 @@ def lose(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator
 
 
 def leads_by_decision(image: MetadataImage, broker_id: int) -> bool:
-    """Whether the broker leads a partition that only the controller can give to another one. In
-    raft mode the replicas notice by themselves that their leader has gone."""
+    """Whether the broker leads a partition for which only the controller can elect another leader.
+    In raft mode, the replicas themselves detect the failure of their leader."""
     if not image.leader_counts.get(broker_id, 0):
         return False
     return any(
@@ -51,7 +51,7 @@ def leads_by_decision(image: MetadataImage, broker_id: int) -> bool:
 def lose_directories(
     image: MetadataImage, broker_id: int, directories: Collection[UUID], config: BrokerConfig
 ) -> Iterator[Message]:
-    """Some of the broker's disks are gone, and their replicas with them; the rest goes on."""
+    """For a broker that lost some of its log directories: their replicas go offline."""
     return _without(
         image,
         broker_id,
@@ -61,7 +61,7 @@ def lose_directories(
 
 
 def arrive(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
-    """The broker is up (again): what nobody leads may have a leader now."""
+    """For a broker that is active (again): offline partitions may now get a leader."""
     for change in _concerned(
         image,
         image.leaderless,

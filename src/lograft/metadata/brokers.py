@@ -1,4 +1,4 @@
-"""Decisions about nodes: a broker registers, is unfenced, says it shuts down, is fenced, goes."""
+"""Decides registrations, heartbeats, fencing and removal of brokers; registers controllers."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -47,7 +47,7 @@ from lograft.wire.records.register_controller_record import (
 )
 from lograft.wire.records.unregister_broker_record import UnregisterBrokerRecord
 
-#: The metadata.version from which registrations hold cordoned log dirs.
+#: The metadata.version since which registrations contain cordoned log directories.
 CORDONED_LOG_DIRS_SINCE: Final = 30
 #: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
 SECURITY_PROTOCOLS: Final = 4
@@ -61,11 +61,12 @@ def register_broker(
     config: BrokerConfig,
     predecessor_alive: bool = False,
 ) -> ControllerResult[BrokerRegistrationResponse]:
-    """`predecessor_alive`: the broker with this id that is registered now spoke to us lately.
+    """`predecessor_alive`: whether the currently registered broker with this id recently sent a
+    heartbeat.
 
-    A new incarnation starts fenced and leads nothing. Unless it names the registration before it,
-    which it remembers only if it closed its logs, its unflushed records may be gone: then nobody
-    relies on what it once had.
+    A new incarnation starts fenced and leads no partition. Its unflushed records may be lost unless
+    it names the previous registration, which it remembers only after closing its logs; otherwise
+    its replicas are no longer in sync or eligible.
     """
     _check_registration(image, request, cluster_id=cluster_id)
     before = image.brokers.get(request.broker_id)
@@ -73,14 +74,15 @@ def register_broker(
     if before is not None and not is_same and predecessor_alive:
         raise Rejected(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"A broker with id {request.broker_id} is running: give this one another node.id.",
+            f"A broker with id {request.broker_id} is already running. Configure another node.id"
+            " for this broker.",
         )
     records: list[Message] = []
     if before is not None and not is_same:
         is_clean = request.previous_broker_epoch == before.epoch
         records += (leave if is_clean else lose)(image, request.broker_id, config)
-    # The epoch of a registration is the offset of its record. It comes last: were it there and
-    # some of the others not, nobody would write them any more.
+    # The broker epoch is the offset of the registration record. It comes last: if the record were
+    # appended without some of the others, nothing would ever append those.
     new_epoch = image.offset + len(records) + 1
     epoch = before.epoch if before is not None and is_same else new_epoch
     record = RegisterBrokerRecord(
@@ -106,7 +108,7 @@ def register_broker(
         log_dirs=list(request.log_dirs),
     )
     if before is not None and is_same:
-        # Asked twice: the first answer was lost, or this one was late.
+        # A repeated request: its first response was lost, or the request was delayed.
         record.fenced = before.fenced
         record.in_controlled_shutdown = before.in_controlled_shutdown
     records.append(record)
@@ -122,10 +124,11 @@ def heartbeat(
     config: BrokerConfig,
     fenced_at: int = 0,
 ) -> ControllerResult[BrokerHeartbeatResponse]:
-    """One step of a broker's life: unfence it, let it hand over its partitions, let it go.
+    """Handles one heartbeat: unfences the broker, or continues its controlled shutdown.
 
-    A fenced broker is trusted again when it has read its registration and, beyond Kafka's rule,
-    what the log says at `fenced_at`: until then it may believe to lead what others lead now.
+    A fenced broker is unfenced once it has replayed its own registration and, in addition to
+    Kafka's rule, the log up to `fenced_at`. Until then it may still act as the leader of partitions
+    that have other leaders now.
     """
     broker = _registered(image, request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= broker.epoch
@@ -137,7 +140,7 @@ def heartbeat(
     offline = [d for d in request.offline_log_dirs if d in broker.log_dirs]
     has_disk = len(offline) < len(broker.log_dirs) or not broker.log_dirs
     if offline and has_disk:
-        # What else it wants is for the next heartbeat: a partition changes once in a decision.
+        # Everything else waits for the next heartbeat: a decision changes a partition only once.
         records += _lose_directories(image, broker, offline, config)
     elif request.want_shut_down:
         if fenced or not leads_by_decision(image, broker.broker_id):
@@ -165,7 +168,7 @@ def heartbeat(
         and not offline
         and not broker.in_controlled_shutdown
     ):
-        # (One that was shutting down comes back by registering again.)
+        # (A broker in controlled shutdown comes back by registering again.)
         records.append(
             BrokerRegistrationChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1
@@ -189,7 +192,7 @@ def _cordon(broker: BrokerState, cordoned: list[UUID]) -> Iterator[Message]:
 def fence_broker(
     image: MetadataImage, broker_id: int, *, config: BrokerConfig
 ) -> ControllerResult[None]:
-    """The broker was silent for too long."""
+    """Fences a broker that has not sent a heartbeat in time."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return ControllerResult((), None)
@@ -242,17 +245,17 @@ def _check_registration(
     if request.cluster_id != cluster_id:
         raise Rejected(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"The broker belongs to cluster {request.cluster_id}, this one is {cluster_id}.",
+            f"The broker belongs to cluster {request.cluster_id}, not to {cluster_id}.",
         )
     if request.is_migrating_zk_broker:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            "This cluster does not migrate from ZooKeeper: restart"
+            "This cluster does not support the migration from ZooKeeper. Restart"
             " the broker with process.roles set.",
         )
     for feature in request.features:
         level = image.features.get(feature.name, 0)
-        # Features that this release does not have are inert here, whatever the log says of them.
+        # Features that this release does not support have no effect here at any level.
         if (
             feature.name == METADATA_VERSION
             and level
@@ -260,28 +263,29 @@ def _check_registration(
         ):
             raise Rejected(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"The cluster has {feature.name} {level}, broker {request.broker_id} takes"
-                f" {feature.min_supported_version} to {feature.max_supported_version}.",
+                f"{feature.name} is finalized at level {level}, but broker {request.broker_id}"
+                f" supports only levels {feature.min_supported_version} to"
+                f" {feature.max_supported_version}.",
             )
     for what, names in (
         ("listeners", [listener.name for listener in request.listeners]),
         ("features", [feature.name for feature in request.features]),
     ):
         if len(set(names)) != len(names):
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"Two {what} have the same name.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"The names of {what} must be unique.")
     if any(not 0 <= each.security_protocol < SECURITY_PROTOCOLS for each in request.listeners):
         raise Rejected(ErrorCode.INVALID_REQUEST, "A listener has an unknown security protocol.")
     if any(is_reserved_directory(directory) for directory in request.log_dirs):
-        raise Rejected(ErrorCode.INVALID_REQUEST, "A log dir has a reserved directory id.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "A log directory has a reserved directory id.")
     if len(set(request.log_dirs)) != len(request.log_dirs):
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Two log dirs have the same directory id.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Log directories have the same directory id.")
     for other in image.brokers.values():
         shared = set(other.log_dirs) & set(request.log_dirs)
         if other.broker_id != request.broker_id and shared:
             raise Rejected(
                 ErrorCode.INVALID_REGISTRATION,
-                f"Broker {other.broker_id} has the directory id {min(shared)} too: a log dir was"
-                " copied with its meta.properties.",
+                f"Directory id {min(shared)} is already registered by broker {other.broker_id}. A"
+                " log directory was probably copied with its meta.properties.",
             )
 
 

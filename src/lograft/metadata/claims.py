@@ -1,10 +1,10 @@
-"""Topics that are read point to point (`subscription.mode=ptp`): by one group and no other.
+"""Claims of topics with `subscription.mode=ptp` (point to point), which only one group may read.
 
-Which group that is, is the topic's setting `subscription.group`: one fact in the metadata log,
-since two groups may have their coordinators on two brokers. The first group that wants to read or
-to commit claims the topic, by compare and set; who comes second finds it taken. Nothing gives a
-claim back: one that its group does not use any more, without members that subscribe to the topic
-and without positions in it, goes to the next group that asks.
+The claiming group is the topic config `subscription.group`. It is in the metadata log because two
+groups may have their coordinators on different brokers. The first group that wants to read the
+topic or to commit to it claims the topic by compare-and-set; a second group is rejected. A claim is
+never released: if the claiming group no longer uses the topic (no member subscribes to it and no
+offsets are committed for it), the next group that requests the topic gets the claim.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ from lograft.wire.records.config_record import ConfigRecord
 
 
 def unclaimed(image: MetadataImage, group_id: str, topics: Iterable[str]) -> list[str]:
-    """Those that this group may not read as things are: another has them, or nobody yet."""
+    """The topics that this group may not read now: claimed by another group, or not claimed yet."""
     claims = image.claims
     return [topic for topic in topics if claims.get(topic, group_id) != group_id] if claims else []
 
@@ -38,13 +38,13 @@ def refusal(topic: str, *, holder: str, group_id: str) -> Rejected:
     return Rejected(
         ErrorCode.POLICY_VIOLATION,
         f"Topic '{topic}' is read point to point ({SUBSCRIPTION_MODE}={POINT_TO_POINT}) by group"
-        f" '{holder}': group '{group_id}' may not subscribe to it or commit to it before that one"
-        " has left and its positions in the topic are deleted.",
+        f" '{holder}'. Group '{group_id}' may subscribe to it or commit to it only after group"
+        f" '{holder}' has left and its committed offsets for the topic are deleted.",
     )
 
 
 def claim_request(group_id: str, topic: str, *, held_before: str) -> IncrementalAlterConfigsRequest:
-    """Safe to ask twice. `held_before`: who may lose the topic by it; "": nobody."""
+    """Idempotent. `held_before` is the group that may lose the topic to this claim, or ""."""
     resource = AlterConfigsResource(
         resource_type=ResourceType.TOPIC,
         resource_name=topic,
@@ -80,10 +80,10 @@ def _claim(
     topic = resource.resource_name
     group_id = _claimant(resource)
     if topic not in image.topic_ids:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
     holder = image.claims.get(topic, group_id)
     if holder == group_id:
-        return []  # it has it, or needs no claim any more
+        return []  # It has the claim, or no longer needs one.
     if holder and holder != held_before:
         raise refusal(topic, holder=holder, group_id=group_id)
     return [
@@ -100,14 +100,14 @@ def _claimant(resource: AlterConfigsResource) -> str:
     named = [one.value for one in resource.configs if one.name == SUBSCRIPTION_GROUP]
     if resource.resource_type != ResourceType.TOPIC or len(resource.configs) != 1 or not named:
         raise Rejected(
-            ErrorCode.INVALID_REQUEST, f"A claim is one {SUBSCRIPTION_GROUP} of a topic."
+            ErrorCode.INVALID_REQUEST, f"A claim must set only {SUBSCRIPTION_GROUP} of a topic."
         )
     if not named[0]:
-        raise Rejected(ErrorCode.INVALID_GROUP_ID, "A topic is claimed by a group with a name.")
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "The claiming group must have a group id.")
     return named[0]
 
 
-# ── settings that somebody changes ───────────────────────────────────────────────────────────
+# ── changes of the configs ───────────────────────────────────────────────────────────────────
 
 
 def settled(
@@ -117,9 +117,10 @@ def settled(
     *,
     users: Collection[str] | None,
 ) -> dict[str, str]:
-    """The settings as they shall be, with the group that follows from them. `users`: the groups
-    that read the topic or hold positions in it; None: neither mode nor group is being changed.
-    Rejected: they are more than one, or another than the one that is named."""
+    """The topic's configs after the change, including the claim that they imply. `users` are the
+    groups that read the topic or have committed offsets for it; None if neither the mode nor the
+    group changes. Raises Rejected if there are several users, or others than the configured
+    group."""
     settings = dict(wanted)
     group_id = settings.get(SUBSCRIPTION_GROUP)
     if settings.get(SUBSCRIPTION_MODE) != POINT_TO_POINT:
@@ -134,8 +135,8 @@ def settled(
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"Topic '{topic}' cannot be read point to point by {whose}: {readers} subscribe to it"
-            " or hold positions in it. Stop the members of the others and delete these groups, or"
-            " their offsets for the topic.",
+            " or have committed offsets for it. Stop the members of the other groups and delete"
+            " these groups, or their offsets for the topic.",
         )
     for user in users:
         settings[SUBSCRIPTION_GROUP] = user

@@ -19,10 +19,10 @@ from lograft.metadata.resource_configs import (
 )
 from lograft.model.patterns import Pattern, compiled
 
-#: Stands for every metric, in the setting and in the response to the client.
+#: Represents all metrics, in the config and in the response to the client.
 ALL_METRICS: Final = "*"
 INTERVAL_MS_DEFAULT: Final = 300_000
-#: A longer value matches no pattern: matching happens on the event loop, and clients choose their
+#: A longer value matches no pattern: matching runs on the event loop, and clients choose their
 #: client ids.
 VALUE_LENGTH_MAX: Final = 1_000
 
@@ -32,7 +32,7 @@ class Subscription:
     name: str
     metrics: tuple[str, ...]
     interval_ms: int
-    #: Patterns by what they are compared with; all must match.
+    #: Patterns by the attribute that they are matched with; all must match.
     match: Mapping[str, Pattern]
 
     def is_for(self, client: Mapping[str, str]) -> bool:
@@ -51,7 +51,7 @@ class Selection(NamedTuple):
     interval_ms: int
 
     def subscription_id(self, client_instance_id: UUID) -> int:
-        """Changes with the metrics and the interval. A client that pushes under another id has to
+        """Changes with the metrics and the interval. A client that pushes with another id has to
         request its subscription again."""
         text = f"{self.metrics}{self.interval_ms}".encode()
         number = crc32c(text) ^ crc32c(client_instance_id.bytes)
@@ -59,7 +59,7 @@ class Selection(NamedTuple):
 
 
 def parse_subscription(name: str, values: Mapping[str, str]) -> Subscription:
-    """Raises Rejected: a pattern that Apache Kafka has stored may not be an RE2 pattern."""
+    """Raises Rejected for a pattern that is not valid in RE2; Apache Kafka may have stored one."""
     check_client_metrics_configs(values)
     metrics, interval_ms, match = (
         key.parse(values.get(key.name, key.default))
@@ -73,7 +73,7 @@ def parse_subscription(name: str, values: Mapping[str, str]) -> Subscription:
 
 
 def select_metrics(subscriptions: Iterable[Subscription], client: Mapping[str, str]) -> Selection:
-    """`client`: what patterns are compared with, by the names of `MATCH_KEYS`."""
+    """`client` has the attributes that patterns are matched with, by the names in `MATCH_KEYS`."""
     metrics: set[str] = set()
     interval_ms = INTERVAL_MS_DEFAULT
     for subscription in subscriptions:

@@ -1,4 +1,4 @@
-"""Which client quotas a DescribeClientQuotas filter selects."""
+"""Selects client quotas for the filter of a DescribeClientQuotas request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -26,17 +26,17 @@ class Match(IntEnum):
 
 
 class QuotaFilter:
-    """A checked filter."""
+    """A validated filter."""
 
     __slots__ = ("_names", "_strict", "_types")
 
     def __init__(self, components: Sequence[ComponentData], *, strict: bool) -> None:
-        """Raises Rejected for components that contradict themselves or each other."""
-        #: Wanted name by entity type; None: the default entity of the type.
+        """Raises Rejected for invalid or contradictory components."""
+        #: Entity name by entity type; None is the default entity of the type.
         self._names: dict[str, str | None] = {}
-        #: Entity types of which any name matches.
+        #: Entity types for which any name matches.
         self._types: set[str] = set()
-        #: Whether entities with further types are left out.
+        #: Whether entities with additional types are excluded.
         self._strict = strict
         for component in components:
             self._add(component)

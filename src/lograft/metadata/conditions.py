@@ -1,5 +1,5 @@
-"""What a decision about partitions rests on: who may lead, how many must be in sync, what is
-allowed when nobody is."""
+"""The rules for partition changes: which brokers may lead, how many replicas must be in sync, and
+whether unclean elections are allowed."""
 
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -18,19 +18,19 @@ from lograft.model.types import NO_NODE
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
 
-#: Up to 3.6-IV0 brokers relied on a new leader epoch whenever the ISR shrank (KAFKA-15021).
+#: Brokers before 3.6-IV0 rely on a new leader epoch whenever the ISR shrinks (KAFKA-15021).
 EPOCH_PER_SHRINK_UNTIL: Final = 12
 
 
 class TopicRules(NamedTuple):
-    #: As set: a partition with fewer replicas needs only those.
+    #: As configured: a partition with fewer replicas needs only as many as it has.
     min_insync_replicas: int
     unclean_elections: bool
 
 
 class Conditions:
-    """Made anew for each decision. `leaving` and `arriving` are brokers whose state the decision's
-    own records change: the one may not lead any more, the other may lead already."""
+    """Created for each decision. `leaving` and `arriving` are brokers whose state the records of
+    the decision change: the first may no longer lead, the second may already lead."""
 
     __slots__ = (
         "_active",
@@ -57,7 +57,8 @@ class Conditions:
         }
         self._rules: dict[str, TopicRules] = {}
         self._defaults = _cluster_rules(image, config)
-        #: Whether replicas that left the ISR with all committed records are remembered (KIP-966).
+        #: Whether eligible leader replicas (ELR, KIP-966) are tracked: replicas that left the ISR
+        #: with all committed records.
         self.elr_enabled = image.features.get(ELR_VERSION, 0) >= 1
         self.epoch_per_shrink = image.metadata_version < EPOCH_PER_SHRINK_UNTIL
 
@@ -72,8 +73,8 @@ class Conditions:
     def may_lead(
         self, partition: PartitionState, broker_id: int, directory: UUID | None = None
     ) -> bool:
-        """Whether the broker is up and the replica's disk works. `directory`: where the replica
-        lies now, if not where the partition's state says."""
+        """Whether the broker is active and the replica's log directory is online. `directory` is
+        the replica's directory if it differs from the partition's state."""
         if broker_id not in self._active:
             return False
         if directory is None:
@@ -88,8 +89,8 @@ class Conditions:
 
 
 def _cluster_rules(image: MetadataImage, config: BrokerConfig) -> TopicRules:
-    """For topics without settings of their own, as this controller sees it: what is set for this
-    node, for all nodes, in its file."""
+    """The defaults of topics without own configs, as this controller sees them: dynamic configs of
+    this node, then of all nodes, then the properties file."""
     rules = TopicRules(
         config.topic_defaults.min_insync_replicas,
         config.topic_defaults.unclean_leader_election_enable,

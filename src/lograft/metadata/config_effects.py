@@ -1,4 +1,4 @@
-"""What changed settings mean for partitions, decided in the same batch as the settings."""
+"""The effects of changed configs on partitions, decided in the same batch as the configs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -19,10 +19,10 @@ _CLUSTER: Final = ConfigResource(ResourceType.BROKER, "")
 def effects(
     image: MetadataImage, records: Sequence[ConfigRecord], config: BrokerConfig
 ) -> list[Message]:
-    """With a lower `min.insync.replicas` a leader may commit without the eligible replicas, so
-    they are not eligible any more. (Where nobody leads nothing is committed, and those who hold
-    everything go on doing so: Kafka forgets them too.) With unclean elections allowed, partitions
-    without a leader get one at once."""
+    """With a lower `min.insync.replicas`, a leader may commit without the eligible replicas, so
+    they lose their eligibility. (A partition without a leader commits nothing, so its replicas
+    would still have everything; Kafka clears them as well.) If unclean elections become allowed,
+    offline partitions get a leader immediately."""
     if not any(record.name in _MATTERS for record in records):
         return []
     after = image.copy()
@@ -42,27 +42,27 @@ def effects(
 
 
 def check_min_isr(image: MetadataImage, resource: ConfigResource, wanted: Iterable[str]) -> None:
-    """What is committed depends on the minimum: with ELR all brokers must see the same one."""
+    """With ELR, all brokers must use the same minimum, because it decides what is committed."""
     if resource.type != ResourceType.BROKER or not image.features.get(ELR_VERSION, 0):
         return
     is_set = MIN_ISR in image.configs.get(resource, {})
     if resource.name and MIN_ISR in wanted:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"{MIN_ISR} cannot differ between brokers while {ELR_VERSION} is in force: set it for"
-            " all brokers, or for a topic.",
+            f"{MIN_ISR} cannot differ between brokers while {ELR_VERSION} is enabled. Set it for"
+            " all brokers or for a topic.",
         )
     if not resource.name and is_set and MIN_ISR not in wanted:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"{MIN_ISR} cannot be removed for all brokers while {ELR_VERSION} is in force: set it"
+            f"{MIN_ISR} cannot be removed for all brokers while {ELR_VERSION} is enabled. Set it"
             " to another value.",
         )
 
 
 def uniform_min_isr(image: MetadataImage, min_insync_replicas: int) -> Iterator[ConfigRecord]:
-    """One minimum for the whole cluster, written down: `min_insync_replicas`, from the
-    controller's file, if the log has none."""
+    """Records that set one minimum for the whole cluster: the stored one, or else
+    `min_insync_replicas` from the controller's properties file."""
     if MIN_ISR not in image.configs.get(_CLUSTER, {}):
         yield ConfigRecord(
             resource_type=_CLUSTER.type,

@@ -1,7 +1,7 @@
-"""Decisions about settings: of topics, of one broker, of all brokers, of groups and metrics.
+"""Decides changes of the configs of topics, brokers, groups and client metrics.
 
-AlterConfigs replaces everything that was set for a resource, IncrementalAlterConfigs changes what
-it names. Both are all or nothing per resource.
+AlterConfigs replaces all configs of a resource, IncrementalAlterConfigs changes only those in the
+request. Both apply atomically per resource.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -62,13 +62,13 @@ class _Altered(_Resource, Protocol):
 
 R = TypeVar("R", bound=_Resource)
 
-#: By topic: the groups that use it, of those topics whose subscriptions a request changes.
+#: For topics whose subscription configs a request changes: the groups that use each topic.
 Users = Mapping[str, Collection[str]]
 _NOT_ASKED: Final[Users] = {}
 
 
 def topics_with_new_subscriptions(request: _Request) -> list[str]:
-    """Whose users a decision about this request has to know."""
+    """The topics whose users must be known to decide the request."""
     return [
         resource.resource_name
         for resource in request.resources
@@ -144,13 +144,13 @@ def _check_partitions(
     request: incremental.IncrementalAlterConfigsRequest,
     resource: incremental.AlterConfigsResource,
 ) -> None:
-    """Whoever names partitions means ones that exist."""
+    """Partitions in the request must exist."""
     topic = image.topic(resource.resource_name)
     for index in request.partitions:
         if topic is None or index not in topic.partitions:
             raise Rejected(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no partition {resource.resource_name}-{index}.",
+                f"Partition {resource.resource_name}-{index} does not exist.",
             )
 
 
@@ -160,17 +160,19 @@ def _resized(
     resource: incremental.AlterConfigsResource,
     config: BrokerConfig,
 ) -> tuple[Message, ...]:
-    """A new number of replicas comes in the same step as the settings, or neither of them."""
+    """The records of a new replication factor, applied atomically with the configs."""
     if request.replication_factor <= 0:
         return ()
     topic = image.topic(resource.resource_name)
     if resource.resource_type != ResourceType.TOPIC or topic is None or len(request.resources) > 1:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "A number of replicas is for one topic.")
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST, "A replication factor can be set for a single topic only."
+        )
     return resize(image, topic, request.partitions, request.replication_factor, config=config)
 
 
 def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
-    """Each resource, with whether it is named more than once."""
+    """Each resource, and whether the request contains it more than once."""
     times: dict[ConfigResource, int] = {}
     for resource in resources:
         key = ConfigResource(resource.resource_type, resource.resource_name)
@@ -182,22 +184,24 @@ def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
 
 def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> None:
     if twice:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource may be named once.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource may appear only once.")
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
             if not name:
                 raise Rejected(
-                    ErrorCode.INVALID_REQUEST, "Topics have no common settings: name one."
+                    ErrorCode.INVALID_REQUEST, "Topics have no default configs. Specify a topic."
                 )
             check_topic_name(name)
             if name not in image.topic_ids:
-                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+                raise Rejected(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist."
+                )
         case ResourceType.BROKER:
             if name and not name.isdecimal():
                 raise Rejected(
                     ErrorCode.INVALID_REQUEST,
-                    f"'{name}' is no broker: give its number, or '' for all brokers.",
+                    f"'{name}' is not a broker id. Use a number, or '' for all brokers.",
                 )
             if name and int(name) not in (image.brokers | image.controllers):
                 raise Rejected(
@@ -205,11 +209,11 @@ def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> N
                 )
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             if not name:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "The resource needs a name.")
+                raise Rejected(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
         case _:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"Resources of type {resource.resource_type} have no settings in the metadata log.",
+                f"Resources of type {resource.resource_type} have no configs in the metadata log.",
             )
 
 
@@ -218,10 +222,11 @@ def replaced_values(resource: replacing.AlterConfigsResource) -> dict[str, str]:
     values: dict[str, str] = {}
     for one in resource.configs:
         if one.name in values:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate configuration {one.name}.")
         if one.value is None:
             raise Rejected(
-                ErrorCode.INVALID_REQUEST, f"The setting {one.name} needs a value, not null."
+                ErrorCode.INVALID_REQUEST,
+                f"The value of configuration {one.name} must not be null.",
             )
         values[one.name] = one.value
     return values
@@ -242,7 +247,7 @@ def altered_values(
 def _with_claim(
     image: MetadataImage, resource: _Resource, wanted: dict[str, str]
 ) -> dict[str, str]:
-    """Whoever replaces the settings of a topic does not mean the group that has claimed it."""
+    """AlterConfigs keeps the claim of a topic unless the request contains another one."""
     if (
         resource.resource_type == ResourceType.TOPIC
         and wanted.get(SUBSCRIPTION_MODE) == POINT_TO_POINT
@@ -256,18 +261,19 @@ def _alterations(configs: Iterable[incremental.AlterableConfig]) -> list[Alterat
     alterations: dict[str, Alteration] = {}
     for one in configs:
         if one.name in alterations:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate configuration {one.name}.")
         try:
             operation = AlterOperation(one.config_operation)
         except ValueError:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"{one.config_operation} is no way to change a setting:"
-                " 0 sets, 1 deletes, 2 appends, 3 subtracts.",
+                f"Unknown config operation {one.config_operation}:"
+                " use 0 (set), 1 (delete), 2 (append) or 3 (subtract).",
             ) from None
         if one.value is None and operation is not AlterOperation.DELETE:
             raise Rejected(
-                ErrorCode.INVALID_REQUEST, f"The setting {one.name} needs a value, not null."
+                ErrorCode.INVALID_REQUEST,
+                f"The value of configuration {one.name} must not be null.",
             )
         alterations[one.name] = Alteration(one.name, operation, one.value)
     return list(alterations.values())
@@ -284,7 +290,7 @@ def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
 
 
 def _enabling(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[FeatureLevelRecord]:
-    """What the first topic in raft mode needs."""
+    """The feature level that the first topic in raft mode requires."""
     for record in records:
         if record.resource_type == ResourceType.TOPIC and record.value is not None:
             found = check_modes(image, {record.name: record.value})
@@ -308,7 +314,7 @@ def _changes(
     config: BrokerConfig,
     users: Users,
 ) -> list[ConfigRecord]:
-    """The records that turn what is set into what is wanted, if it may be."""
+    """The records that change the current configs to `wanted`, after validating them."""
     key = ConfigResource(resource.resource_type, resource.resource_name)
     current = image.configs.get(key, {})
     named = list(named)
@@ -332,8 +338,8 @@ def _changes(
         check_group_configs(wanted, config)
     elif key.type == ResourceType.CLIENT_METRICS:
         check_client_metrics_configs(wanted)
-    # A broker's settings are written also where they do not change: the record makes it read the
-    # files that they name (keystores) again.
+    # Broker configs are written even if their value is unchanged: the record makes the broker
+    # reload the files that they name (keystores).
     repeated = {name for name in named if key.type == ResourceType.BROKER}
     changed = {
         name: value

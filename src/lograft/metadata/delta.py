@@ -1,4 +1,4 @@
-"""What a run of records changed, so that a follower of the log acts on the difference only."""
+"""The changes of a sequence of records, so that nodes that replay the log act only on those."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -8,19 +8,19 @@ from lograft.metadata.types import ConfigResource, TopicState
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """Compares the image before and after. Dicts serve as sets that keep the log's order."""
+    """The difference between two images. Dicts serve as sets that keep the order of the log."""
 
     created_topics: dict[UUID, None] = field(default_factory=dict)
-    #: Topics that were there before, with the partitions that are new or different.
+    #: Topics that existed before, with their new or changed partitions.
     changed_topics: dict[UUID, dict[int, None]] = field(default_factory=dict)
-    #: With their last state: the image has forgotten them.
+    #: With their last state, which the image no longer contains.
     deleted_topics: dict[UUID, TopicState] = field(default_factory=dict)
     configs: dict[ConfigResource, None] = field(default_factory=dict)
     brokers: dict[int, None] = field(default_factory=dict)
     controllers: dict[int, None] = field(default_factory=dict)
     features: dict[str, None] = field(default_factory=dict)
     producer_ids: bool = False
-    #: ACLs, credentials, tokens, quotas: whoever caches decisions drops the cache.
+    #: Whether ACLs, credentials, tokens or quotas changed: caches of decisions become invalid.
     security: bool = False
     quotas: bool = False
 
@@ -35,6 +35,6 @@ class MetadataDelta:
     def topic_deleted(self, topic: TopicState) -> None:
         self.changed_topics.pop(topic.topic_id, None)
         if topic.topic_id in self.created_topics:
-            del self.created_topics[topic.topic_id]  # nobody ever saw it
+            del self.created_topics[topic.topic_id]  # The topic was never visible.
         else:
             self.deleted_topics[topic.topic_id] = topic

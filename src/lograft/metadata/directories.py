@@ -1,4 +1,4 @@
-"""Decisions about disks: a broker with several log dirs says in which one a replica lies."""
+"""Decides to which log directories a broker's replicas are assigned."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -21,8 +21,8 @@ def assign_directories(
     *,
     config: BrokerConfig,
 ) -> ControllerResult[dict[TopicIdPartition, ErrorCode]]:
-    """The reply names what could not be assigned. A replica in a directory that the broker does
-    not have (any more) is out of sync and leads nothing."""
+    """The reply contains the partitions that could not be assigned. A replica in a directory that
+    the broker does not have (any more) is out of sync and leads nothing."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
@@ -44,7 +44,7 @@ def assign_directories(
             elif broker_id not in state.replicas:
                 refused[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif key in records:
-                refused[key] = ErrorCode.INVALID_REQUEST  # in two places at once
+                refused[key] = ErrorCode.INVALID_REQUEST  # In two directories.
             else:
                 change = PartitionChange(conditions, image.topics[key.topic_id], key.partition)
                 change.directories[broker_id] = directory

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those that the controller holds by itself."""
+"""Elections on request (ElectLeaders) and those that the controller triggers itself."""
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -20,9 +20,9 @@ from lograft.wire.messages.elect_leaders import (
 )
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
-#: In one go of the controller's own elections; what is left comes at once in the next.
+#: Maximum in one batch of the controller's own elections; the next batch follows immediately.
 ELECTIONS_MAX: Final = 1_000
-#: A request's records are one batch of the log.
+#: Maximum per request, because the records of a request form one batch.
 ELECTIONS_PER_REQUEST_MAX: Final = 10_000
 
 
@@ -36,25 +36,25 @@ class ElectionType(IntEnum):
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, *, config: BrokerConfig
 ) -> ControllerResult[ElectLeadersResponse]:
-    """Each partition by itself. Without partitions all are meant, and those that need no election
-    are left out of the answer. Partitions in raft mode are refused: their leaders can be asked to
-    hand over, which is not a matter of records.
+    """Decides each partition separately. A request without partitions includes all of them, and
+    the response then omits those that need no election. Partitions in raft mode are rejected: a
+    transfer of their leadership is requested from their leaders and needs no records.
 
-    A request of Lograft's own clients may name the broker that should lead (`leader`): it is
-    elected if it is in sync and alive, wherever it stands among the replicas."""
+    A request from Lograft's own clients may specify the broker that should lead (`leader`). It is
+    elected if it is in sync and active, whether or not it is the preferred replica."""
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"{request.election_type} is no kind of election: 0 is preferred, 1 is unclean.",
+            f"Unknown election type {request.election_type}: use 0 (preferred) or 1 (unclean).",
         ) from None
     if request.leader != NO_NODE and (
         request.topic_partitions is None or kind is not ElectionType.PREFERRED
     ):
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            "An election of a given broker must name its partitions and cannot be unclean.",
+            "An election of a given broker must specify its partitions and cannot be unclean.",
         )
     conditions = Conditions(image, config)
     records: dict[tuple[str, int], PartitionChangeRecord] = {}
@@ -68,8 +68,8 @@ def elect_leaders(
                     if len(records) >= ELECTIONS_PER_REQUEST_MAX:
                         raise Rejected(
                             ErrorCode.POLICY_VIOLATION,
-                            f"One request holds at most {ELECTIONS_PER_REQUEST_MAX} elections:"
-                            " ask again for the rest.",
+                            f"One request may contain at most {ELECTIONS_PER_REQUEST_MAX}"
+                            " elections. Send the remaining ones in another request.",
                         )
                     records[name, index] = _elect(
                         image, conditions, kind, name, index, leader=request.leader
@@ -87,8 +87,8 @@ def elect_leaders(
 
 
 def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]:
-    """Leadership goes back to the first replica wherever that one can take it. The reply: whether
-    there may be more to do."""
+    """Elects the preferred replica as leader wherever it is eligible. The reply states whether more
+    elections may follow."""
     conditions = Conditions(image, config)
     records: list[PartitionChangeRecord] = []
     for topic_id, index in image.not_preferred:
@@ -107,8 +107,8 @@ def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Controller
 def elect_where_nobody_leads(
     image: MetadataImage, *, config: BrokerConfig
 ) -> ControllerResult[bool]:
-    """Unclean elections where the topic's settings allow them, others if a controller went while
-    it held them. The reply as above."""
+    """Elects leaders uncleanly where the topic's configs allow it, and regularly if a controller
+    failed over during elections. The reply is the same as above."""
     conditions = Conditions(image, config)
 
     def elections() -> Iterator[PartitionChangeRecord]:
@@ -155,23 +155,23 @@ def _elect(
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
         raise Rejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {name}-{index} does not exist."
         )
     state = topic.partitions[index]
     elects = controller_elects(state)
     wanted = state.replicas[0] if leader == NO_NODE else leader
     if leader != NO_NODE:
         _check_candidate(conditions, state, leader, f"{name}-{index}")
-    # What the image says of a raft partition's leader is only what it was told last.
+    # For a raft partition, the image has only the leader that was reported last.
     if not _needs(state, kind, wanted) and (elects or kind is ElectionType.PREFERRED):
         raise Rejected(
-            ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} has the leader it should have."
+            ErrorCode.ELECTION_NOT_NEEDED, f"The preferred leader of {name}-{index} already leads."
         )
     if not elects:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"The replicas of {name}-{index} elect their leader themselves: it is in mode"
-            f" {state.mode.text}.",
+            f"The replicas of {name}-{index} elect their leader themselves, because its replication"
+            f" mode is {state.mode.text}.",
         )
     change = PartitionChange(conditions, topic, index)
     if kind is ElectionType.PREFERRED:
@@ -184,17 +184,18 @@ def _elect(
         if kind is ElectionType.PREFERRED:
             raise Rejected(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-                f"Broker {wanted} cannot lead {name}-{index}: it is down or not in sync.",
+                f"Broker {wanted} cannot lead {name}-{index}: it is offline or not in sync.",
             )
         raise Rejected(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"No replica of {name}-{index} is up.",
+            f"No replica of {name}-{index} is online.",
         )
     return record
 
 
 def _check_candidate(conditions: Conditions, state: PartitionState, leader: int, name: str) -> None:
-    """Where the replicas elect their leader themselves, the voters decide whether it is in sync."""
+    """Does not check whether the broker is in sync if the replicas elect their leader themselves,
+    because their voters decide that."""
     if leader not in state.replicas:
         replicas = ", ".join(map(str, state.replicas))
         raise Rejected(
@@ -205,7 +206,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
         return
     reason = ""
     if not conditions.may_lead(state, leader):
-        reason = "it is down, fenced or shutting down, or its log dir has failed"
+        reason = "it is offline, fenced or shutting down, or its log directory has failed"
     elif controller_elects(state) and leader not in state.isr:
         reason = "it is not in sync"
     if reason:

@@ -1,16 +1,16 @@
-"""Every change of a partition goes through here, so that what belongs together changes together:
-a reassignment that has become possible is completed, a leader that cannot stay is replaced, and
-the replicas that hold all committed records are remembered (KIP-966).
+"""Builds every change of a partition, so that related fields change together: a reassignment that
+has become possible is completed, a leader that cannot stay is replaced, and the replicas with all
+committed records are tracked (KIP-966).
 
-Who may lead, in this order:
-1. a member of the ISR;
-2. with an empty ISR, an eligible leader replica (ELR): it left the ISR when that was too small for
-   anything to be committed without it, so it still holds everything;
-3. with both empty, the leader that was there last: all holders crashed and lost their page cache,
-   and it is the one that lost least;
-4. any replica at all, where unclean elections are allowed.
+Candidates for leadership, in this order:
+1. A member of the ISR.
+2. If the ISR is empty, an eligible leader replica (ELR). It left the ISR when the ISR was too small
+   for the leader to commit anything without it, so it still has all committed records.
+3. If both are empty, the last known leader. All replicas with everything crashed and lost their
+   page cache, and this one lost the least.
+4. Any replica, if unclean elections are allowed.
 
-After 3 and 4 the partition is `recovering`: records may be gone.
+After 3 and 4 the partition is `recovering`, because committed records may be lost.
 """
 
 from enum import Enum
@@ -24,19 +24,19 @@ from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
 
 class Election(Enum):
-    #: The preferred replica leads if it can: the first one, or the one that the request names.
+    #: The preferred replica leads if it can: the first one, or the one specified by the request.
     PREFERRED = "preferred"
-    #: The present leader stays if it can.
+    #: The current leader stays if it can.
     ONLINE = "online"
-    #: The present leader stays if it can; if nobody holds everything, whoever is there leads.
+    #: The current leader stays if it can; if no eligible replica is online, any other one leads.
     UNCLEAN = "unclean"
 
 
 class PartitionChange:
-    """What a partition shall become: set the fields that shall differ, then `build`, once.
+    """The next state of a partition: set the fields that change, then call `build` once.
 
-    Invariants of what is built: the leader is in the ISR, ISR and ELR are replicas and have no
-    member in common, the leader epoch grows whenever the leader changes or a replica is removed.
+    Invariants of the result: the leader is in the ISR. ISR and ELR are disjoint and contain only
+    replicas. The leader epoch increases whenever the leader changes or a replica is removed.
     """
 
     __slots__ = (
@@ -71,47 +71,48 @@ class PartitionChange:
         self.elr = before.elr
         self.recovery = before.leader_recovery
         self.election = Election.ONLINE
-        #: For a preferred election; None: the first replica.
+        #: The replica for a preferred election; None for the first replica.
         self.preferred: int | None = None
-        #: A broker that stopped without closing its logs: it may lack what it once had.
+        #: A broker that stopped without closing its logs and may have lost records.
         self.lost: int = NO_NODE
-        #: Where replicas lie that are new or have moved.
+        #: The directories of replicas that are new or have moved.
         self.directories: dict[int, UUID] = {}
 
     def elect_uncleanly_if_allowed(self) -> None:
-        """What the topic's settings say about elections that nobody asked for by name."""
+        """Applies the topic's config for elections that were not requested explicitly."""
         if self._rules.unclean_elections:
             self.election = Election.UNCLEAN
 
     def without(self, broker_id: int) -> None:
-        """The broker is not in sync any more."""
+        """The broker is no longer in sync."""
         self.isr = tuple(member for member in self.isr if member != broker_id)
 
     def build(self) -> PartitionChangeRecord | None:
-        """The record that makes the change; None if nothing changes."""
+        """The record of the change; None if nothing changes."""
         before = self.before
         leader = before.leader
         if before.mode is not ReplicationMode.RAFT:
-            # (There the voters complete a reassignment, and nobody is eligible by the controller.)
+            # (In raft mode the voters complete reassignments, and there is no ELR.)
             self._complete_reassignment()
             self._keep_eligible()
         if controller_elects(before):
             leader = self._elect()
         if not self.isr and not self._conditions.elr_enabled:
-            # Nothing else would remember who has everything.
+            # Nothing else records which replicas have everything.
             self.isr = tuple(member for member in before.isr if member in self.replicas)
         return self._record(leader, last_known=self._last_known(leader))
 
     def _mode(self) -> ReplicationMode:
-        """A partition that leaves raft mode has left it once enough replicas are in sync."""
+        """A partition that is leaving raft mode completes the switch once enough replicas are in
+        sync."""
         before = self.before
         if before.mode is not ReplicationMode.LEAVING:
             return before.mode
         return before.mode if self._is_below_minimum() else ReplicationMode.ISR
 
     def _complete_reassignment(self) -> None:
-        """Done when every replica to be added is in sync; if the partition gets fewer replicas,
-        when all that stay are."""
+        """Completes the reassignment when all added replicas are in sync or, if the partition gets
+        fewer replicas, when all remaining ones are."""
         if not self.removing and not self.adding:
             return
         isr = tuple(member for member in self.isr if member not in self.removing)
@@ -124,8 +125,8 @@ class PartitionChange:
             self.removing = self.adding = ()
 
     def _keep_eligible(self) -> None:
-        """Below the minimum the leader commits nothing, so whoever leaves the ISR then, or takes
-        it below with its leaving, holds everything that is committed."""
+        """Below the minimum the leader commits nothing. A replica that leaves the ISR then, or by
+        leaving takes the ISR below the minimum, therefore has everything that is committed."""
         self.elr = ()
         if self._conditions.elr_enabled and self._is_below_minimum():
             holders = sorted({*self.before.elr, *self.before.isr})
@@ -173,7 +174,7 @@ class PartitionChange:
         return self._conditions.may_lead(self.before, replica, self.directories.get(replica))
 
     def _last_known(self, leader: int) -> tuple[int, ...]:
-        """Who led when the ISR became empty; forgotten as soon as somebody leads."""
+        """The leader at the time when the ISR became empty; cleared once there is a new leader."""
         before = self.before
         if not self._conditions.elr_enabled:
             return before.last_known_elr
@@ -211,7 +212,7 @@ class PartitionChange:
         return record if _says_something(record) else None
 
     def _needs_epoch(self) -> bool:
-        """A replica that is gone and comes back must not be taken for its former self."""
+        """A replica that is removed and returns must not be mistaken for the earlier one."""
         before = self.before
         if self.replicas != before.replicas and _loses(before.replicas, self.replicas):
             return True
@@ -246,7 +247,7 @@ def _says_something(record: PartitionChangeRecord) -> bool:
 
 
 def controller_elects(partition: PartitionState) -> bool:
-    """In raft mode the replicas elect among themselves; on leaving it, whoever they name leads."""
+    """In raft mode the replicas elect the leader; in mode leaving, their log ends decide."""
     return partition.mode in (ReplicationMode.ISR, ReplicationMode.ENTERING)
 
 

@@ -1,7 +1,8 @@
-"""What is wrong with a metadata log."""
+"""Errors in a metadata log."""
 
 from lograft.model.errors import LograftError
 
 
 class InconsistentRecord(LograftError):
-    """A metadata record contradicts the image it is replayed on: the log is not ours or damaged."""
+    """A metadata record contradicts the image that it is replayed on: the log is damaged or belongs
+    to another cluster."""

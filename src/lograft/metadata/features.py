@@ -1,4 +1,4 @@
-"""Which features this release has, and the decision to raise or lower their levels."""
+"""The features that this release supports, and the decision to upgrade or downgrade them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -27,8 +27,8 @@ from lograft.wire.messages.update_features import (
 from lograft.wire.records.clear_elr_record import ClearElrRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 
-#: metadata.version 30 is Kafka 4.3-IV0. A feature gets its row when it is built: clients choose
-#: what they do by what is finalised.
+#: metadata.version 30 is Kafka 4.3-IV0. Features are added only once they are implemented, because
+#: clients act on the finalized levels.
 SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(7, 30),
     KRAFT_VERSION: VersionRange(0, 1),
@@ -37,8 +37,8 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     REPLICATION_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
-#: Features of Kafka 4.3 that Lograft has not built. Their levels are stored, for Kafka to find, but
-#: not finalised for clients.
+#: Features of Kafka 4.3 that Lograft does not implement. Their levels are stored for Kafka, but not
+#: returned to clients as finalized.
 STORED: Final[dict[str, VersionRange]] = {
     "share.version": VersionRange(0, 1),
     "streams.version": VersionRange(0, 1),
@@ -51,17 +51,17 @@ UNSAFE_DOWNGRADE: Final = 3
 
 
 class Controller(NamedTuple):
-    """What the decision needs to know of the active controller beside the image."""
+    """The state of the active controller, beside the image, that decisions depend on."""
 
-    #: The level of kraft.version, which is in the quorum's own log.
+    #: The level of kraft.version, which is stored in the quorum's own log.
     kraft_version: int = 0
-    #: Of its properties file, for a log that says nothing about it.
+    #: The value in the properties file, used unless the log has another one.
     min_insync_replicas: int = 1
 
 
 def effective_levels(image: MetadataImage, *, kraft_version: int = 0) -> dict[str, int]:
-    """The finalised features as far as this release has them: what clients are told. (A log that
-    Apache Kafka wrote may finalise more; those stay in the log and do nothing here.)"""
+    """The finalized features that this release supports, as returned to clients. (Further features
+    finalized by Apache Kafka stay in the log without effect here.)"""
     levels = {name: level for name, level in image.features.items() if name in SUPPORTED}
     if kraft_version:
         levels[KRAFT_VERSION] = kraft_version
@@ -82,8 +82,8 @@ def update_features(
     version: int,
     controller: Controller,
 ) -> ControllerResult[UpdateFeaturesResponse]:
-    """All or nothing: one error answers for the whole request. Raising kraft.version has no record
-    here: the quorum writes it, before these records (api/update_features.py)."""
+    """All updates or none: one error applies to the whole request. A new kraft.version has no
+    record here, because the quorum writes it before these records (api/update_features.py)."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = image.features | {name: update.max_version_level for name, update in updates.items()}
     response = UpdateFeaturesResponse(
@@ -109,19 +109,19 @@ def update_features(
 class _Change(NamedTuple):
     feature: str
     level: int
-    #: UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, or a number that Kafka does not know.
+    #: UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, or any other number in an invalid request.
     kind: int
 
 
 def _kind_of(update: FeatureUpdateKey, version: int) -> int:
-    """Version 0 can only raise levels: Kafka ignores its `allow_downgrade`."""
+    """Version 0 can only upgrade: Kafka ignores its `allow_downgrade`."""
     return UPGRADE if version == 0 else update.upgrade_type
 
 
 def _checked_level(
     image: MetadataImage, change: _Change, proposed: Mapping[str, int], controller: Controller
 ) -> int | None:
-    """The level to be stored; None: no record is. Checks in Kafka's order."""
+    """The level to store, or None if no record is needed. Checks in the same order as Kafka."""
     name, level, kind = change
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(f"invalid upgrade type {kind}: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
@@ -154,13 +154,13 @@ def _checked_level(
 
 
 def _check_support(image: MetadataImage, name: str, level: int) -> None:
-    """By this controller, then by every broker and controller that has registered."""
+    """Checks that this controller and all registered brokers and controllers support the level."""
     known = SUPPORTED.get(name) or STORED.get(name)
     if known is None:
         raise _refused(f"The feature {name} is unknown")
     if level not in known:
         raise _refused(
-            f"{name} takes levels {known.min_version} to {known.max_version}, not {level}"
+            f"{name} supports levels {known.min_version} to {known.max_version}, not {level}"
         )
     if level == 0:
         return
@@ -170,14 +170,14 @@ def _check_support(image: MetadataImage, name: str, level: int) -> None:
     ]
     for node, features in nodes:
         if name in STORED and REPLICATION_VERSION in features:
-            continue  # a Lograft node, which ignores the feature
+            continue  # A Lograft node, where the feature has no effect.
         versions = features.get(name)
         if versions is None or level not in versions:
             raise _refused(f"{node} does not support {name} {level}")
 
 
 def _check_metadata_downgrade(current: int, level: int, kind: int) -> None:
-    """Kafka lowers metadata.version only where no version in between has changed the records."""
+    """Kafka lowers metadata.version only if no version in between has changed the records."""
     changed = [one for one in METADATA_CHANGES if level < one <= current]
     if not changed:
         return
@@ -192,7 +192,8 @@ def _check_metadata_downgrade(current: int, level: int, kind: int) -> None:
 
 
 def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> Iterator[Message]:
-    """With ELR: one minimum for all. Without: nobody is eligible, so nobody may depend on it."""
+    """With ELR, sets one minimum for all brokers. Without it, clears all eligible replicas, which
+    no partition may depend on."""
     if level:
         yield from uniform_min_isr(image, min_insync_replicas)
         return
@@ -200,8 +201,9 @@ def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> 
         topic = image.topics[topic_id]
         if not topic.partitions[index].isr:
             raise _refused(
-                f"Partition {topic.name}-{index} has no replica in sync and would forget which"
-                " ones hold its records: start their brokers first"
+                f"Partition {topic.name}-{index} has no replica in sync. Disabling the feature"
+                " would discard the information which replicas hold its records: start their"
+                " brokers first"
             )
     yield ClearElrRecord()
 

@@ -1,8 +1,8 @@
-"""Finds settings without effect among the configs of topics, groups and client metrics.
+"""Finds configs without effect among those of topics, groups and client metrics.
 
-The active controller reports those that a request sets, and every node those that the metadata
-contains when it starts: Apache Kafka may have written them. Brokers report their own settings when
-they apply them.
+The active controller reports those in a request. Every node reports those in the metadata when it
+starts, because Apache Kafka may have written them. Brokers report their own configs when they
+apply them.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 
-#: A sentence names at most so many topics or groups.
+#: Maximum number of topics or groups in one message.
 _NAMES_MAX: Final = 5
 _TABLES: Final[Mapping[int, tuple[str, Mapping[str, ConfigKey]]]] = {
     ResourceType.TOPIC: ("topic", TOPIC_CONFIGS),
@@ -28,7 +28,7 @@ _TABLES: Final[Mapping[int, tuple[str, Mapping[str, ConfigKey]]]] = {
 
 
 def find_ignored_settings(records: Iterable[Message]) -> list[str]:
-    """As `preallocate of topic orders`, in the order of the records."""
+    """For example `preallocate of topic orders`, in the order of the records."""
     ignored = []
     for record in records:
         if not isinstance(record, ConfigRecord) or record.value is None:
@@ -40,7 +40,7 @@ def find_ignored_settings(records: Iterable[Message]) -> list[str]:
 
 
 def find_stored_ignored_settings(image: MetadataImage) -> list[str]:
-    """As `local.retention.ms of 2 topics (orders, payments)`, in order."""
+    """For example `local.retention.ms of 2 topics (orders, payments)`, sorted."""
     owners: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for resource, values in image.configs.items():
         kind, keys = _TABLES.get(resource.type, ("", {}))

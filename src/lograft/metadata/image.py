@@ -1,7 +1,7 @@
 """The cluster's state after a prefix of the metadata log.
 
-Only `replay` changes it. Keys of the dicts are what Kafka's records are keyed by; the values of
-topics and brokers are parsed, the rest is kept as the record that said it.
+Only `replay` changes it. The dicts use the same keys as Kafka's records. The values of topics and
+brokers are parsed, others are kept as records.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -73,28 +73,28 @@ class MetadataImage:
     delegation_tokens: dict[str, DelegationTokenRecord] = field(default_factory=dict)
     zk_migration_state: int = 0
 
-    # Derived from the above by replay alone, to find in one step what would be a search.
+    # Derived from the fields above by replay, to avoid searches.
 
     topic_ids: dict[str, UUID] = field(default_factory=dict)
-    #: Names with '.' or '_', by the form in which the two are the same.
+    #: Names that contain "." or "_", by the form in which the two are equal.
     similar_names: dict[str, dict[str, None]] = field(default_factory=dict)
-    #: How many partitions each broker leads.
+    #: The number of partitions that each broker leads.
     leader_counts: dict[int, int] = field(default_factory=dict)
-    #: By broker: the partitions that it holds a replica of. (Dicts serve as sets with an order.)
+    #: By broker: the partitions of which it has a replica. (Dicts serve as ordered sets.)
     held_by: dict[int, dict[TopicIdPartition, None]] = field(default_factory=dict)
-    #: Partitions that nobody leads, that another than their first replica leads, whose replicas
-    #: are changing.
+    #: Partitions without a leader, led by another replica than the preferred one, or in
+    #: reassignment.
     leaderless: dict[TopicIdPartition, None] = field(default_factory=dict)
     not_preferred: dict[TopicIdPartition, None] = field(default_factory=dict)
     reassigning: dict[TopicIdPartition, None] = field(default_factory=dict)
-    #: On their way between ISR and Raft.
+    #: Switching between ISR and Raft.
     switching: dict[TopicIdPartition, None] = field(default_factory=dict)
-    #: In raft mode or on their way.
+    #: In raft mode or switching.
     not_isr: dict[TopicIdPartition, None] = field(default_factory=dict)
-    #: By name: topics that one group may read, with that group; "" while none has come.
+    #: By topic name: the only group that may read the topic, "" until a group has claimed it.
     claims: dict[str, str] = field(default_factory=dict)
 
-    #: Records after a BeginTransactionRecord: they wait here for the record that ends it.
+    #: Records after a BeginTransactionRecord, held until the record that ends the transaction.
     _transaction: list[Message] | None = None
 
     @property
@@ -107,7 +107,7 @@ class MetadataImage:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was ever decided: the log holds control records at most."""
+        """Whether no record but control records was ever written."""
         return not self.features
 
     @property
@@ -123,7 +123,7 @@ class MetadataImage:
         return None if topic is None else topic.partitions.get(index)
 
     def offline_replicas(self, state: PartitionState, alive: Container[int]) -> list[int]:
-        """Those on brokers that are not `alive`, or on disks that are gone."""
+        """Replicas on brokers that are not `alive` or in log directories that are offline."""
         brokers = self.brokers
         return [
             replica
@@ -132,14 +132,14 @@ class MetadataImage:
         ]
 
     def config_of(self, resource_type: int, name: str) -> dict[str, str]:
-        """What was set for this resource; not to be changed by the caller."""
+        """The dynamic configs of this resource; the caller must not modify the result."""
         return self.configs.get(ConfigResource(resource_type, name), NO_CONFIGS)
 
     def replay(self, record: Message) -> None:
         self._replay(record, MetadataDelta())
 
     def apply(self, records: Iterable[Message], *, offset: Offset, epoch: Epoch) -> MetadataDelta:
-        """Replays a batch whose last record has `offset`; says what changed."""
+        """Replays a batch whose last record has `offset`; returns the changes."""
         assert offset >= self.offset, (offset, self.offset)
         delta = MetadataDelta()
         for record in records:
@@ -157,7 +157,7 @@ class MetadataImage:
             elif kind is BeginTransactionRecord:
                 self._transaction = []
             else:
-                raise InconsistentRecord(f"a {kind.__name__} has no place here: {record!r}")
+                raise InconsistentRecord(f"unexpected {kind.__name__}: {record!r}")
         elif kind is EndTransactionRecord:
             records, self._transaction = self._transaction, None
             for held in records:
@@ -165,20 +165,21 @@ class MetadataImage:
         elif kind is AbortTransactionRecord:
             self._transaction = None
         elif kind is BeginTransactionRecord:
-            raise InconsistentRecord("a metadata transaction begins inside another one")
+            raise InconsistentRecord("nested metadata transaction")
         else:
             self._transaction.append(record)
 
     def records(self) -> Iterator[Message]:
         """Records that build this image when replayed on an empty one."""
-        # Imported here: only a node that takes a snapshot needs it.
+        # Imported here because only nodes that write a snapshot need it.
         from lograft.metadata.image_records import image_records
 
         assert not self.in_transaction, "an image inside a transaction has no records"
         return image_records(self)
 
     def copy(self) -> "MetadataImage":
-        """An image that later records leave alone. Values are shared, they never change."""
+        """A copy that is independent of later records. Values are shared because they are
+        immutable."""
         return MetadataImage(
             offset=self.offset,
             epoch=self.epoch,

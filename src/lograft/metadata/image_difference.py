@@ -1,5 +1,5 @@
-"""What changed between two images, when the records between them are not known: a node that was far
-behind has got a snapshot in their place."""
+"""The difference between two images when the records between them are not available, because a
+lagging node has loaded a snapshot instead."""
 
 from collections.abc import Mapping
 from typing import TypeVar

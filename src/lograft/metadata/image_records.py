@@ -1,4 +1,4 @@
-"""An image as records: the content of a snapshot, in the order in which Kafka writes it."""
+"""The records of an image: the content of a snapshot, in the order in which Kafka writes it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def image_records(image: "MetadataImage") -> Iterator[Message]:
-    # metadata.version comes first: a reader needs it to make sense of the rest.
+    # metadata.version comes first, because readers need it to interpret the other records.
     if METADATA_VERSION in image.features:
         yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=image.metadata_version)
     for name, level in image.features.items():

@@ -1,5 +1,5 @@
-"""What an image can find without a search: kept up by replay with every partition, and with every
-setting of a topic, that changes."""
+"""Lookups of an image that would otherwise be searches. Replay updates them with every changed
+partition and every changed config of a topic."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 if TYPE_CHECKING:
     from lograft.metadata.image import MetadataImage
 
-#: How a partition counts before it is there and after it is gone.
+#: Represents a partition before its creation and after its deletion.
 _NOTHING = PartitionState((), (), (), (), (), (), (), NO_NODE, 0, 0, 0)
 
 
@@ -44,7 +44,7 @@ def forget(image: "MetadataImage", key: TopicIdPartition, before: PartitionState
 
 
 def note_claim(image: "MetadataImage", topic: str) -> None:
-    """A setting of the topic changed, or all of them went."""
+    """Updates the claim after a config of the topic changed or all were removed."""
     settings = image.config_of(ResourceType.TOPIC, topic)
     if settings.get(SUBSCRIPTION_MODE) == POINT_TO_POINT:
         image.claims[topic] = settings.get(SUBSCRIPTION_GROUP, "")

@@ -1,19 +1,23 @@
-"""The controller's part of the live switch between ISR and Raft.
+"""The controller's part of the online switch of a partition between ISR and Raft.
 
-    isr ──── enter ────▶ entering ──── the leader's evidence ────▶ raft
+    isr ──── enter ────▶ entering ──── the leader's report ──────▶ raft
      ▲ ◀─── rollback ────┘                                          │ leave
      └─── enough in sync ─── leaving, led ◀── appoint ── leaving ◀──┘
 
-The setting is the wish, the state is in the partition's record, and every step is one full
-PartitionRecord: a PartitionChangeRecord can only add one to the leader epoch. All functions are
-decisions on the image; what they refuse or wait for is said in a sentence (`ModeStatus.reason`).
+The topic config is the desired mode, and the partition's record has the actual state. Every step is
+a full PartitionRecord, because a PartitionChangeRecord can only increment the leader epoch. All
+functions are decisions on the image. When they reject or delay a step, `ModeStatus.reason` has the
+explanation.
 
-Why it is safe: `raft` is written only when every in-sync replica, and so a majority, has all that
-was ever acknowledged *and a batch of the entering epoch* on disk, and as long as nothing about the
-ISR moved since the leader looked. `leaving` is an election that the controller wins: a majority
-has promised to elect nobody any more before anyone is appointed, and has fsynced its log before it
-said how long that is. The appointed leader acknowledges nothing before as many replicas as
-min.insync.replicas hold its log.
+Entering is safe because `raft` is written only when every in-sync replica has flushed everything
+that was ever acknowledged *and a batch of the entering epoch* to disk, and only if the ISR has not
+changed since the leader checked it. The in-sync replicas are a majority, so no later Raft election
+can lose these records.
+
+Leaving is safe because `leaving` is an election that the controller wins. Before it appoints a
+leader, a majority of the replicas has promised not to elect another one, and has fsynced its log
+before reporting the log's end. The appointed leader acknowledges nothing until as many replicas as
+min.insync.replicas have its log.
 """
 
 from collections.abc import Mapping
@@ -45,12 +49,12 @@ RAFT, LEAVING = ReplicationMode.RAFT, ReplicationMode.LEAVING
 class ModeStatus(NamedTuple):
     mode: ReplicationMode
     wish: ReplicationMode
-    #: What a switch waits for; empty: none is under way, or the next step is the controller's.
+    #: What a switch waits for; empty if none is in progress or the controller takes the next step.
     reason: str
 
 
 class LogTail(NamedTuple):
-    """Of two logs the greater one has everything that a majority ever committed."""
+    """The position of a log's end. The greatest one of a majority includes everything committed."""
 
     last_epoch: int
     end_offset: int
@@ -58,14 +62,14 @@ class LogTail(NamedTuple):
 
 @dataclass(slots=True)
 class Collection:
-    """The answers to one `leaving` epoch. Only in the controller's memory: a new one asks anew."""
+    """The replies to one `leaving` epoch. Only in memory: a new controller collects them again."""
 
     epoch: int
     answers: dict[int, LogTail] = field(default_factory=dict)
 
 
 def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> ReplicationMode:
-    """What the topic's settings say; they were checked when they were set."""
+    """The mode in the topic's configs, which were validated when they were set."""
     settings = image.config_of(ResourceType.TOPIC, topic.name)
     for word in settings.get(MODE_OF_PARTITIONS, "").split(","):
         partition, _, mode = word.strip().partition(":")
@@ -75,8 +79,9 @@ def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> Replicat
 
 
 def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[FeatureLevelRecord]:
-    """Whether a topic may have these settings. Raises Rejected. The first one in raft mode brings
-    the record that enables it: a cluster that never uses it stays one that Apache Kafka reads."""
+    """Checks whether a topic may have these configs; raises Rejected otherwise. Returns the record
+    that enables raft mode with the first such topic, so that Apache Kafka can read the metadata of
+    clusters that never use it."""
     words = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
     if is_enabled(image) or not any(word.strip().endswith(RAFT.text) for word in words):
         return []
@@ -86,7 +91,7 @@ def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[Featu
         if REPLICATION_VERSION not in features or 1 not in features[REPLICATION_VERSION]:
             raise Rejected(
                 ErrorCode.INVALID_CONFIG,
-                f"Replication by raft is not enabled: node {node_id} does not take"
+                f"Raft replication cannot be enabled, because node {node_id} does not support"
                 f" {REPLICATION_VERSION} 1.",
             )
     return [FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)]
@@ -112,20 +117,18 @@ def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) 
         case ReplicationMode.ISR if wish == RAFT:
             return _why_not_enter(image, state)
         case ReplicationMode.ENTERING if state.leader == NO_NODE:
-            return "nobody leads the partition"
+            return "the partition has no leader"
         case ReplicationMode.ENTERING if len(state.isr) < needed:
-            return f"{len(state.isr)} replicas are in sync, raft needs {needed}"
+            return f"{len(state.isr)} replicas are in sync, but raft requires {needed}"
         case ReplicationMode.ENTERING:
-            waits = f"replicas {list(state.isr)} to have their logs on disk"
+            waits = f"replicas {list(state.isr)} to flush their logs"
             return f"leader {state.leader} waits for {waits}"
         case ReplicationMode.RAFT if wish == ISR and is_reassigning(state):
             return "the partition is being reassigned"
         case ReplicationMode.LEAVING if state.leader == NO_NODE:
-            return (
-                f"{needed} of the replicas {list(state.replicas)} must say how long their logs are"
-            )
+            return f"{needed} of the replicas {list(state.replicas)} must report their log end"
         case ReplicationMode.LEAVING:
-            return f"leader {state.leader} waits for enough replicas in sync: now {list(state.isr)}"
+            return f"leader {state.leader} waits for enough replicas in sync, ISR {list(state.isr)}"
         case _:
             return ""
 
@@ -133,29 +136,29 @@ def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) 
 def _why_not_enter(image: MetadataImage, state: PartitionState) -> str:
     needed = majority(state.replicas)
     if not is_enabled(image):
-        return f"the feature {REPLICATION_VERSION} is at 0: raise it to 1"
+        return f"the feature {REPLICATION_VERSION} is at level 0: upgrade it to 1"
     if is_reassigning(state):
         return "the partition is being reassigned"
     if state.leader == NO_NODE:
-        return "nobody leads the partition"
+        return "the partition has no leader"
     if state.leader_recovery != LeaderRecovery.RECOVERED:
         return f"leader {state.leader} has not recovered from an unclean election yet"
     if len(state.isr) < needed:
-        return f"{len(state.isr)} replicas are in sync, raft needs {needed}"
+        return f"{len(state.isr)} replicas are in sync, but raft requires {needed}"
     return ""
 
 
-# ── what the controller does by itself ───────────────────────────────────────────────────────
+# ── steps of the controller ──────────────────────────────────────────────────────────────────
 
 
 def next_step(image: MetadataImage, topic: TopicState, index: int) -> PartitionRecord | None:
-    """What to write for a partition whose state is not its wish; None: wait (see `status`)."""
+    """The next record for a partition that is not in its desired mode; None to wait (`status`)."""
     state = topic.partitions[index]
     wish = wished_mode(image, topic, index)
     if state.mode == ISR and wish == RAFT:
         if _why_not_enter(image, state):
             return None
-        # A new epoch: what was fetched before it was not fsynced first.
+        # A new epoch, because records fetched in earlier ones were not fsynced first.
         return _written(topic, index, state, mode=ENTERING, leader_epoch=state.leader_epoch + 1)
     if state.mode == ENTERING and wish == ISR:
         return _written(topic, index, state, mode=ISR)
@@ -169,14 +172,14 @@ def _leave(topic: TopicState, index: int, state: PartitionState, *, epoch: int) 
 
 
 def collect_again(topic: TopicState, index: int) -> PartitionRecord:
-    """The appointed leader is fenced, shuts down or came back without its memory, and with it goes
-    what it may have appended: all are asked again."""
+    """Collects the log ends again, because the appointed leader was fenced, shut down or restarted
+    without its state. Everything that it may have appended is discarded."""
     state = topic.partitions[index]
     assert state.mode == LEAVING, state
     return _leave(topic, index, state, epoch=state.leader_epoch + 1)
 
 
-# ── what a leader asks for ───────────────────────────────────────────────────────────────────
+# ── requests of a leader ─────────────────────────────────────────────────────────────────────
 
 
 def enter_raft(
@@ -189,13 +192,13 @@ def enter_raft(
     partition_epoch: int,
     isr: tuple[int, ...],
 ) -> PartitionRecord:
-    """The leader says that every in-sync replica has its log on disk, past the batch that it wrote
-    when it began to lead. Raises Rejected."""
+    """The leader reports that every in-sync replica has flushed its log beyond the first batch of
+    the leader epoch. Raises Rejected."""
     state = topic.partitions[index]
     if state.mode != ENTERING:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"The partition is in mode {state.mode.text}.")
     if leader_epoch != state.leader_epoch or leader != state.leader:
-        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads now.")
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"The leader is broker {state.leader}.")
     if partition_epoch != state.partition_epoch or set(isr) != set(state.isr):
         raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, "The in-sync replicas have changed.")
     if why := _why_not_enter(image, state):
@@ -215,17 +218,21 @@ def report_leader(
     in_sync: tuple[int, ...],
     voters: tuple[int, ...],
 ) -> PartitionRecord | None:
-    """A leader that the voters elected, or its news: who keeps up, who votes. None: nothing new.
-    Its voters complete a reassignment. Raises Rejected."""
+    """Records a leader that the voters elected, or changes of its in-sync replicas and voters. The
+    voters complete a reassignment. Returns None without changes. Raises Rejected."""
     state = topic.partitions[index]
     if state.mode != RAFT or life != state.life:
-        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"The partition is in {state.mode.text}.")
+        raise Rejected(
+            ErrorCode.FENCED_LEADER_EPOCH, f"The partition is in mode {state.mode.text}."
+        )
     if leader_epoch < state.leader_epoch:
-        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads a later epoch.")
+        raise Rejected(
+            ErrorCode.FENCED_LEADER_EPOCH, f"Broker {state.leader} leads in a later epoch."
+        )
     if leader not in state.replicas or (
         leader_epoch == state.leader_epoch and leader != state.leader
     ):
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"{leader} cannot lead this partition.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Broker {leader} cannot lead this partition.")
     after = state._replace(leader=leader, leader_epoch=leader_epoch)
     target = tuple(each for each in state.replicas if each not in state.removing_replicas)
     if is_reassigning(state) and set(voters) == set(target):
@@ -242,7 +249,7 @@ def report_leader(
     return _record(topic, index, after)
 
 
-# ── what the replicas answer ─────────────────────────────────────────────────────────────────
+# ── replies of the replicas ──────────────────────────────────────────────────────────────────
 
 
 def on_tail(
@@ -255,13 +262,13 @@ def on_tail(
     tail: LogTail,
     min_isr: int,
 ) -> PartitionRecord | None:
-    """A replica has fsynced its log, bound itself to the controller's epoch, and says where its
-    log ends. None: more of them are needed."""
+    """A replica has fsynced its log, promised to follow the controller's epoch, and reports where
+    its log ends. Returns None while more replicas are needed."""
     state = topic.partitions[index]
     if not _is_collecting(state, collection) or replica not in state.replicas:
         return None
     collection.answers[replica] = tail
-    # A replica that is gone cannot be appointed, and a majority of the others is as good as any.
+    # Offline replicas cannot be appointed, and any majority of the others is sufficient.
     tails: Mapping[int, LogTail] = {
         each: collection.answers[each]
         for each in state.replicas
@@ -287,8 +294,8 @@ def on_tail(
 def on_fenced(
     topic: TopicState, index: int, collection: Collection, *, epoch: int
 ) -> PartitionRecord | None:
-    """A replica is in `epoch`, which is not below the one that the life shall end with: a higher
-    one is needed. The answers to the old one are void."""
+    """A replica is already in `epoch`, which is not below the epoch that should end the raft
+    incarnation: starts a higher one. Replies to the previous one are void."""
     state = topic.partitions[index]
     if not _is_collecting(state, collection) or epoch < collection.epoch:
         return None

@@ -1,4 +1,5 @@
-"""What a broker asks the controller for because a client used what nobody had created."""
+"""Automatic creation of topics and partitions: a broker's requests to the controller after a client
+has used a missing one."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +19,7 @@ from lograft.wire.messages.create_topics import (
 def creation_request(
     names: Iterable[str], *, config: BrokerConfig, timeout_ms: int
 ) -> CreateTopicsRequest:
-    """Topics with this broker's defaults."""
+    """Creates topics with this broker's defaults."""
     settings = []
     if config.auto_create_partitions_enable:
         limit = str(config.auto_create_partitions_max)
@@ -38,8 +39,8 @@ def creation_request(
 
 
 def on_demand_max(image: MetadataImage, topic_name: str) -> int | None:
-    """Up to how many partitions a topic grows when producers write to them; None: it does not.
-    Internal topics never do, since their number of partitions says who coordinates what."""
+    """The maximum number of partitions that producers can create on demand; None if the topic does
+    not grow. Internal topics never do, because their partition count determines coordinators."""
     text = image.config_of(ResourceType.TOPIC, topic_name).get(ON_DEMAND_MAX)
     return None if text is None or topic_name in INTERNAL_TOPICS else int(text)
 
@@ -47,8 +48,8 @@ def on_demand_max(image: MetadataImage, topic_name: str) -> int | None:
 def check_on_demand_max(
     topic_name: str, wanted: Mapping[str, str], current: Mapping[str, str]
 ) -> None:
-    """An internal topic would not grow. A value that is set already stays valid, so that the other
-    settings of the topic can be changed."""
+    """Rejects the config for internal topics, which do not grow. A value that is already set stays
+    valid, so that other configs of the topic can be changed."""
     limit = wanted.get(ON_DEMAND_MAX)
     if topic_name in INTERNAL_TOPICS and limit is not None and limit != current.get(ON_DEMAND_MAX):
         raise Rejected(
@@ -60,12 +61,13 @@ def check_on_demand_max(
 def growth_request(
     image: MetadataImage, topic_name: str, index: int, *, timeout_ms: int
 ) -> CreatePartitionsRequest | None:
-    """The request that lets a topic grow up to partition `index`, to which a producer writes. None:
-    the partition exists. Raises Rejected where the topic's setting does not allow it."""
+    """The request that extends a topic up to partition `index`, to which a producer writes. None
+    if the partition exists. Raises Rejected if the topic's config does not allow it."""
     topic = image.topic(topic_name)
     if topic is None or index < 0:
         raise Rejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_name}-{index}."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Partition {topic_name}-{index} does not exist.",
         )
     if index < len(topic.partitions):
         return None
@@ -73,14 +75,15 @@ def growth_request(
     if limit is None:
         raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no partition {topic_name}-{index}, and the topic does not create partitions"
-            f" on demand: add it with CreatePartitions, or set {ON_DEMAND_MAX} on the topic.",
+            f"Partition {topic_name}-{index} does not exist, and the topic does not create"
+            f" partitions on demand. Add it with CreatePartitions, or set {ON_DEMAND_MAX} on the"
+            " topic.",
         )
     if index >= limit:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
-            f"Partition {topic_name}-{index} is beyond the limit of {limit} partitions on demand:"
-            f" add it with CreatePartitions, or raise {ON_DEMAND_MAX} of the topic.",
+            f"Partition {topic_name}-{index} exceeds the limit of {limit} partitions on demand."
+            f" Add it with CreatePartitions, or increase {ON_DEMAND_MAX} of the topic.",
         )
     return CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic_name, count=index + 1, assignments=None)],

@@ -1,4 +1,4 @@
-"""Decisions about partitions: new ones for a topic that exists."""
+"""Decides the creation of new partitions of existing topics."""
 
 from collections import Counter
 from collections.abc import Container, Sequence
@@ -23,7 +23,7 @@ from lograft.wire.messages.create_partitions import (
 )
 from lograft.wire.records.partition_record import PartitionRecord
 
-#: One batch of the metadata log holds a request's records: it must not grow without limit.
+#: The records of one request form one batch of the metadata log, whose size must be limited.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 
@@ -39,23 +39,23 @@ def create_partitions(
             continue
         try:
             if counts[topic.name] > 1:
-                counts[topic.name] = -1  # said once
+                counts[topic.name] = -1  # Reported only once.
                 raise Rejected(
-                    ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is in the request twice."
+                    ErrorCode.INVALID_REQUEST, f"The request contains topic '{topic.name}' twice."
                 )
             if topic.name in INTERNAL_TOPICS and image.topic(topic.name) is not None:
-                # Kafka takes it, and loses sight of all positions at the next restart.
+                # Kafka allows this, and no longer finds any committed offset after a restart.
                 raise Rejected(
                     ErrorCode.INVALID_PARTITIONS,
-                    f"{topic.name} keeps its number of partitions: groups and transactions are"
-                    " found by it, and with another number would be looked for elsewhere.",
+                    f"The partition count of {topic.name} cannot change, because it determines"
+                    " the coordinator of each group and transaction.",
                 )
             made = _grow(image, topic)
             if len(records) + len(made) > PARTITIONS_PER_REQUEST_MAX:
                 raise Rejected(
                     ErrorCode.INVALID_PARTITIONS,
-                    f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions:"
-                    " split it.",
+                    f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions."
+                    " Split it.",
                 )
             records += made
         except Rejected as refusal:
@@ -75,7 +75,7 @@ def placed(
     replication_factor: int,
     holders: Container[int] = (),
 ) -> list[tuple[int, ...]]:
-    """A broker whose log dirs are all cordoned takes no new replica; `holders` have theirs."""
+    """Brokers with only cordoned log directories get no new replicas; `holders` keep theirs."""
     topic = image.topic(topic_name)
     led = Counter(p.leader for p in topic.partitions.values()) if topic is not None else None
     return place_partitions(
@@ -121,17 +121,19 @@ def new_partition(
 def check_assignment(
     image: MetadataImage, index: int, replicas: Sequence[int], *, replication_factor: int
 ) -> None:
-    """Replicas that a person chose."""
+    """Checks replicas that were assigned manually."""
     if not replicas:
-        problem = "names no broker"
+        problem = "contains no broker"
     elif len(replicas) != len(set(replicas)):
-        problem = f"names a broker twice: {list(replicas)}"
+        problem = f"contains duplicate brokers: {list(replicas)}"
     elif unknown := [broker_id for broker_id in replicas if broker_id not in image.brokers]:
-        problem = f"names broker {unknown[0]}, which is not registered"
+        problem = f"contains broker {unknown[0]}, which is not registered"
     elif len(replicas) != replication_factor:
-        problem = f"has {len(replicas)} replicas, the partitions before it {replication_factor}"
+        problem = (
+            f"has {len(replicas)} replicas, but the other partitions have {replication_factor}"
+        )
     elif not any(image.brokers[broker_id].is_active for broker_id in replicas):
-        problem = "names only brokers that are fenced or shutting down"
+        problem = "contains only brokers that are fenced or shutting down"
     else:
         return
     raise Rejected(
@@ -142,23 +144,25 @@ def check_assignment(
 def _grow(image: MetadataImage, wanted: CreatePartitionsTopic) -> list[PartitionRecord]:
     topic = image.topic(wanted.name)
     if topic is None:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
+        raise Rejected(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{wanted.name}' does not exist."
+        )
     present = len(topic.partitions)
     if wanted.count == present:
         raise Rejected(
-            ErrorCode.INVALID_PARTITIONS, f"Topic '{wanted.name}' has {present} partitions already."
+            ErrorCode.INVALID_PARTITIONS, f"Topic '{wanted.name}' already has {present} partitions."
         )
     if wanted.count < present:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic '{wanted.name}' has {present} partitions, {wanted.count} would be fewer:"
-            " partitions cannot be taken away.",
+            f"Topic '{wanted.name}' has {present} partitions, and the partition count cannot be"
+            f" decreased to {wanted.count}.",
         )
     if wanted.count - present > PARTITIONS_PER_REQUEST_MAX:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
-            f"{wanted.count - present} new partitions are more than the"
-            f" {PARTITIONS_PER_REQUEST_MAX} that one request may create.",
+            f"The request creates {wanted.count - present} partitions, more than the maximum of"
+            f" {PARTITIONS_PER_REQUEST_MAX}.",
         )
     replicas = _new_replicas(image, topic, wanted)
     return [
@@ -177,8 +181,8 @@ def _new_replicas(
     if len(wanted.assignments) != wanted.count - present:
         raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{wanted.count - present} partitions are added, but {len(wanted.assignments)}"
-            " assignments are given.",
+            f"The request adds {wanted.count - present} partitions but contains"
+            f" {len(wanted.assignments)} assignments.",
         )
     chosen = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
     for index, replicas in enumerate(chosen, start=present):

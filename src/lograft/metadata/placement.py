@@ -1,9 +1,9 @@
-"""Which brokers hold a new partition: a consistent-hash ring with virtual nodes.
+"""Selects the brokers of a new partition with a consistent hash ring that has virtual nodes.
 
-Every broker stands at many points of a ring, a partition at one; its replicas are the next
-distinct brokers clockwise, the first leads. So a broker that joins or goes changes the places of
-its own share only. Two rules bend the walk: replicas go to different racks while there are any,
-and a broker that has its fair share of leaders, or of replicas, is passed by.
+Every broker is at many positions of the ring, and a partition at one. Its replicas are the next
+distinct brokers clockwise, and the first one leads. A broker that joins or leaves therefore changes
+only the placement of its own share. Two rules adjust this: replicas are spread over different racks
+as long as there are any, and brokers with more than their share of leaders or replicas are skipped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.hash_ring import Ring, ring_places
 
 VIRTUAL_NODES: Final = 128
-#: How far above the cluster's average a broker may lead before the ring passes it by.
+#: How far above the cluster's average a broker's leader count may be before it is skipped.
 LEADER_SLACK: Final = 1.1
-#: The same for replicas, and for followers within a topic.
+#: The same for replicas, and for followers within one topic.
 REPLICA_SLACK: Final = 1.1
 FOLLOWER_SLACK: Final = 1.02
 
@@ -24,9 +24,9 @@ FOLLOWER_SLACK: Final = 1.02
 class Candidate(NamedTuple):
     broker_id: int
     rack: str | None = None
-    #: Not fenced, not shutting down: may lead. Others hold replicas only if there is no choice.
+    #: Not fenced or shutting down. Other brokers get replicas only if there is no choice.
     active: bool = True
-    #: What it leads and holds already, in all topics.
+    #: Its current leaders and replicas in all topics.
     leaders: int = 0
     replicas: int = 0
 
@@ -51,7 +51,7 @@ def place_partitions(
 ) -> list[tuple[int, ...]]:
     """The replicas of each partition in `indexes`, the leader first.
 
-    `topic_leaders`: how many of the topic's present partitions each broker leads.
+    `topic_leaders` has the number of the topic's existing partitions that each broker leads.
     """
     everyone = {candidate.broker_id: candidate for candidate in candidates}
     active = tuple(sorted(b for b, candidate in everyone.items() if candidate.active))
@@ -67,11 +67,13 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
     if replication_factor < 1:
         problem = "it must be at least 1"
     elif active == 0:
-        problem = "all registered brokers are fenced, shut down or have only cordoned log dirs"
+        problem = (
+            "all registered brokers are fenced, shutting down or have only cordoned log directories"
+        )
     elif replication_factor > known:
         problem = (
             f"only {known} registered broker(s) can host new replicas; start more, uncordon log"
-            " dirs, or lower the replication factor"
+            " directories, or lower the replication factor"
         )
     else:
         return
@@ -82,7 +84,7 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
 
 
 class _Spread:
-    """Keeps count while partitions are placed one after another."""
+    """The load of each broker while partitions are placed one after another."""
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class _Spread:
         self._replicas = {b: candidate.replicas for b, candidate in everyone.items()}
         held = count * replication_factor + sum(self._replicas.values())
         self._replicas_max = held / len(everyone) * REPLICA_SLACK
-        #: Of each broker, for every partition that is placed.
+        #: Per broker and placed partition.
         self._followers_share = (replication_factor - 1) / len(everyone) * FOLLOWER_SLACK
         self._placed = 0
 
@@ -119,7 +121,7 @@ class _Spread:
         self._leaders[leader] += 1
         self._placed += 1
         followers_max = self._placed * self._followers_share + 1
-        # Followers are sought from the leader on, so that its neighbours share its load.
+        # The search for followers starts at the leader, so that its neighbors share its load.
         start = walk.index(leader)
         walk = walk[start:] + walk[:start]
         replicas = [leader]

@@ -1,4 +1,4 @@
-"""The decision that gives a broker a block of producer ids nobody else has."""
+"""Allocates blocks of producer ids to brokers."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ def allocate_producer_ids(
         )
     start = image.producer_ids_next
     if start > PRODUCER_ID_MAX - BLOCK_SIZE:
-        raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
+        raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been allocated.")
     record = ProducerIdsRecord(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,

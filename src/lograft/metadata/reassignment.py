@@ -1,5 +1,5 @@
-"""Other replicas for a partition. New ones are added first; when they are in sync (a leader says
-so with AlterPartition) those to be removed go, in `elections.PartitionChange`."""
+"""Reassignment of partitions. New replicas are added first. Once they are in sync, as reported by
+the leader's AlterPartition, `elections.PartitionChange` removes the old ones."""
 
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, is_reassigning
@@ -28,7 +28,7 @@ from lograft.wire.records.partition_change_record import PartitionChangeRecord
 def alter_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, *, config: BrokerConfig
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """Each partition by itself; without replicas its reassignment is cancelled."""
+    """Decides each partition separately; one without replicas has its reassignment canceled."""
     conditions = Conditions(image, config)
     records: dict[TopicIdPartition, PartitionChangeRecord] = {}
     response = AlterPartitionReassignmentsResponse(
@@ -65,7 +65,7 @@ def alter_reassignments(
 def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Those asked for that are under way; all of them, without topics."""
+    """The ongoing reassignments of the requested partitions, or all of them without topics."""
     found: dict[str, list[OngoingPartitionReassignment]] = {}
     if request.topics is None:
         keys = list(image.reassigning)
@@ -97,7 +97,7 @@ def list_reassignments(
 
 
 def target_of(state: PartitionState) -> tuple[int, ...]:
-    """The replicas that the partition has once its reassignment, if any, is done."""
+    """The replicas of the partition after its reassignment, if one is in progress."""
     return tuple(r for r in state.replicas if r not in state.removing_replicas)
 
 
@@ -105,7 +105,7 @@ def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicState,
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
         raise Rejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {name}-{index} does not exist."
         )
     return topic, topic.partitions[index]
 
@@ -118,28 +118,29 @@ def _check_free(
 ) -> None:
     if key in records:
         raise Rejected(
-            ErrorCode.INVALID_REQUEST, f"{name}-{key.partition} is in the request twice."
+            ErrorCode.INVALID_REQUEST,
+            f"The request contains partition {name}-{key.partition} twice.",
         )
     if len(records) >= PARTITIONS_PER_REQUEST_MAX:
         raise Rejected(
             ErrorCode.POLICY_VIOLATION,
-            f"One request may reassign at most {PARTITIONS_PER_REQUEST_MAX} partitions: split it.",
+            f"One request may reassign at most {PARTITIONS_PER_REQUEST_MAX} partitions. Split it.",
         )
     if state.mode in (ReplicationMode.ENTERING, ReplicationMode.LEAVING):
         raise Rejected(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"{name}-{key.partition} is changing its mode of replication ({state.mode.text}):"
-            " wait until it is done.",
+            f"{name}-{key.partition} is switching its replication mode ({state.mode.text}). Retry"
+            " when the switch is complete.",
         )
 
 
 def _check_target(image: MetadataImage, state: PartitionState, replicas: list[int]) -> None:
     if not replicas:
-        problem = "names no broker"
+        problem = "contains no broker"
     elif len(set(replicas)) != len(replicas):
-        problem = f"names a broker twice: {replicas}"
+        problem = f"contains duplicate brokers: {replicas}"
     elif unknown := [b for b in replicas if b not in image.brokers and b not in state.replicas]:
-        problem = f"names broker {unknown[0]}, which is not registered"
+        problem = f"contains broker {unknown[0]}, which is not registered"
     else:
         return
     raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment {problem}.")
@@ -150,22 +151,22 @@ def _check_factor(state: PartitionState, replicas: list[int]) -> None:
     if len(replicas) != factor:
         raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The partition has {factor} replicas and would get {len(replicas)}, which this"
-            " request does not allow.",
+            f"The partition has {factor} replicas and would have {len(replicas)}, but this request"
+            " does not allow a change of the replication factor.",
         )
 
 
 def start_reassignment(
     change: PartitionChange, target: tuple[int, ...]
 ) -> PartitionChangeRecord | None:
-    """The partition shall have the replicas of `target`; None if it has them already."""
+    """Starts the reassignment to `target`; None if the partition already has these replicas."""
     before = change.before
     removing = tuple(sorted(replica for replica in before.replicas if replica not in target))
     change.adding = tuple(
         sorted(
             replica
             for replica in target
-            # One that an earlier reassignment is still adding is not there yet either.
+            # A replica that an earlier reassignment is still adding is not complete yet.
             if replica not in before.replicas or replica in before.adding_replicas
         )
     )
@@ -175,14 +176,14 @@ def start_reassignment(
 
 
 def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
-    """The replicas being added go, those to be removed stay."""
+    """Removes the replicas that are being added and keeps those that were to be removed."""
     before = change.before
     name = f"{change.topic.name}-{change.index}"
     if not is_reassigning(before):
         raise Rejected(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned.")
     staying = tuple(r for r in before.replicas if r not in before.adding_replicas)
     if before.mode is ReplicationMode.RAFT:
-        # Some may be voters already: they have to leave as they came, one by one.
+        # Some may already be voters, which can be removed only one by one.
         return start_reassignment(change, staying)
     change.replicas = staying
     change.isr = tuple(member for member in before.isr if member in staying)
@@ -194,7 +195,7 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
         if after.leader == NO_NODE and not after.elr and not change.isr:
             raise Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Only new replicas of {name} are in sync: going back would need an unclean"
-                " election.",
+                f"Only new replicas of {name} are in sync, so canceling the reassignment would"
+                " require an unclean election.",
             )
     return record

@@ -1,10 +1,11 @@
-"""Which replicas move so that a set of brokers shares the load evenly: a plan, about the smallest
-there is. A broker that joins takes its share and nothing else moves; what a broker that goes holds
-is spread over the others.
+"""Plans which replicas to move so that the brokers share the load evenly, with close to the fewest
+moves possible. A broker that joins takes its share and nothing else moves; the replicas of a broker
+that is removed are spread over the others.
 
-Three steps: replicas on brokers outside the set are replaced; then those with too many give to
-those with too few, each partition to whom it stands nearest on the ring (`placement`); then the
-order of replicas changes, which moves no records, until leaders are even.
+The plan has three steps. First, replicas on brokers that do not belong to the target set are
+replaced. Then overloaded brokers give replicas to underloaded ones; the ring (`placement`) decides
+which partitions move. Finally the order of replicas changes, without moving records, until the
+leaders are even.
 """
 
 from collections import deque
@@ -23,18 +24,18 @@ from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ReplicationMode
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
-#: How far below the average a broker's load is before replicas move by themselves.
+#: Fraction below the average load at which a broker triggers automatic rebalancing.
 UNEVEN: Final = 0.05
-#: Partitions whose replicas move by themselves at the same time.
+#: Maximum number of partitions that automatic rebalancing moves at the same time.
 MOVES_AT_ONCE: Final = 100
-#: A plan is improved in passes; each one ends nearer, and this is never reached.
+#: The plan is improved in passes until nothing changes, normally long before this limit.
 PASSES_MAX: Final = 50
 
 
 class Holding(NamedTuple):
     topic: str
     partition: int
-    #: The first is the preferred leader.
+    #: The first one is the preferred leader.
     replicas: tuple[int, ...]
 
 
@@ -46,15 +47,15 @@ class Move(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """How many replicas have to be copied."""
+        """The number of replicas that have to be copied."""
         return len([replica for replica in self.after if replica not in self.before])
 
 
 def plan(
     image: MetadataImage, broker_ids: Collection[int], *, topics: Collection[str] | None = None
 ) -> list[Move]:
-    """For the whole cluster or some topics. Partitions that change their mode of replication are
-    left alone."""
+    """Plans for the whole cluster or some topics. Partitions that switch their replication mode are
+    omitted."""
     holdings = [
         Holding(topic.name, index, target_of(state))
         for topic in image.topics.values()
@@ -75,9 +76,9 @@ def plan(
 
 
 def rebalance(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]:
-    """The next part of the way to an even load, if it is uneven enough to be worth copying. Nothing
-    while a broker is down, which may come back with all it holds, and while earlier parts are
-    under way. The reply: always that there is no more to do at once."""
+    """Starts the next moves if the load is uneven enough to be worth copying. Does nothing while a
+    broker is offline, because it may return with all its replicas, or while earlier moves are in
+    progress. The reply is always False: no immediate continuation is needed."""
     records: list[PartitionChangeRecord] = []
     if not image.reassigning and is_uneven(image):
         conditions = Conditions(image, config)
@@ -92,7 +93,7 @@ def rebalance(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult
 
 
 def is_uneven(image: MetadataImage) -> bool:
-    """Whether some broker holds far less than its share; False while one is down."""
+    """Whether a broker has far less than its share of replicas; False while one is offline."""
     if not image.brokers or not all(
         broker.is_active and broker.takes_replicas for broker in image.brokers.values()
     ):
@@ -102,7 +103,7 @@ def is_uneven(image: MetadataImage) -> bool:
 
 
 def plan_moves(holdings: Iterable[Holding], racks: dict[int, str | None]) -> list[Move]:
-    """`racks`: the brokers that shall hold everything, with their racks."""
+    """`racks` has the brokers that should host all replicas, with their racks."""
     sharing = _Sharing(list(holdings), racks)
     sharing.replace_strangers()
     sharing.even_out_replicas()
@@ -119,7 +120,8 @@ class _Sharing:
         if most > len(racks):
             raise Rejected(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{len(racks)} broker(s) cannot hold partitions with {most} replicas.",
+                f"Partitions with {most} replicas require {most} brokers, but there are only"
+                f" {len(racks)}.",
             )
         ring = broker_ring(tuple(self._brokers))
         self._walks = [ring.walk(f"{one.topic} {one.partition}") for one in holdings]
@@ -150,9 +152,9 @@ class _Sharing:
                     self._loads[taken] += 1
 
     def even_out_replicas(self) -> None:
-        """One replica at a time goes from a broker to one that holds at least two fewer. First
-        only those above the share give; then anybody, where racks or replicas that are there
-        already stood in the way."""
+        """Moves single replicas to brokers that have at least two fewer. First only brokers with
+        more than the share give replicas away; then all brokers do, in case racks or existing
+        replicas prevented the first moves."""
         share = sum(self._loads.values()) // max(1, len(self._brokers))
         for above in (share, 0):
             for _ in range(PASSES_MAX):
@@ -164,7 +166,7 @@ class _Sharing:
                     break
 
     def _give_to(self, taker: int, *, above: int) -> bool:
-        """Those that stand nearest to the taker on the ring come first."""
+        """Partitions that are closest to the taker on the ring come first."""
         moved = False
         near = sorted(
             (walk.index(taker), number)
@@ -184,7 +186,8 @@ class _Sharing:
         return moved
 
     def _giver(self, replicas: list[int], taker: int, *, above: int) -> int | None:
-        """Whoever holds most; rather a follower than the leader. Racks stay as spread as now."""
+        """The most loaded broker, a follower rather than the leader. The move must not reduce the
+        number of racks."""
         best: tuple[int, int] | None = None
         giver = None
         before = self._spread(replicas)
@@ -200,14 +203,13 @@ class _Sharing:
         return giver
 
     def _spread(self, replicas: list[int]) -> int:
-        """How many failures of whole racks the replicas survive, and then some: racks they are in,
-        brokers without a rack counting as one each."""
+        """The number of distinct racks; each broker without a rack counts as one."""
         named = {self._racks[b] for b in replicas if self._racks[b] is not None}
         return len(named) + sum(self._racks[b] is None for b in replicas)
 
     def even_out_leaders(self) -> None:
-        """Leadership goes along chains of brokers that share partitions, from one that leads two
-        more than the chain's end."""
+        """Moves leadership along chains of brokers with common partitions, from a broker that leads
+        at least two partitions more than the last one of the chain."""
         led: dict[int, dict[int, None]] = {broker_id: {} for broker_id in self._brokers}
         for number, replicas in enumerate(self._now):
             if replicas:

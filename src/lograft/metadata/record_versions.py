@@ -1,7 +1,7 @@
-"""In which version a metadata record is written: the lowest that holds all it says.
+"""Selects the version of each metadata record: the lowest one that contains all of its fields.
 
-So a record never asks more of a reader than it must; Kafka chooses by metadata.version, with the
-same result wherever a field is in use.
+A record therefore never requires a newer reader than necessary. Kafka selects the version by
+metadata.version, with the same result wherever a field is in use.
 """
 
 from collections.abc import Callable

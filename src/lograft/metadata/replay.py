@@ -1,4 +1,4 @@
-"""What each metadata record does to an image: the one writer of the cluster's state."""
+"""Replays metadata records into an image; nothing else changes the cluster's state."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +54,7 @@ from lograft.wire.records.zk_migration_state_record import ZkMigrationStateRecor
 if TYPE_CHECKING:
     from lograft.metadata.image import MetadataImage
 
-#: Values of a PartitionChangeRecord's fields that mean "as before".
+#: Values of a PartitionChangeRecord's fields that mean "unchanged".
 LEADER_UNCHANGED: Final = -2
 RECOVERY_UNCHANGED: Final = -1
 MODE_UNCHANGED: Final = -1
@@ -62,7 +62,7 @@ MODE_UNCHANGED: Final = -1
 
 def topic(image: "MetadataImage", record: TopicRecord, delta: MetadataDelta) -> None:
     if record.name in image.topic_ids or record.topic_id in image.topics:
-        raise InconsistentRecord(f"topic {record.name!r} ({record.topic_id}) is there already")
+        raise InconsistentRecord(f"topic {record.name!r} ({record.topic_id}) already exists")
     image.topics[record.topic_id] = TopicState(record.name, record.topic_id, {})
     image.topic_ids[record.name] = record.topic_id
     form = similar_form(record.name)
@@ -74,7 +74,7 @@ def topic(image: "MetadataImage", record: TopicRecord, delta: MetadataDelta) -> 
 def remove_topic(image: "MetadataImage", record: RemoveTopicRecord, delta: MetadataDelta) -> None:
     removed = image.topics.pop(record.topic_id, None)
     if removed is None:
-        raise InconsistentRecord(f"there is no topic {record.topic_id} to remove")
+        raise InconsistentRecord(f"topic {record.topic_id} to remove does not exist")
     del image.topic_ids[removed.name]
     form = similar_form(removed.name)
     if form is not None:
@@ -121,7 +121,7 @@ def partition_change(
     owner = _topic_of(image, record.topic_id)
     before = owner.partitions.get(record.partition_id)
     if before is None:
-        raise InconsistentRecord(f"there is no partition {owner.name}-{record.partition_id}")
+        raise InconsistentRecord(f"partition {owner.name}-{record.partition_id} does not exist")
     _put_partition(image, owner, record.partition_id, changed_partition(before, record), delta)
 
 
@@ -158,7 +158,7 @@ def clear_elr(image: "MetadataImage", record: ClearElrRecord, delta: MetadataDel
     if record.topic_name:
         topic_id = image.topic_ids.get(record.topic_name)
         if topic_id is None:
-            raise InconsistentRecord(f"there is no topic {record.topic_name!r}")
+            raise InconsistentRecord(f"topic {record.topic_name!r} does not exist")
         owners = [image.topics[topic_id]]
     else:
         owners = list(image.topics.values())
@@ -280,7 +280,7 @@ def feature_level(image: "MetadataImage", record: FeatureLevelRecord, delta: Met
 def producer_ids(image: "MetadataImage", record: ProducerIdsRecord, delta: MetadataDelta) -> None:
     if record.next_producer_id < image.producer_ids_next:
         raise InconsistentRecord(
-            f"producer ids go back from {image.producer_ids_next} to {record.next_producer_id}"
+            f"producer ids decrease from {image.producer_ids_next} to {record.next_producer_id}"
         )
     image.producer_ids_next = record.next_producer_id
     delta.producer_ids = True
@@ -310,7 +310,7 @@ def remove_access_control_entry(
     image: "MetadataImage", record: RemoveAccessControlEntryRecord, delta: MetadataDelta
 ) -> None:
     if image.acls.pop(record.id, None) is None:
-        raise InconsistentRecord(f"there is no ACL {record.id} to remove")
+        raise InconsistentRecord(f"ACL {record.id} to remove does not exist")
     delta.security = True
 
 
@@ -349,13 +349,13 @@ def zk_migration_state(
 
 
 def no_op(image: "MetadataImage", record: NoOpRecord, delta: MetadataDelta) -> None:
-    """Only its offset counts: it shows that the log moves."""
+    """The record only advances the offset, which shows that the log is live."""
 
 
 def _topic_of(image: "MetadataImage", topic_id: UUID) -> TopicState:
     owner = image.topics.get(topic_id)
     if owner is None:
-        raise InconsistentRecord(f"there is no topic {topic_id}")
+        raise InconsistentRecord(f"topic {topic_id} does not exist")
     return owner
 
 

@@ -1,4 +1,5 @@
-"""Another number of replicas for partitions that exist: a reassignment that keeps who is there."""
+"""Changes the replication factor of existing partitions, by reassignments that keep the current
+replicas where possible."""
 
 from collections.abc import Sequence
 
@@ -24,18 +25,20 @@ def resize(
     *,
     config: BrokerConfig,
 ) -> tuple[Message, ...]:
-    """The records that begin it, for these partitions or for all. Raises Rejected for any."""
+    """The records that start the change, for these partitions or for all. Raises Rejected if any of
+    them is rejected."""
     chosen = list(indexes) or list(topic.partitions)
     unknown = [index for index in chosen if index not in topic.partitions]
     if unknown:
         raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no partition {topic.name}-{unknown[0]}.",
+            f"Partition {topic.name}-{unknown[0]} does not exist.",
         )
     if factor > len(image.brokers):
         raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas need as many brokers, {len(image.brokers)} are registered.",
+            f"A replication factor of {factor} requires {factor} brokers, but only"
+            f" {len(image.brokers)} are registered.",
         )
     request = AlterPartitionReassignmentsRequest(
         topics=[
@@ -61,7 +64,7 @@ def resize(
 
 
 def _replicas(image: MetadataImage, topic: TopicState, index: int, factor: int) -> list[int]:
-    """Fewer: the first ones stay. More: those come that the ring would have chosen too."""
+    """With fewer replicas, the first ones are kept; with more, the ring selects the others."""
     now = target_of(topic.partitions[index])
     (ring,) = placed(
         image, topic.name, range(index, index + 1), replication_factor=factor, holders=now

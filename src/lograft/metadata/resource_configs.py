@@ -1,6 +1,6 @@
-"""The settings of groups and of client metrics, which have no broker or topic of their own.
+"""The configs of groups and of client metrics, which belong to no broker or topic.
 
-A group's setting begins as the broker's setting of the same meaning (`group.<its name>`), and must
+A group's config defaults to the broker's config of the same meaning (`group.<its name>`) and must
 stay within the broker's limits (`group.<kind>.min.…`, `group.<kind>.max.…`).
 """
 
@@ -68,14 +68,14 @@ CLIENT_METRICS_CONFIGS: Final = table_of((
 # fmt: on
 
 CLIENT_METRICS_DOCS: Final = {
-    "interval.ms": "How often a client pushes its metrics.",
-    "match": "Clients of the subscription: <name>=<regular expression>; all entries must match.",
-    "metrics": "Prefixes of the names of metrics to push; * is every metric, empty is none.",
+    "interval.ms": "Interval at which clients push their metrics.",
+    "match": "Selects clients by <name>=<regular expression>; all entries must match.",
+    "metrics": "Prefixes of the metric names to push; * selects all metrics, empty selects none.",
 }
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
-#: What a subscription of client metrics may choose clients by.
+#: Client attributes by which a client metrics subscription can select clients.
 MATCH_KEYS: Final = frozenset(
     {
         "client_id",
@@ -93,12 +93,13 @@ def check_group_configs(values: Mapping[str, str], config: BrokerConfig) -> None
     for name, text in values.items():
         key = GROUP_CONFIGS.get(name)
         if key is None:
-            raise Rejected(ErrorCode.INVALID_CONFIG, f"There is no group setting {name}.")
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group configuration {name}.")
         value = _parsed(key, text)
         if name == "share.auto.offset.reset" and not _OFFSET_RESET.fullmatch(text.strip()):
             raise Rejected(
                 ErrorCode.INVALID_CONFIG,
-                f"{name} is earliest, latest or by_duration:<ISO 8601 duration>, not {text}.",
+                f"Invalid value {text} for configuration {name}: use earliest, latest or"
+                " by_duration:<ISO 8601 duration>.",
             )
         if isinstance(value, int):
             _check_limits(name, value, config)
@@ -111,13 +112,14 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
         key = CLIENT_METRICS_CONFIGS.get(name)
         if key is None:
             raise Rejected(
-                ErrorCode.INVALID_REQUEST, f"There is no setting {name} of client metrics."
+                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration {name}."
             )
         value = _parsed(key, text)
         if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"{name} lies between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}, not at {value}.",
+                f"Invalid value {value} for configuration {name}: it must be between"
+                f" {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}.",
             )
         if name == "match" and isinstance(value, tuple):
             for pattern in value:
@@ -127,7 +129,7 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
 def describe_group(
     overrides: Mapping[str, str], broker: BrokerConfig, *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """All settings of a group, or those in `names`."""
+    """All configs of a group, or those in `names`."""
     return [
         describe_override(
             key,
@@ -152,7 +154,7 @@ def describe_client_metrics(
 
 
 def group_documentation(name: str) -> str | None:
-    """A group's setting has the meaning of the broker's setting that it overrides."""
+    """The documentation of the broker's config that the group's config overrides."""
     from lograft.model.settings.broker_docs import BROKER_DOCS
 
     return with_effect(BROKER_DOCS.get(f"group.{name}"), GROUP_CONFIGS.get(name))
@@ -177,7 +179,7 @@ def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
         limit = config.value(setting) if setting in BROKER_CONFIGS else None
         if isinstance(limit, int) and is_broken(value, limit):
             raise Rejected(
-                ErrorCode.INVALID_CONFIG, f"{name}={value} is beyond {setting}, which is {limit}."
+                ErrorCode.INVALID_CONFIG, f"{name}={value} exceeds the limit {setting}={limit}."
             )
 
 
@@ -197,16 +199,16 @@ def _check_match(text: str) -> None:
     if text.count("=") != 1 or (split := split_match(text))[0] not in MATCH_KEYS:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"Invalid client match pattern '{text}': write <one of"
-            f" {', '.join(sorted(MATCH_KEYS))}>=<regular expression>.",
+            f"Invalid client match pattern '{text}': use <name>=<regular expression>, where name is"
+            f" one of {', '.join(sorted(MATCH_KEYS))}.",
         )
     try:
         compiled(split[1])
     except NoPattern as error:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"Invalid client match pattern '{text}': {error}. Regular expressions have RE2 syntax,"
-            " without look-ahead and back-references.",
+            f"Invalid client match pattern '{text}': {error}. Regular expressions use RE2 syntax,"
+            " without lookahead and backreferences.",
         ) from None
 
 

@@ -1,8 +1,8 @@
-"""Which brokers the active controller has heard of lately.
+"""Sessions of the brokers at the active controller, extended by their heartbeats.
 
-Not part of the image: every controller learns it anew from the heartbeats that it gets. A broker
-that was never heard of by this controller has no session, and is given one timeout's time from
-the moment the controller became active.
+They are not part of the image: every new controller learns them from the heartbeats that it
+receives. A broker that is expected but has not sent a heartbeat to this controller yet has one
+session timeout from the time when the controller became active.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Final
 
 from lograft.model.metrics import Gauge, Sample
 
-#: Later than any clock shows.
+#: Beyond any value of the clock.
 NEVER_MS: Final = 1 << 62
 
 SESSIONS: Final = Gauge(
@@ -23,9 +23,9 @@ SESSIONS: Final = Gauge(
 class Session:
     epoch: int
     heard_ms: int
-    #: How far the broker has read the metadata log.
+    #: The broker's last offset in the metadata log.
     metadata_offset: int
-    #: Whether the connection of its last heartbeat stands; not (yet) if there was none.
+    #: Whether the connection of its last heartbeat is still open; False before the first heartbeat.
     connected: bool
 
 
@@ -40,17 +40,17 @@ class BrokerSessions:
         self._sessions[broker_id] = Session(epoch, now_ms, metadata_offset, True)
 
     def expect(self, broker_id: int, *, epoch: int, now_ms: int) -> None:
-        """A controller that has just become active waits for those that it knows to be up."""
+        """Starts the session of a broker that a newly active controller expects to be running."""
         self._sessions.setdefault(broker_id, Session(epoch, now_ms, -1, False))
 
     def disconnected(self, broker_id: int, *, epoch: int) -> None:
-        """The connection on which it spoke has ended: its process may have, too."""
+        """The connection of its heartbeats was closed, so the broker may have failed."""
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch == epoch:
             session.connected = False
 
     def is_suspect(self, broker_id: int, *, epoch: int, heard_before_ms: int) -> bool:
-        """Whether it is expected to speak, but has no connection or was not heard since then."""
+        """Whether its connection is closed or it has not sent a heartbeat since then."""
         session = self._sessions.get(broker_id)
         return (
             session is not None
@@ -59,7 +59,7 @@ class BrokerSessions:
         )
 
     def suspects(self, heard_before_ms: int) -> list[tuple[int, int]]:
-        """With their epochs."""
+        """The suspect brokers, with their epochs."""
         return [
             (broker_id, session.epoch)
             for broker_id, session in self._sessions.items()
@@ -72,8 +72,8 @@ class BrokerSessions:
             del self._sessions[broker_id]
 
     def is_alive(self, broker_id: int, *, epoch: int, now_ms: int) -> bool:
-        """Whether this very registration of the broker spoke to us within the timeout, and its
-        connection stands."""
+        """Whether this registration of the broker sent a heartbeat within the timeout and its
+        connection is still open."""
         session = self._sessions.get(broker_id)
         return (
             session is not None
@@ -84,7 +84,7 @@ class BrokerSessions:
         )
 
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """With their epochs."""
+        """The brokers whose sessions have expired, with their epochs."""
         return [
             (broker_id, session.epoch)
             for broker_id, session in self._sessions.items()
@@ -92,12 +92,12 @@ class BrokerSessions:
         ]
 
     def next_expiry_ms(self) -> int:
-        """When `expired` will find the next one, if none of them is heard before."""
+        """When the next session expires, unless heartbeats extend it."""
         heard_ms = (session.heard_ms for session in self._sessions.values())
         return min(heard_ms, default=NEVER_MS) + self._timeout_ms + 1
 
     def excuse(self, late_ms: int) -> None:
-        """Nobody could have been heard for so long: it counts for no session."""
+        """Extends all sessions by a time during which no heartbeat could be processed."""
         if late_ms > 0:
             for session in self._sessions.values():
                 session.heard_ms += late_ms

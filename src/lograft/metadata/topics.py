@@ -1,4 +1,4 @@
-"""Decisions about topics: create, delete."""
+"""Decides the creation and deletion of topics."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -50,14 +50,14 @@ def create_topics(
     config: BrokerConfig,
     new_id: Callable[[], UUID],
 ) -> ControllerResult[CreateTopicsResponse]:
-    """Each topic by itself: one that is refused does not hold up the others."""
+    """Decides each topic separately: rejected topics do not affect the others."""
     _check_total(request.topics, config)
     counts = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
     for topic in request.topics:
         if counts[topic.name] > 1:
-            counts[topic.name] = -1  # said once
+            counts[topic.name] = -1  # Reported only once.
             results.append(_refused(topic.name, _twice(topic.name)))
         elif counts[topic.name] == 1:
             try:
@@ -77,12 +77,12 @@ def create_topics(
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, *, config: BrokerConfig
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """By name (up to version 5 in `topic_names`) or by id."""
+    """Deletes topics by name (in `topic_names` up to version 5) or by id."""
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not config.delete_topic_enable:
         raise Rejected(
             ErrorCode.TOPIC_DELETION_DISABLED,
-            "Topics cannot be deleted here: delete.topic.enable is false.",
+            "Topic deletion is disabled: delete.topic.enable is false.",
         )
     times = Counter((topic.name, topic.topic_id) for topic in wanted)
     removed: dict[UUID, None] = {}
@@ -91,11 +91,11 @@ def delete_topics(
         result = DeletableTopicResult(name=name, topic_id=given_id)
         try:
             if count > 1:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
+                raise Rejected(ErrorCode.INVALID_REQUEST, "The request contains the topic twice.")
             topic_id = _topic_to_delete(image, name, given_id)
             if topic_id in removed:
                 raise Rejected(
-                    ErrorCode.INVALID_REQUEST, "The topic is in the request by name and by id."
+                    ErrorCode.INVALID_REQUEST, "The request contains the topic by name and by id."
                 )
         except Rejected as refusal:
             result.error_code = refusal.code
@@ -112,7 +112,7 @@ def delete_topics(
 def check_new_name(image: MetadataImage, name: str) -> None:
     if name == METADATA_TOPIC:
         raise Rejected(
-            ErrorCode.INVALID_REQUEST, f"{name} is the cluster's own log and cannot be created."
+            ErrorCode.INVALID_REQUEST, f"{name} is the metadata log and cannot be created."
         )
     check_topic_name(name)
     if name in image.topic_ids:
@@ -122,8 +122,8 @@ def check_new_name(image: MetadataImage, name: str) -> None:
         for other in image.similar_names.get(form, ()):
             raise Rejected(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' is too like the existing topic '{other}': metrics do not tell"
-                " '.' from '_'.",
+                f"Topic '{name}' collides with the existing topic '{other}', because metric names"
+                " do not distinguish '.' and '_'.",
             )
 
 
@@ -134,9 +134,10 @@ def checked_configs(
     for setting in settings:
         if setting.value is None:
             raise Rejected(
-                ErrorCode.INVALID_CONFIG, f"The setting {setting.name} needs a value, not null."
+                ErrorCode.INVALID_CONFIG,
+                f"The value of configuration {setting.name} must not be null.",
             )
-        values[setting.name] = setting.value  # the last one counts, as in Kafka
+        values[setting.name] = setting.value  # As in Kafka, the last duplicate wins.
     try:
         check_no_variables(values)
         validate_topic_configs(values, config)
@@ -154,8 +155,8 @@ def _check_total(topics: Sequence[CreatableTopic], config: BrokerConfig) -> None
     if total > PARTITIONS_PER_REQUEST_MAX:
         raise Rejected(
             ErrorCode.POLICY_VIOLATION,
-            f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions, this one"
-            f" asks for {total}: split it.",
+            f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions, but this one"
+            f" creates {total}. Split it.",
         )
 
 
@@ -175,7 +176,7 @@ def _create(
         else config.default_replication_mode
     )
     if MODE not in values and mode != TOPIC_CONFIGS[MODE].default:
-        # Kept with the topic: the setting of one node must not switch topics later.
+        # Stored with the topic, so that the config of one node cannot switch topics later.
         values[MODE] = mode
     enabling = check_modes(image, values)
     if topic.assignments:
@@ -201,21 +202,22 @@ def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tupl
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            "With replicas assigned by hand, the number of partitions and the replication factor"
-            " must both be -1.",
+            "The number of partitions and the replication factor must both be -1 if replicas are"
+            " assigned manually.",
         )
     by_index: dict[int, tuple[int, ...]] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in by_index:
             raise Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Partition {assignment.partition_index} is assigned twice.",
+                f"The request assigns partition {assignment.partition_index} twice.",
             )
         by_index[assignment.partition_index] = tuple(assignment.broker_ids)
     if sorted(by_index) != list(range(len(by_index))):
         raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Partitions are numbered from 0 without gaps; assigned are {sorted(by_index)[:20]}.",
+            "Partitions must be numbered from 0 without gaps, but the request assigns"
+            f" {sorted(by_index)[:20]}.",
         )
     factor = len(by_index[0])
     for index in range(len(by_index)):
@@ -230,12 +232,12 @@ def _placed_assignments(
     if factor < -1 or factor == 0:
         raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor must be at least 1, or -1 for the default; it is {factor}.",
+            f"The replication factor must be at least 1, or -1 for the default, not {factor}.",
         )
     if count < -1 or count == 0:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
-            f"A topic has at least 1 partition, or -1 for the default number; it is {count}.",
+            f"The number of partitions must be at least 1, or -1 for the default, not {count}.",
         )
     if count == -1:
         count = config.num_partitions
@@ -245,7 +247,7 @@ def _placed_assignments(
 
 
 def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
-    """Never one with a meaning, nor one whose text a command line would take for an option."""
+    """Never a reserved id, nor one whose text could be mistaken for a command-line option."""
     while True:
         topic_id = new_id()
         if (
@@ -258,21 +260,23 @@ def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
 
 def _topic_to_delete(image: MetadataImage, name: str | None, given_id: UUID) -> UUID:
     if name is not None and given_id != ZERO_UUID:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Give the topic's name or its id, not both.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Specify either the topic's name or its id.")
     if name is not None:
         topic_id = image.topic_ids.get(name)
         if topic_id is None:
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
         return topic_id
     if given_id == ZERO_UUID:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Neither a name nor an id of a topic is given.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Neither a topic name nor a topic id is given.")
     if given_id not in image.topics:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {uuid_to_text(given_id)}.")
+        raise Rejected(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {uuid_to_text(given_id)} does not exist."
+        )
     return given_id
 
 
 def _twice(name: str) -> Rejected:
-    return Rejected(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request twice.")
+    return Rejected(ErrorCode.INVALID_REQUEST, f"The request contains topic '{name}' twice.")
 
 
 def _refused(name: str, refusal: Rejected) -> CreatableTopicResult:
@@ -280,7 +284,7 @@ def _refused(name: str, refusal: Rejected) -> CreatableTopicResult:
 
 
 def _describe(overrides: Mapping[str, str], config: BrokerConfig) -> list[CreatableTopicConfigs]:
-    """The settings of a new topic as CreateTopics shows them."""
+    """The configs of a new topic for the CreateTopics response."""
     defaults = _describe_defaults(config)
     if not overrides:
         return list(defaults.values())
@@ -294,7 +298,7 @@ def _describe(overrides: Mapping[str, str], config: BrokerConfig) -> list[Creata
 
 @lru_cache(maxsize=8)
 def _describe_defaults(config: BrokerConfig) -> Mapping[str, CreatableTopicConfigs]:
-    """Of a topic without overrides; a BrokerConfig never changes, nor may these."""
+    """Of a topic without overrides; cached, because a BrokerConfig never changes."""
     return _describe_settings({}, config)
 
 

@@ -1,4 +1,4 @@
-"""The values a metadata image is made of. All are immutable: an image shares them freely."""
+"""The values of a metadata image. All are immutable, so that images can share them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,31 +11,31 @@ from lograft.wire.message import Message
 
 R_co = TypeVar("R_co", covariant=True)
 
-#: Directory ids with a meaning of their own (KIP-858).
+#: Reserved directory ids (KIP-858).
 UNASSIGNED_DIRECTORY: Final = ZERO_UUID
 LOST_DIRECTORY: Final = UUID(int=1)
-#: Ids below are reserved: unassigned, lost, migrating.
+#: Ids below this value are reserved: unassigned, lost, migrating.
 RESERVED_DIRECTORIES: Final = 100
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
-#: Lograft's own. Level 1: partitions may be in raft mode, so every node must understand that.
+#: Lograft's own feature. Level 1 allows partitions in raft mode, which every node must support.
 REPLICATION_VERSION: Final = "lograft.replication.version"
-#: From level 1 on ISRs may become empty, and the log says who else may lead (KIP-966).
+#: Since level 1, ISRs may become empty and the log has the eligible leader replicas (KIP-966).
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 #: Level 1: consumer groups (KIP-848).
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
-#: Topic setting: up to how many partitions the topic grows when a producer writes beyond its last.
-#: Topics that are created automatically may get it from the broker's settings.
+#: Topic config: maximum number of partitions that producers can create by writing beyond the last
+#: one. Automatically created topics may get it from the broker's configs.
 ON_DEMAND_MAX: Final = "auto.create.partitions.max"
-#: Topic settings: which groups may read it, and which one where it is one (metadata/claims.py).
+#: Topic configs for topics that only one group may read (metadata/claims.py).
 SUBSCRIPTION_MODE: Final = "subscription.mode"
 SUBSCRIPTION_GROUP: Final = "subscription.group"
 POINT_TO_POINT: Final = "ptp"
 
-#: Far below what a batch of the metadata log holds.
+#: Maximum number of records per batch, far below the maximum batch size of the metadata log.
 RECORDS_PER_BATCH: Final = 10_000
 
 
@@ -44,7 +44,7 @@ def is_reserved_directory(directory: UUID) -> bool:
 
 
 class ResourceType(IntEnum):
-    """Whose settings; the numbers are the wire's."""
+    """The kinds of config resources; the numbers are those of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -55,7 +55,7 @@ class ResourceType(IntEnum):
 
 class ConfigResource(NamedTuple):
     type: int
-    #: Of a broker: its id, or "" for the default of all brokers.
+    #: For a broker: its id, or "" for the default of all brokers.
     name: str
 
 
@@ -68,24 +68,25 @@ class LeaderRecovery(IntEnum):
 
 class PartitionState(NamedTuple):
     replicas: tuple[int, ...]
-    #: Where each replica lies, in the order of `replicas`.
+    #: The log directory of each replica, in the order of `replicas`.
     directories: tuple[UUID, ...]
     isr: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     #: Replicas outside the ISR that still hold all committed records (KIP-966).
     elr: tuple[int, ...]
-    #: The leader of the moment when the ISR became empty, or ().
+    #: The leader at the time when the ISR became empty, or ().
     last_known_elr: tuple[int, ...]
-    #: -1: nobody leads.
+    #: -1 if there is no leader.
     leader: int
     leader_recovery: int
-    #: Grows by one with every new leader.
+    #: Increases by one with every new leader.
     leader_epoch: int
-    #: Grows by one with every change at all.
+    #: Increases by one with every change.
     partition_epoch: int
     mode: ReplicationMode = ReplicationMode.ISR
-    #: The epoch that names the newest raft life; NO_EPOCH: there was none. Never falls.
+    #: The epoch that identifies the latest raft incarnation; NO_EPOCH if there was none. It never
+    #: decreases.
     life: int = NO_EPOCH
 
 
@@ -123,11 +124,11 @@ class BrokerState:
     endpoints: tuple[Endpoint, ...]
     features: Mapping[str, VersionRange]
     rack: str | None
-    #: Not (yet) trusted with partitions: registered but not caught up, or silent for too long.
+    #: Not (yet) allowed to host online partitions: not caught up, or its session has expired.
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[UUID, ...]
-    #: None: the broker comes from before there were cordoned log dirs.
+    #: None for brokers that do not support cordoned log directories.
     cordoned_log_dirs: tuple[UUID, ...] | None
     is_migrating_zk_broker: bool
 
@@ -140,16 +141,16 @@ class BrokerState:
         return next((end for end in self.endpoints if end.name == listener), None)
 
     def serves(self, directory: UUID) -> bool:
-        """Whether a replica in that directory can be reached, as far as the directory goes."""
+        """Whether the directory, and so a replica in it, is online."""
         if directory in self.log_dirs:
             return True
         if is_reserved_directory(directory):
             return directory != LOST_DIRECTORY
-        return not self.log_dirs  # a broker from before there were ids
+        return not self.log_dirs  # A broker without directory ids.
 
     @property
     def takes_replicas(self) -> bool:
-        """Whether new replicas may be placed on it: not where all its log dirs are cordoned
+        """Whether new replicas may be placed on it; False if all its log directories are cordoned
         (KIP-1066)."""
         if not self.log_dirs or self.cordoned_log_dirs is None:
             return True
@@ -157,7 +158,7 @@ class BrokerState:
 
     @property
     def default_directory(self) -> UUID:
-        """Where a new replica on this broker goes, as far as the controller can know."""
+        """The directory of a new replica on this broker, as far as the controller knows it."""
         return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
@@ -179,12 +180,12 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R_co]):
-    """What a decision wants: `records` appended, then `reply` given."""
+    """The result of a decision: `records` to append, then `reply` to send."""
 
     records: tuple[Message, ...]
     reply: R_co
-    #: All in one batch, so that a crash leaves all of them or none. Otherwise in as many as it
-    #: takes, in this order: then the decision, made again on what is left, writes the rest.
+    #: Whether to append all records in one batch, so that a crash leaves all of them or none.
+    #: Otherwise they are split in order; after a crash, a new decision writes the remainder.
     atomic: bool = True
 
     def batches(self) -> Iterator[tuple[Message, ...]]:

@@ -1,6 +1,6 @@
 """State in the metadata log, written by Apache Kafka, that Lograft stores but does not enforce.
 
-An operator who migrates a Kafka data folder may rely on it, so nodes log a warning at startup and
+Operators who migrate a Kafka data directory may rely on it, so nodes log a warning at startup and
 `lograft doctor` reports it.
 """
 
@@ -17,12 +17,12 @@ from lograft.model.settings.topic import TOPIC_CONFIGS
 _UNSUPPORTED_TOPIC_SETTINGS: Final = tuple(
     key for key in TOPIC_CONFIGS.values() if isinstance(key.effect, Unsupported)
 )
-#: A sentence names at most so many topics.
+#: Maximum number of topics in one message.
 _NAMES_MAX: Final = 5
 
 
 def describe_unenforced(image: MetadataImage) -> dict[str, str]:
-    """By kind, a sentence that says how much there is and what it means."""
+    """Messages by kind, each with the amount of state and its meaning."""
     return dict(_sentences(image))
 
 
@@ -71,13 +71,13 @@ def _unsupported_topic_settings(image: MetadataImage) -> Iterator[tuple[str, str
 
 
 def describe_stored_features(image: MetadataImage) -> dict[str, str]:
-    """As `describe_unenforced`, of features that Lograft has not built."""
+    """Same as `describe_unenforced`, for features that Lograft does not implement."""
     stored = [f"{name} {image.features[name]}" for name in STORED if image.features.get(name)]
     if not stored:
         return {}
     return {
         "features": f"{' and '.join(stored)}: the levels are stored for Apache Kafka; Lograft does"
-        " not serve these groups and does not finalise the features for its clients"
+        " not serve these groups and does not return the features to clients as finalized"
     }
 
 

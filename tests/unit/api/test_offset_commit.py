@@ -143,7 +143,7 @@ async def test_a_reset_and_its_undo(bench: Bench, /, version: int) -> None:
     [
         ("nowhere", {0: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic nowhere."),
         ("t", {0: 1, 9: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Topic t has no partition 9."),
-        ("t", {0: -4}, ErrorCode.INVALID_REQUEST, "-4 is no offset to reset to."),
+        ("t", {0: -4}, ErrorCode.INVALID_REQUEST, "Cannot reset to the negative offset -4."),
     ],
 )
 @scenario(play)

@@ -16,12 +16,12 @@ from lograft.cli.pipelines import (
     Status,
     _alone,
     _Journal,
+    _stderr_into,
     described,
     descriptions,
     line_of,
     run_and_show,
     status_of,
-    stderr_into,
     stop_and_wait,
 )
 from lograft.model.errors import InvalidConfig
@@ -105,7 +105,7 @@ def test_a_pipeline_runs_once_at_a_time(config: str, tmp_path: Path) -> None:
 def test_what_spark_says_is_kept_from_the_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with stderr_into(tmp_path / "log"):
+    with _stderr_into(tmp_path / "log"):
         subprocess.run([sys.executable, "-c", "import os; os.write(2, b'noise')"], check=True)
     os.write(2, b"ours")
     assert (tmp_path / "log").read_text() == "noise"

@@ -107,7 +107,10 @@ def test_the_first_group_gets_the_topic(controller: Controller) -> None:
     assert unclaimed(controller.image, "a", ["t"]) == []
     assert unclaimed(controller.image, "b", ["t"]) == ["t"]
     assert controller.claim("b") is ErrorCode.POLICY_VIOLATION
-    assert "by group 'a': group 'b' may not" in controller.sentence
+    assert (
+        "Group 'b' may subscribe to it or commit to it only after group 'a' has left"
+        in controller.sentence
+    )
     assert controller.claim("a") is ErrorCode.NONE, "asked twice"
 
 
@@ -148,7 +151,7 @@ def test_a_mode_that_fits_those_who_read(controller: Controller) -> None:
     controller.alter(["a"], **{MODE: "psb"})
     assert controller.set == {MODE: "psb"}, "the claim goes with the mode"
     assert controller.alter(["b", "a"], **{MODE: "ptp"}) is ErrorCode.INVALID_CONFIG
-    assert "'a' and 'b' subscribe to it or hold positions" in controller.sentence
+    assert "'a' and 'b' subscribe to it or have committed offsets" in controller.sentence
     assert controller.set == {MODE: "psb"}
 
 

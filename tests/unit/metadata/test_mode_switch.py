@@ -93,14 +93,14 @@ def test_entering_begins_an_epoch_with_the_same_leader(image: MetadataImage) -> 
     assert record.partition_epoch == 1
     image.replay(record)
     assert next_step(image, topic(image), 0) is None
-    assert "on disk" in status(image, topic(image), 0).reason
+    assert "flush their logs" in status(image, topic(image), 0).reason
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"leader": -1}, "nobody leads"),
-        ({"isr": (1,)}, "1 replicas are in sync, raft needs 2"),
+        ({"leader": -1}, "the partition has no leader"),
+        ({"isr": (1,)}, "1 replicas are in sync, but raft requires 2"),
         ({"leader_recovery": 1}, "unclean election"),
         ({"adding_replicas": (3,)}, "being reassigned"),
     ],

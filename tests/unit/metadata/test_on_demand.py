@@ -80,7 +80,7 @@ def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply
     request = growth_request(image, "t", 1, timeout_ms=100)
     assert request is not None
     assert request.topics[0].count == 2
-    with pytest.raises(Rejected, match=r"limit of 2 .*raise auto\.create\.partitions\.max"):
+    with pytest.raises(Rejected, match=r"limit of 2 .*increase auto\.create\.partitions\.max"):
         growth_request(image, "t", 2, timeout_ms=100)
     set_limit("t", None)
     with pytest.raises(Rejected, match=r"set auto\.create\.partitions\.max"):

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,6 @@ from rich.table import Table
 
 from lograft.cli.demo.requirements import find_missing_for_spark
 from lograft.cli.demo.shop import Event, orders, web_log
-from lograft.cli.pipelines import line_of, stderr_into
 from lograft.client.admin import Admin, NewTopic
 from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
@@ -112,14 +111,9 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
         asyncio.run(write_events(address, ORDERS, islice(shop, FIRST_ORDERS)))
         console.print(asyncio.run(count_first_orders(address)))
     missing = find_missing_for_spark() if with_spark else []
-    results = None
-    with ExitStack() as stack:
-        spark = None
-        if with_spark and not missing:
-            results = Path(tempfile.mkdtemp(prefix="lograft-demo-"))
-            stack.enter_context(stderr_into(results / "spark.log"))
-            pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
-            spark = pool.submit(_start_spark)
+    uses_spark = with_spark and not missing
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
+        spark = pool.submit(_start_spark) if uses_spark else None
         with steps.step("the shop is open"), steps.busy("The shop writes its orders and web log"):
             began = time.perf_counter()
             asyncio.run(write_events(address, ORDERS, shop))
@@ -128,11 +122,11 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
             console.print(f"{2 * EVENTS:,} events written and acknowledged, {rate:,.0f} a second")
             asyncio.run(read_some(address, "billing", EVENTS // 2))
             console.print(f"Group billing has read {EVENTS // 2:,} orders.")
-        if results is not None and spark is not None:
-            _run_pipelines(steps, address, results, spark)
+        if spark is not None:
+            return _run_pipelines(steps, address, spark)
     if missing:
         console.print(f"The demo ends before its Spark part: {' and '.join(missing)}.")
-    return results
+    return None
 
 
 def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str]:
@@ -207,13 +201,13 @@ def _start_spark() -> "SparkSession":
     return spark_session()
 
 
-def _run_pipelines(
-    steps: Steps, address: str, folder: Path, starting: "Future[SparkSession]"
-) -> None:
+def _run_pipelines(steps: Steps, address: str, starting: "Future[SparkSession]") -> Path:
     from lograft.cli.demo.shop_pipelines import shop_settings, show_lake, show_windows
+    from lograft.cli.pipelines import line_of
     from lograft.spark.pipelines.running import Watch, run_settings
 
     console = steps.console
+    folder = Path(tempfile.mkdtemp(prefix="lograft-demo-"))
     settings = shop_settings(address, folder)
     watch = Watch(tell=lambda lag: console.print(line_of(lag)), say=console.print)
     with steps.step("Spark starts"), steps.busy("Spark is starting"):
@@ -234,13 +228,13 @@ def _run_pipelines(
             run_settings("audit", settings["audit"], spark=spark, watch=watch)
     finally:
         spark.stop()
+    return folder
 
 
 def _show_next_steps(console: Console, results: Path | None) -> None:
     if results is not None:
         console.print(f"\nThe audit's page: [bold]{results / 'audit' / 'audit.html'}[/]")
         console.print(f"The table: {results / 'lake'}")
-        console.print(f"What Spark logged: {results / 'spark.log'}")
     console.print(
         "\nWhat to try next:\n"
         "  lograft start             one node on localhost:9092, for any Kafka client\n"
