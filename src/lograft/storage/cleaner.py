@@ -1,12 +1,14 @@
-"""Compaction of a log: `find_cleanable` on the loop says what could be done, `Cleaning.run` is a
-worker's job that writes new segments beside the old; `begin_swap`, `run_swap` (in a worker) and
-`finish_swap` put them in their place.
+"""Compaction of a log.
 
-    written and fsynced as .cleaned → renamed to .swap: from here on the result counts → the old
-    segments become .deleted → the new one gets its name
+`find_cleanable` decides on the event loop whether a log needs compaction. `Cleaning.run` writes the
+new segments next to the old ones, in a worker. `begin_swap`, `run_swap` (in a worker) and
+`finish_swap` then replace the old segments:
 
-A stop before the rename to `.log.swap` leaves the old segments, one after it is finished when the
-log is opened (`leftovers.py`).
+    written and fsynced as .cleaned → renamed to .swap: the result is now valid → the old
+    segments are renamed to .deleted → the new segment is renamed to its final name
+
+After a crash before the rename to `.log.swap`, the log has its old segments. After a later crash,
+the swap is completed when the log is opened (`leftovers.py`).
 """
 
 from collections.abc import Iterator
@@ -38,17 +40,18 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What compaction would find in a log."""
+    """What compaction can clean in a log."""
 
-    #: Below it an earlier pass has been: `cleaner-offset-checkpoint`.
+    #: Records below were cleaned by an earlier pass (`cleaner-offset-checkpoint`).
     first_dirty: Offset
-    #: The active segment, open transactions and `min.compaction.lag.ms` begin here.
+    #: Kafka's first uncleanable offset: the start of the active segment, of the first open
+    #: transaction, or of the records younger than `min.compaction.lag.ms`.
     upto: Offset
-    #: What lies above may still be cut away.
+    #: Records at or above may still be truncated.
     high_watermark: Offset
     clean_bytes: int
     dirty_bytes: int
-    #: `max.compaction.lag.ms` is over for the oldest dirty record.
+    #: The oldest dirty record is older than `max.compaction.lag.ms`.
     is_late: bool
 
     @property
@@ -60,15 +63,15 @@ class Cleanable:
 def find_cleanable(
     log: "Log", *, first_dirty: Offset, now_ms: int, high_watermark: Offset
 ) -> Cleanable | None:
-    """None if there is nothing to do now, by the topic's dirty ratio and lags."""
+    """Returns None if the log needs no compaction now, by the topic's dirty ratio and lags."""
     config = log.config
     if not config.cleanup_compact:
         return None
     first = Offset(max(first_dirty, log.log_start_offset))
     if first > log.end_offset:
         first = log.log_start_offset  # the log was truncated since the checkpoint
-    # A value may only be superseded, and a transaction only counts as committed, by what a power
-    # loss cannot take: the pass itself is durable at once.
+    # Only a record that survives power loss may supersede a value or mark a transaction as
+    # committed, because the result of the pass itself is durable immediately.
     safe = Offset(min(high_watermark, log.durable_offset))
     upto = int(min(log.last_stable_offset(safe), log.active.base_offset, safe))
     clean_bytes = dirty_bytes = 0
@@ -109,7 +112,7 @@ def find_cleanable(
 
 
 class Cleaning:
-    """One pass over one log."""
+    """One compaction pass over one log."""
 
     __slots__ = (
         "_config",
@@ -135,14 +138,14 @@ class Cleaning:
     def __init__(
         self, log: "Log", cleanable: Cleanable, *, now_ms: int, keys_max: int = KEYS_MAX
     ) -> None:
-        """On the loop: takes along all that the worker will need."""
+        """On the event loop: captures everything that the worker needs."""
         self.cleanable = cleanable
         self.directory = log.directory
         self.now_ms = now_ms
-        #: Where the next pass begins; known after `run`.
+        #: Where the next pass begins; set by `run`.
         self.first_dirty = cleanable.first_dirty
         self.cleaned: list[tuple[Segment, list[int]]] = []
-        #: New segments in the log, and the old ones whose place they took.
+        #: New segments in the log, each with the old segments that it replaced.
         self._replaced: list[tuple[Segment, list[Segment]]] = []
         self._renamed: list[str] = []
         self._disk = log.disk
@@ -150,14 +153,15 @@ class Cleaning:
         self._config = log.config
         self._truncations = log.truncations
         self._work: Iterator[int] | None = None
-        #: Everything is written.
+        #: All new segments are written.
         self.is_done = False
         self._sources: list[Segment] = []
         self._group_ends: dict[int, int] = {}
         for slot, segment in enumerate(log.segments[:-1]):
             if segment.base_offset >= cleanable.upto:
                 break
-            # Objects of our own: a worker must not load what the loop's objects load.
+            # Separate Segment objects: a worker must not load indexes of the objects that the event
+            # loop uses.
             source = Segment(log.disk, log.directory, segment.base_offset, fresh=False)
             source.use(log.disk.open(source.path), segment.size)
             self._sources.append(source)
@@ -186,13 +190,14 @@ class Cleaning:
         )
 
     def run(self) -> None:
-        """In a worker: reads, decides, writes the new segments and fsyncs them."""
+        """In a worker: reads the old segments, writes the new ones and fsyncs them."""
         while not self.is_done:
             self.run_part(LONG_MAX)
 
     def run_part(self, bytes_max: int) -> int:
-        """In a worker: as `run`, but only until this many bytes were read and written, or a batch
-        more; how many it were. Again until `is_done`."""
+        """In a worker: like `run`, but returns after about `bytes_max` bytes were read and written
+        (at most one batch more). Returns the number of bytes; the caller repeats the call until
+        `is_done`."""
         if self._work is None:
             self._work = self._do_all()
         moved = 0
@@ -209,7 +214,7 @@ class Cleaning:
     # ── in the worker ────────────────────────────────────────────────────────────────────────
 
     def _do_all(self) -> Iterator[int]:
-        """Yields how many bytes were read or written since the last time."""
+        """Yields the number of bytes read or written since the previous yield."""
         yield from self._build_map()
         self.first_dirty = Offset(max(self._latest.latest + 1, self.cleanable.first_dirty))
         for group in self._grouped():
@@ -241,7 +246,7 @@ class Cleaning:
                     self._latest.latest = last_offset
 
     def _grouped(self) -> list[list[Segment]]:
-        """Neighbours that fit in one segment together become one."""
+        """Groups adjacent segments that fit into one new segment."""
         groups: list[list[Segment]] = []
         size = 0
         for source in self._sources:
@@ -272,8 +277,8 @@ class Cleaning:
                 size = fields[1] + LENGTH_OVERHEAD
                 batch = source.read_batch(position, size)
                 if not check_crc(batch, 0, size):
-                    # Never copy damage under a new, good CRC.
-                    raise LogCorrupt(f"{source.path} holds a damaged batch at byte {position}")
+                    # Never copy a damaged batch under a new, valid CRC.
+                    raise LogCorrupt(f"{source.path} contains a damaged batch at byte {position}")
                 is_last = source is last_source and position + size >= source.size
                 kept = self._filter.keep(fields, batch, is_last=is_last)
                 if kept is not None:
@@ -284,16 +289,17 @@ class Cleaning:
         files = [target.file, *target.seal()]
         for file in files:
             file.fsync()
-        # While the files change their names nobody may have to look for them.
+        # While the files are being renamed, no reader may have to open them by name.
         target.offset_index.load()
         target.time_index.load()
         self.cleaned.append((target, [source.base_offset for source in group]))
 
-    # ── putting the result in place ──────────────────────────────────────────────────────────
+    # ── replacing the old segments ───────────────────────────────────────────────────────────────
 
     def begin_swap(self, log: "Log") -> bool:
-        """On the loop: from now on readers get the new segments. False if the log has changed too
-        much meanwhile. Then `run_swap` in a worker (lane: the log dir), then `finish_swap`."""
+        """On the event loop: readers use the new segments from now on. Returns False if the log was
+        truncated, or its segments replaced or deleted, in the meantime. The caller continues with
+        `run_swap` in a worker (the lane of the log dir), then `finish_swap`."""
         bases = {segment.base_offset for segment in log.segments[:-1]}
         if log.truncations != self._truncations or not all(
             base in bases for _, group in self.cleaned for base in group
@@ -303,7 +309,7 @@ class Cleaning:
             first = next(i for i, s in enumerate(log.segments) if s.base_offset == group[0])
             old = log.segments[first : first + len(group)]
             assert [segment.base_offset for segment in old] == group, (group, old)
-            # Its file stays open and its indexes are in memory: names do not matter to it.
+            # Its file stays open and its indexes are in memory, so renames do not affect it.
             log.replace_segments(old, target)
             self._replaced.append((target, old))
         return True
@@ -316,14 +322,15 @@ class Cleaning:
             raise DiskFailed(self._log_dir, error) from error
 
     def finish_swap(self, log: "Log") -> None:
-        """On the loop: the new segments may give back their files and find them again."""
+        """On the event loop: replaces the new segments by objects that can close their files and
+        open them again by name."""
         for target, _ in self._replaced:
             new = Segment(self._disk, self.directory, target.base_offset, fresh=False)
             log.replace_segments([target], new)
         log.removals.append((self.now_ms + self._config.file_delete_delay_ms, self._renamed))
 
     def swap_in(self, log: "Log") -> bool:
-        """All three steps at once; False if the log has changed too much meanwhile. Blocks."""
+        """Runs all three steps. Returns False if the log was changed in the meantime. Blocks."""
         try:
             if not self.begin_swap(log):
                 self.discard()
@@ -335,7 +342,7 @@ class Cleaning:
         return True
 
     def discard(self) -> None:
-        """Blocks."""
+        """Deletes the new segments. Blocks."""
         unlink_files(self._disk, [path for target, _ in self.cleaned for path in target.paths()])
 
     def _run_swap(self) -> None:
@@ -348,7 +355,7 @@ class Cleaning:
         cleaned_paths = [path for path in target.paths() if disk.exists(path)]
         swap_paths = [path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX for path in cleaned_paths]
         pairs = list(zip(cleaned_paths, swap_paths, strict=True))
-        for cleaned, swap in pairs[1:] + pairs[:1]:  # the log last: it makes the result count
+        for cleaned, swap in pairs[1:] + pairs[:1]:  # the log last: it makes the result valid
             if swap == stem + LOG_SUFFIX + SWAP_SUFFIX:
                 disk.fsync_dir(self.directory)
             disk.rename(cleaned, swap)

@@ -1,13 +1,13 @@
-"""What compaction keeps of a batch: the last record of each key, and all that readers and
-producers still need.
+"""Which records of a batch compaction keeps: the last record of each key, and everything that
+readers and producers still need.
 
-- A record goes if a later one has its key; without a key it goes too.
-- A tombstone stays for `delete.retention.ms` from the first pass that sees it: that pass stamps
-  its batch with the time (the delete horizon), a later one takes it away.
-- Records of aborted transactions go at once. A marker stays until its transaction has no records
-  left, and then as long as a tombstone.
-- The batch of a producer's last sequence stays, if need be empty; so does the last batch of each
-  segment made, so that no hole opens between segments.
+- A record is removed if a later record has the same key, or if it has no key.
+- A tombstone is kept for `delete.retention.ms` after the first pass that reads it. That pass writes
+  the delete horizon into its batch; the first pass after that time removes it.
+- Records of aborted transactions are removed immediately. A marker is kept until its transaction
+  has no records left, and from then on as long as a tombstone.
+- The batch with a producer's last sequence number is kept, without records if necessary. So is the
+  last batch of each new segment, so that there is no gap between segments.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ from lograft.wire.batches import (
     read_records,
 )
 
-#: Longer keys are remembered by a digest of this size.
+#: Keys of at least this size are represented by a digest of this size.
 DIGEST_BYTES: Final = 16
 
 
 class LatestOffsets:
-    """The last offset of each key in the dirty part of a log; holds so many keys at most."""
+    """The last offset of each key in the dirty section of a log, for up to `keys_max` keys."""
 
     __slots__ = ("_keys_max", "_offsets", "latest")
 
     def __init__(self, keys_max: int) -> None:
         self._keys_max = keys_max
         self._offsets: dict[bytes, int] = {}
-        #: Records after this offset have not been looked at.
+        #: Records after this offset have not been read.
         self.latest = -1
 
     @property
@@ -61,18 +61,19 @@ def _digest(key: bytes) -> bytes:
 
 
 class TransactionTracker:
-    """Follows the transactions while batches go by in the order of the log."""
+    """Follows the transactions while a pass reads the batches in offset order."""
 
     __slots__ = ("_aborted", "_committing", "_ongoing", "_seen", "kept_aborts")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        #: Not yet begun, the next one last.
+        #: Transactions that have not begun yet, the next one last.
         self._aborted = sorted(aborted, key=lambda t: t.first_offset, reverse=True)
         self._ongoing: dict[int, AbortedTransaction] = {}
-        #: Producers of ongoing aborted transactions whose records were seen.
+        #: Producers whose current aborted transaction had records in this pass.
         self._seen: set[int] = set()
         self._committing: set[int] = set()
-        #: Where aborted transactions go that still have a marker or records in the log.
+        #: The index to which aborted transactions are added that still have a marker or records in
+        #: the log.
         self.kept_aborts: TransactionIndex | None = None
 
     def _begin_until(self, offset: int) -> None:
@@ -92,7 +93,7 @@ class TransactionTracker:
         return False
 
     def is_spent_marker(self, fields: HeaderFields, batch: bytes) -> bool:
-        """Whether no record of the transaction that this marker ends came by."""
+        """Whether this pass read no record of the transaction that the marker ends."""
         self._begin_until(fields[0] + fields[6])
         marker = read_marker(batch)
         if marker is None:
@@ -111,7 +112,7 @@ class TransactionTracker:
         return False
 
     def pass_by(self, fields: HeaderFields, batch: bytes) -> None:
-        """A batch that stays as it is, because this pass ends before it."""
+        """Follows a batch that is copied unchanged because this pass ends before it."""
         if not fields[5] & CONTROL_FLAG:
             self.is_aborted_data(fields)
             return
@@ -125,7 +126,7 @@ class TransactionTracker:
 
 
 class BatchFilter:
-    """Decides about one batch after the other; returns the bytes to keep, or None."""
+    """Decides batch by batch; `keep` returns the bytes to keep, or None."""
 
     __slots__ = (
         "_bytes_max",
@@ -150,9 +151,13 @@ class BatchFilter:
         unsettled: frozenset[int],
         marker_epochs: dict[int, int],
     ) -> None:
-        """`last_offsets`: of each live producer's last batch; `unsettled`: producers whose last
-        batch may still be cut away, so that an older one becomes it; `marker_epochs`: the epoch of
-        producers of whom only a marker tells."""
+        """The producer state that decides which batches must be kept.
+
+        - `last_offsets`: the last offset of each active producer's last batch.
+        - `unsettled`: producers whose last batch may still be truncated, so that an older batch
+          would become the last one.
+        - `marker_epochs`: the epochs of producers whose state consists of a marker only.
+        """
         self._latest = latest
         self.transactions = transactions
         self._now_ms = now_ms
@@ -217,7 +222,7 @@ class BatchFilter:
 
 
 def _rebuild(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytes:
-    """The batch with fewer records; its place in log and sequence stays."""
+    """Returns the batch with fewer records, but with the same offsets and sequence numbers."""
     return build_batch(
         records,
         base_offset=header.base_offset,

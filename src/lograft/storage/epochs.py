@@ -1,7 +1,7 @@
-"""Which leader epoch begins where in a log (`leader-epoch-checkpoint`).
+"""The start offset of each leader epoch in a log (`leader-epoch-checkpoint`).
 
-Replicas find the point where their logs part by it. It is derived from the epochs in the batches
-above the recovery point; below it the file counts, which each flush brings up to date first.
+Replicas use it to find the offset where their logs diverge. Above the recovery point, the entries
+are derived from the batches; below it, the file is authoritative, and each flush writes it first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ class LeaderEpochs:
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        #: Counts changes, so that a writer knows whether the file is old.
+        #: Counts changes, so that the writer knows whether the file is out of date.
         self.changes = 0
         for entry in entries or ():
             self.assign(entry.epoch, entry.start_offset)
@@ -31,10 +31,11 @@ class LeaderEpochs:
         return [EpochEntry(e, s) for e, s in zip(self._epochs, self._starts, strict=True)]
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From `start_offset` on the log is of `epoch`; older news is ignored."""
+        """Sets the epoch of the records from `start_offset` on; ignores epochs that are not
+        newer."""
         if epoch < 0 or (self._epochs and epoch <= self._epochs[-1]):
             return
-        # A leader that wrote nothing leaves an entry that begins where the next one does.
+        # A leader that wrote no records leaves an entry with the start offset of the next one.
         while self._starts and self._starts[-1] >= start_offset:
             self._starts.pop()
             self._epochs.pop()
@@ -43,7 +44,7 @@ class LeaderEpochs:
         self.changes += 1
 
     def end_of(self, epoch: int, log_end: int) -> tuple[Epoch, Offset]:
-        """The largest epoch known up to `epoch`, and the offset where it ends."""
+        """Returns the largest known epoch up to `epoch`, and its end offset."""
         epochs = self._epochs
         if not epochs or epoch < 0:
             return NO_EPOCH, NO_OFFSET
@@ -60,7 +61,7 @@ class LeaderEpochs:
         return Epoch(self._epochs[slot]) if slot >= 0 else NO_EPOCH
 
     def truncate_end(self, end_offset: int) -> None:
-        """Forgets epochs that begin at or above `end_offset`."""
+        """Removes epochs that begin at or above `end_offset`."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._starts[keep:]
@@ -68,7 +69,7 @@ class LeaderEpochs:
             self.changes += 1
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`; its epoch stays known."""
+        """The log now begins at `start_offset`; the epoch of that offset is kept."""
         first = bisect_right(self._starts, start_offset) - 1
         if first >= 0 and self._starts[first] < start_offset:
             del self._starts[:first]

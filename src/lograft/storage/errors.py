@@ -1,4 +1,4 @@
-"""What can be wrong with a batch that somebody wants to append, or with a log on disk."""
+"""Errors of batches that are rejected, and of logs on disk that are damaged."""
 
 from typing import NamedTuple
 
@@ -7,27 +7,27 @@ from lograft.model.types import Offset
 
 
 class StorageError(LograftError):
-    """Root of this room's errors."""
+    """Base class of this room's errors."""
 
 
 class OffsetOutOfRange(StorageError):
     def __init__(self, offset: int, *, log_start: int, end: int) -> None:
-        super().__init__(f"offset {offset} is outside of the log, which holds {log_start} to {end}")
+        super().__init__(f"offset {offset} is outside of the log, which has {log_start} to {end}")
         self.offset = offset
         self.log_start = log_start
         self.end = end
 
 
 class CorruptBatch(StorageError):
-    """The batch's bytes are not what its header or CRC says."""
+    """The bytes of the batch do not match its header or its CRC."""
 
 
 class MessageTooLarge(StorageError):
-    """Above `max.message.bytes`."""
+    """The batch is larger than `max.message.bytes`."""
 
 
 class RecordListTooLarge(StorageError):
-    """Above `segment.bytes`: no segment could hold it."""
+    """The batch is larger than `segment.bytes`, so no segment can hold it."""
 
 
 class RecordError(NamedTuple):
@@ -35,13 +35,13 @@ class RecordError(NamedTuple):
 
     #: Position of the record in its batch.
     batch_index: int
-    #: None: that of the batch.
+    #: None: the message of the batch applies.
     message: str | None
 
 
 class RejectedRecords(StorageError):
-    """A batch was rejected, possibly because of single records in it. The whole batch is not
-    appended; `record_errors` names the records that caused this (KIP-467)."""
+    """A batch was rejected, possibly because of single records in it. No record of the batch is
+    appended; `record_errors` names the records that caused the rejection (KIP-467)."""
 
     def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
         super().__init__(message)
@@ -49,57 +49,59 @@ class RejectedRecords(StorageError):
 
 
 class InvalidRecord(RejectedRecords):
-    """The batch is sound, its content is not allowed here."""
+    """The batch is intact, but its content is not allowed in this topic."""
 
 
 class NeedsWorker(StorageError):
-    """Nothing is wrong, but looking at the records of this batch would hold up the loop: a worker
-    must (`Log.batch_check`), before it is appended."""
+    """Not a rejection: validating the records of this batch would block the event loop for too
+    long. A worker must validate them (`Log.batch_check`) before the batch is appended."""
 
 
 class UnsupportedBatchFormat(StorageError):
-    """Magic 0 or 1: formats that Kafka 4 refuses too."""
+    """Magic 0 or 1, which Kafka 4 rejects too."""
 
 
 class UnsupportedCompression(StorageError):
-    """A codec that does not exist."""
+    """The batch names a compression codec that does not exist."""
 
 
 class InvalidTimestamp(RejectedRecords):
-    """Outside of `message.timestamp.before.max.ms` / `message.timestamp.after.max.ms`."""
+    """A timestamp is outside of `message.timestamp.before.max.ms` /
+    `message.timestamp.after.max.ms`."""
 
 
 class OutOfOrderSequence(StorageError):
-    """An idempotent producer's batch is missing before this one, or it repeats one that is older
-    than those we remember."""
+    """A batch of an idempotent producer is missing before this one, or this one duplicates a batch
+    older than those whose sequence numbers are kept."""
 
 
 class ProducerFenced(StorageError):
-    """A newer incarnation of this producer has written."""
+    """A newer instance of this producer has written with a higher epoch."""
 
 
 class CoordinatorFenced(StorageError):
-    """A transaction marker from a coordinator that has been replaced."""
+    """The transaction marker comes from a coordinator that has been replaced."""
 
 
 class InvalidTransactionState(StorageError):
-    """A plain batch of a producer that has a transaction open here."""
+    """A non-transactional batch of a producer that has an open transaction in this partition."""
 
 
 class UnknownProducer(StorageError):
-    """Nothing is known of this producer id here."""
+    """The partition has no state of this producer id."""
 
 
 class UnexpectedOffset(StorageError):
-    """A follower was handed a batch that does not continue its log."""
+    """A batch passed to a follower does not continue its log."""
 
 
 class BeginsInsideBatch(UnexpectedOffset):
-    """An empty log begins inside the batch: its leader's log does, since records were deleted. The
-    log must begin anew at `base` (which blocks) before it can take the batch."""
+    """The first batch for an empty log begins below the log start, because the leader's log start
+    is inside this batch (DeleteRecords). The log must be restarted at `base`, which blocks, before
+    it can append the batch."""
 
     def __init__(self, base: Offset, log_start: Offset) -> None:
-        super().__init__(f"a batch at {base} for an empty log that begins at {log_start}")
+        super().__init__(f"batch at {base} does not fit an empty log that starts at {log_start}")
         self.base = base
 
 
@@ -108,18 +110,19 @@ class LogClosed(StorageError):
 
 
 class LogCorrupt(StorageError):
-    """The files of a log cannot be what this node wrote. Nothing is changed on disk: the log must
-    be taken offline and repaired from elsewhere."""
+    """The files of a log differ from what this node wrote. Nothing on disk is changed: the log must
+    be taken offline and restored from a replica or a backup."""
 
 
 class BatchCorruptBelowRecoveryPoint(LogCorrupt):
-    """A damaged batch among those that were fsynced: not a torn tail, so it is never cut away."""
+    """A damaged batch below the recovery point. It was fsynced, so it is not an incomplete write at
+    the end of the log, and it is never truncated."""
 
     def __init__(self, path: str, *, position: int, offset: int, recovery_point: int) -> None:
         super().__init__(
             f"{path} is damaged at byte {position} (offset {offset} or later), below the recovery"
-            f" point {recovery_point}: the log stays untouched and offline; restore it from a"
-            " replica or a backup, or delete its folder to give up its records"
+            f" point {recovery_point}. The log stays offline and was not changed. Restore it from a"
+            " replica or a backup, or delete its directory to discard its records."
         )
         self.path = path
         self.position = position
@@ -128,8 +131,9 @@ class BatchCorruptBelowRecoveryPoint(LogCorrupt):
 
 
 class InvalidCheckpoint(LogCorrupt):
-    """A checkpoint, meta.properties or partition.metadata file does not read."""
+    """A checkpoint, meta.properties or partition.metadata file cannot be parsed."""
 
 
 class SnapshotCorrupt(StorageError):
-    """A producer snapshot does not read; the state is rebuilt from an older one and the log."""
+    """A producer snapshot cannot be parsed; the state is rebuilt from an older snapshot and the
+    log."""

@@ -1,4 +1,4 @@
-"""The fsync of a log as a job for a worker: it owns what it needs and looks at nothing shared."""
+"""The fsync of a log as a job for a worker: it owns its inputs and reads no shared state."""
 
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class FlushPlan:
-    """Made on the loop, run in a worker (one lane per log dir), then given to
-    `Log.mark_durable` on the loop.
+    """Built on the event loop, run in a worker (one lane per log dir), then passed to
+    `Log.mark_durable` on the event loop.
 
-    The order is what makes the recovery point true: the leader epochs and every file of the
-    segments below `upto` are durable before anybody may call `upto` durable.
+    The order of the fsyncs makes the recovery point correct: the leader epochs and all files of the
+    segments below `upto` must be durable before `upto` may be used as the recovery point.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class FlushPlan:
         self._disk = disk
         self._directory = directory
         self.files = files
-        #: The number of the last entry of `Log.unflushed_files` that is among them.
+        #: The number of the last entry of `Log.unflushed_files` that this plan flushes.
         self.unflushed_last = unflushed_last
         self.upto = upto
         self.truncations = truncations
@@ -58,7 +58,7 @@ class FlushPlan:
 
     @classmethod
     def of(cls, log: "Log", *, needed: bool, rolled_only: bool = False) -> "FlushPlan":
-        """`rolled_only`: what is in the active segment need not become durable."""
+        """With `rolled_only`, the active segment is not flushed."""
         files: list[File] = []
         epochs = None
         sync_directory = False
@@ -70,7 +70,7 @@ class FlushPlan:
             if log.epochs.changes != log.epochs_written:
                 epochs = log.epochs.entries
             upto = Offset(log.active.base_offset) if rolled_only else log.end_offset
-            # Set back before the run: a name that is added meanwhile needs the next one.
+            # Cleared before the run: a file created during the run requires another fsync.
             sync_directory, log.directory_changed = log.directory_changed, False
         return cls(
             log.disk,

@@ -1,6 +1,7 @@
-"""What a retention hold keeps of the segments that retention would take.
+"""Which segments a retention hold keeps although retention would delete them.
 
-Who holds is not decided here; a hold is an offset, and two bounds that win over it.
+This module does not know who holds the records: a hold is an offset and two limits that override
+it.
 """
 
 from collections.abc import Sequence
@@ -10,23 +11,23 @@ from lograft.model.types import Offset
 
 
 class OldSegment(NamedTuple):
-    """Retention would take it."""
+    """A segment that retention would delete."""
 
     end_offset: int
     size: int
-    #: Older than the longest that a hold may keep it.
+    #: It is older than the maximum time that a hold may keep it.
     is_outlived: bool
 
 
 def count_unheld(old: Sequence[OldSegment], *, held: Offset, bytes_max: int) -> int:
-    """How many of these, oldest first, go although records from `held` on are held: those below
-    it, those that have outlived every hold, and as many as it takes for no more than `bytes_max`
-    to be kept (-1: no limit)."""
-    kept_bytes = sum(one.size for one in old if one.end_offset > held)
-    for count, one in enumerate(old):
-        if one.end_offset <= held:
+    """Returns how many of these segments, oldest first, can be deleted although records from `held`
+    on are held: segments below `held`, segments older than a hold may keep, and as many more as
+    needed to keep no more than `bytes_max` bytes (-1: no limit)."""
+    kept_bytes = sum(segment.size for segment in old if segment.end_offset > held)
+    for count, segment in enumerate(old):
+        if segment.end_offset <= held:
             continue
-        if not one.is_outlived and not 0 <= bytes_max < kept_bytes:
+        if not segment.is_outlived and not 0 <= bytes_max < kept_bytes:
             return count
-        kept_bytes -= one.size
+        kept_bytes -= segment.size
     return len(old)

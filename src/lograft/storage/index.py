@@ -1,9 +1,9 @@
-"""The sparse indexes beside a segment: offset → position, and timestamp → offset.
+"""The sparse indexes of a segment: offset → position, and timestamp → offset.
 
-They are derived from the log, so entries of the active segment live in memory and reach the file
-when the segment is rolled or closed; after an unclean stop the index is made anew from the log.
-A file is only read when a look-up needs it. Entries are (offset of the batch's last record,
-position of the batch): whoever follows one can prove it against the batch it points to.
+They are derived from the log. Entries of the active segment are in memory and are written to the
+file when the segment is rolled or closed; after an unclean shutdown the index is rebuilt from the
+log. A file is read only when a lookup needs it. An entry is (offset of the batch's last record,
+position of the batch), so a reader can verify an entry against the batch at its position.
 """
 
 import struct
@@ -22,7 +22,8 @@ _SWAP: Final = sys.byteorder == "little"
 
 
 def _read_entries(disk: Disk, path: str, entry_bytes: int) -> bytes:
-    """The file without the zeros that Kafka's unfinished files end in."""
+    """Returns the file's bytes without the trailing zeros of indexes that Kafka has
+    preallocated."""
     raw = disk.read(path) if disk.exists(path) else b""
     used = len(raw.rstrip(b"\0"))
     return raw[: -(-used // entry_bytes) * entry_bytes]
@@ -32,11 +33,11 @@ class OffsetIndex:
     __slots__ = ("_disk", "_offsets", "_positions", "_stored", "base_offset", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, fresh: bool) -> None:
-        """`fresh`: the file, if there is one, is worth nothing."""
+        """With `fresh`, an existing file is ignored."""
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
-        #: Entries that the file holds and memory does not: all of them, or none once loaded.
+        #: Number of entries that are only in the file; 0 once they are loaded, -1 if not known yet.
         self._stored = 0 if fresh else -1
         self._offsets = array("I")
         self._positions = array("I")
@@ -46,11 +47,11 @@ class OffsetIndex:
         self._positions.append(position)
 
     def __len__(self) -> int:
-        """Of a file not yet looked at only the entries in memory count."""
+        """Counts the entries in memory, plus those of the file if it was read before."""
         return max(self._stored, 0) + len(self._offsets)
 
     def lookup(self, offset: int) -> tuple[int, int] | None:
-        """The last entry at or below `offset`, as (offset, position)."""
+        """Returns the last entry at or below `offset`, as (offset, position)."""
         relative = offset - self.base_offset
         offsets = self._offsets
         if self._stored and (not offsets or relative < offsets[0]):
@@ -61,7 +62,7 @@ class OffsetIndex:
         return self._offsets[slot] + self.base_offset, self._positions[slot]
 
     def first_at(self, position: int) -> tuple[int, int] | None:
-        """The first entry at or behind a position in the log, as (offset, position)."""
+        """Returns the first entry at or after a position in the log, as (offset, position)."""
         if self._stored and (not self._positions or position < self._positions[0]):
             self.load()
         slot = bisect_left(self._positions, position)
@@ -70,7 +71,7 @@ class OffsetIndex:
         return self._offsets[slot] + self.base_offset, self._positions[slot]
 
     def last(self) -> tuple[int, int] | None:
-        """The last entry, read from the file's end without loading it."""
+        """Returns the last entry, read from the end of the file without loading the file."""
         if self._offsets:
             return self._offsets[-1] + self.base_offset, self._positions[-1]
         if self._stored == 0 or not self._disk.exists(self.path):
@@ -84,7 +85,7 @@ class OffsetIndex:
         return relative + self.base_offset, position
 
     def load(self) -> None:
-        """Brings the file's entries into memory, in front of those that are there."""
+        """Reads the file's entries into memory, before the entries that are in memory."""
         raw = _read_entries(self._disk, self.path, OFFSET_ENTRY_BYTES)
         count = len(raw) // OFFSET_ENTRY_BYTES
         if self._stored > 0:
@@ -97,14 +98,14 @@ class OffsetIndex:
         self._stored = 0
 
     def is_sane(self, log_size: int) -> bool:
-        """Whether the last entry may be true; Kafka's unfinished files end in zeros."""
+        """Whether the last entry is plausible; preallocated index files of Kafka end in zeros."""
         last = self.last()
         if last is None:
             return True
         return last[0] > self.base_offset and 0 < last[1] < log_size
 
     def truncate(self, to_offset: int) -> None:
-        """Forgets the entries at or above `to_offset`."""
+        """Removes the entries at or above `to_offset`."""
         if self._stored:
             self.load()
         keep = bisect_right(self._offsets, to_offset - 1 - self.base_offset)
@@ -117,7 +118,7 @@ class OffsetIndex:
         del self._positions[:]
 
     def write(self) -> File:
-        """Makes the file hold all entries and no others; the caller fsyncs it."""
+        """Writes all entries to the file; the caller fsyncs it."""
         file = self._disk.open(self.path, create=True)
         kept = max(self._stored, 0) * OFFSET_ENTRY_BYTES if self._stored >= 0 else file.size
         if file.size != kept:
@@ -132,7 +133,7 @@ class OffsetIndex:
         return file
 
     def release(self) -> None:
-        """Forgets what the file holds: after `write`."""
+        """Frees the memory after `write`; the file is read again when needed."""
         self._stored = -1
         self._offsets = array("I")
         self._positions = array("I")
@@ -154,7 +155,7 @@ class TimeIndex:
         self._offsets = array("I")
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Only a timestamp above all earlier ones makes an entry."""
+        """Adds an entry only if `timestamp` is larger than all earlier ones."""
         last = self.last()
         if last is None or timestamp > last[0]:
             self._timestamps.append(timestamp)
@@ -164,16 +165,17 @@ class TimeIndex:
         return max(self._stored, 0) + len(self._offsets)
 
     def lookup(self, timestamp: int) -> int:
-        """An offset below which every record is older than `timestamp`."""
+        """Returns an offset below which every record has a timestamp lower than `timestamp`."""
         timestamps = self._timestamps
         if self._stored and (not timestamps or timestamp <= timestamps[0]):
             self.load()
-        # The entry's own batch may hold `timestamp`, and so may those after the entry before.
+        # The batch of this entry may contain `timestamp`, and so may all batches after the entry
+        # before it.
         slot = bisect_right(self._timestamps, timestamp - 1) - 1
         return self.base_offset if slot < 0 else self._offsets[slot] + self.base_offset
 
     def last(self) -> tuple[int, int] | None:
-        """(largest timestamp, offset) without loading the file."""
+        """Returns (largest timestamp, offset) without loading the file."""
         if self._timestamps:
             return self._timestamps[-1], self._offsets[-1] + self.base_offset
         if self._stored == 0 or not self._disk.exists(self.path):

@@ -1,4 +1,4 @@
-"""Files that a stop in the middle of a deletion or a compaction leaves behind."""
+"""Files left behind by a crash during a deletion or a compaction."""
 
 from typing import Final
 
@@ -19,11 +19,11 @@ INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 
 
 def tidy(disk: Disk, directory: str) -> list[str]:
-    """Ends what was under way; returns the names that are left.
+    """Completes interrupted deletions and compactions; returns the names of the remaining files.
 
-    `.deleted`, `.cleaned` and `.tmp` files were on their way out or not finished: they go. A
-    `.log.swap` is a finished, fsynced result of a compaction: it takes the place of the segments
-    whose range it covers.
+    `.deleted` files were about to be unlinked, `.cleaned` and `.tmp` files were not complete: all
+    are unlinked. A `.log.swap` file is a complete, fsynced result of a compaction: it replaces the
+    segments whose offset range it covers.
     """
     names = disk.list_dir(directory)
     for name in names:
@@ -46,8 +46,8 @@ def tidy(disk: Disk, directory: str) -> list[str]:
 
 
 def finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Puts `<base>.log.swap` in the place of the segments that it was made from. May be stopped
-    and begun again at any point: the swap file stands until all else is done."""
+    """Replaces the segments from which `<base>.log.swap` was written by that file. It can be
+    interrupted and repeated at any point: the swap file is renamed last."""
     swap = Segment(disk, directory, base_offset, fresh=False, suffix=SWAP_SUFFIX)
     end = base_offset
     for _, fields in swap.scan():

@@ -1,8 +1,8 @@
-"""One partition's log: appends, reads, look-ups, truncation and flushes.
+"""The log of one partition: appends, reads, lookups, truncation and flushes.
 
-`open` (with `recovery.py`) makes it from the files; `retention.py` and `cleaner.py` take old
-records away. All methods run on the loop, but for those that say that they block: the `run` of
-plans is a worker's job, truncation one during which nobody else uses the log.
+`open` (with `recovery.py`) builds it from its files; `retention.py` and `cleaner.py` remove old
+records. All methods run on the event loop except those documented as blocking: the `run` methods of
+plans run in a worker, and so does a truncation, during which nothing else may use the log.
 """
 
 from bisect import bisect_right
@@ -51,9 +51,9 @@ from lograft.wire.batches import (
 
 __all__ = ["FlushPlan", "Log"]
 
-#: Inactive segments whose file and index stay open after a read.
+#: Inactive segments whose files and indexes stay open after a read.
 OPEN_SEGMENTS_MAX: Final = 2
-#: Offsets in an index are 31 bits, relative to their segment's base.
+#: Offsets in an index have 31 bits and are relative to the base offset of the segment.
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 ROLL_UNKNOWN: Final = -(2**63)
 NO_BOUND: Final = Offset(2**63 - 1)
@@ -61,7 +61,7 @@ NO_BOUND: Final = Offset(2**63 - 1)
 SEGMENTS: Final = Gauge("lograft_log_segments", "Segments of all logs of this broker.")
 SIZE_BYTES: Final = Gauge("lograft_log_size_bytes", "Size of all logs of this broker.")
 PRODUCERS: Final = Gauge(
-    "lograft_log_producers", "Idempotent producers whose state is kept, counted for each partition."
+    "lograft_log_producers", "Idempotent producers with state, counted for each partition."
 )
 OPEN_TRANSACTIONS: Final = Gauge(
     "lograft_log_open_transactions", "Open transactions, counted for each partition."
@@ -108,42 +108,43 @@ class Log:
         topic_id: UUID,
         config: LogConfig,
     ) -> None:
-        """An empty shell that `open` fills."""
+        """Builds an empty object, which `open` fills."""
         self.disk = disk
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
-        #: Oldest first; never empty once open; the last one is active.
+        #: Oldest first; never empty once the log is open; the last segment is active.
         self.segments: list[Segment] = []
         self._bases: list[int] = []
-        #: Inactive segments that hold a file open, oldest use first.
+        #: Inactive segments with an open file, least recently used first.
         self._opened: deque[Segment] = deque()
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
-        #: Set by the methods under "offsets" and by `write` only, where their invariant stands.
+        #: Set only by `write` and by the methods in section "offsets", which documents their
+        #: invariant.
         self.log_start_offset = Offset(0)
         self.durable_offset = Offset(0)
         self.end_offset = Offset(0)
-        #: Opening it cut away more than one write that never came to its end.
+        #: Recovery truncated more than a single incomplete write.
         self.lost_in_recovery = False
-        #: Counts cuts, so that a flush that was under way then is not believed.
+        #: Counts truncations, so that a flush which was running during a truncation is ignored.
         self.truncations = 0
-        #: Files of rolled segments that the next flush must fsync, each with its number. A file
-        #: may be part of a flush under way, get more bytes, and stand here again.
+        #: Files of rolled segments that the next flush must fsync, each with its number. A file may
+        #: be part of a running flush, be appended to, and be listed here again.
         self.unflushed_files: list[tuple[int, File]] = []
         self._unflushed_count = 0
-        #: Names were added to the folder since it was last fsynced.
+        #: Files were created in the directory since its last fsync.
         self.directory_changed = False
-        #: `epochs.changes` as of the checkpoint file.
+        #: The value of `epochs.changes` when the checkpoint file was written.
         self.epochs_written = 0
-        #: Segments are on their way out; the files on disk may begin before the log does.
+        #: Segments are being deleted; the files on disk may start below the log start offset.
         self.is_removing = False
-        #: (due time, paths) of files that wait for `file.delete.delay.ms`.
+        #: (due time, paths) of files to unlink after `file.delete.delay.ms`.
         self.removals: deque[tuple[int, list[str]]] = deque()
-        #: Called before a truncation below the durable offset: the checkpoint of the recovery
-        #: point must come down to this offset, durably, before it returns, because what is written
-        #: there afterwards is not fsynced. The log manager has lowered both before it truncates.
+        #: Called before a truncation below the durable offset. The recovery point checkpoint must
+        #: be lowered to this offset durably before the call returns, because records written above
+        #: it later are not fsynced. The log manager lowers both before it truncates a log itself.
         self.lower_recovery_point: Callable[[Offset], None] | None = None
         self._closed: Exception | None = None
 
@@ -159,14 +160,15 @@ class Log:
         now_ms: int,
         recovery: RecoveryPlan,
     ) -> "Log":
-        """Opens the log in `directory`, or begins one there. Blocks (may scan and fsync)."""
+        """Opens the log in `directory`, or creates it. Blocks (may scan and fsync)."""
         log = cls(
             disk, directory, topic_partition=topic_partition, topic_id=topic_id, config=config
         )
         try:
             recovering.load(log, recovery, now_ms)
             if log.end_offset < recovery.log_start:
-                # Records were deleted that power loss took too: their offsets are used up.
+                # The deleted records were also lost through power loss; their offsets may not be
+                # used again.
                 truncation.restart_at(log, recovery.log_start, now_ms)
         except OSError as error:
             raise log.disk_failed(error) from error
@@ -182,7 +184,7 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self.rules = AppendRules(config)
-        #: A batch with a timestamp up to this one is not too late for the active segment.
+        #: A batch with a timestamp up to this one does not roll the active segment by time.
         self._roll_after = ROLL_UNKNOWN
 
     @property
@@ -212,7 +214,8 @@ class Log:
         yield OPEN_TRANSACTIONS.sample(self.producers.open_transactions)
 
     def disk_failed(self, error: OSError) -> DiskFailed:
-        """The log takes nothing more: what the file holds now is known only to recovery."""
+        """Closes the log for all further writes: only recovery can find out what the file
+        contains."""
         failure = DiskFailed(self.log_dir, error)
         self._closed = failure
         return failure
@@ -227,21 +230,22 @@ class Log:
         self._roll_after = ROLL_UNKNOWN
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
-        """Compaction has put one segment in the place of some neighbours."""
+        """Replaces adjacent segments by the segment into which compaction has merged them."""
         first = self.segments.index(old[0])
         self._opened = deque(s for s in self._opened if s not in old)
         self.set_segments([*self.segments[:first], new, *self.segments[first + len(old) :]])
 
     # ── offsets ──────────────────────────────────────────────────────────────────────────────
     #
-    # The only writers of the three offsets (a tidy test looks). Once the log is open,
+    # The methods in this section are the only writers of the three offsets, apart from `write` (a
+    # tidy test checks this). Once the log is open,
     #
     #     0 <= log_start_offset <= end_offset   and   0 <= durable_offset <= end_offset.
     #
-    # The log start and the durable offset have no order between them: DeleteRecords and retention
-    # move the start up to the high watermark, which replication may carry past what is fsynced
-    # here, and a truncation lowers the durable offset before it touches a file. Only `write` moves
-    # the end up, only a truncation or a new beginning moves it down.
+    # The log start offset may be above or below the durable offset: DeleteRecords and retention
+    # raise the log start up to the high watermark, which replication may advance past the records
+    # fsynced on this broker, and a truncation lowers the durable offset before it changes a file.
+    # Only `write` raises the end offset; only a truncation or a restart of the log lowers it.
 
     def _set_offsets(self, *, start: Offset, durable: Offset, end: Offset) -> None:
         assert 0 <= start <= end, (start, end)
@@ -249,23 +253,23 @@ class Log:
         self.log_start_offset, self.durable_offset, self.end_offset = start, durable, end
 
     def on_scanned(self, end: Offset) -> None:
-        """Recovery has found good batches up to `end`. The log is not open yet: its start and its
-        durable offset come with `on_loaded`."""
+        """Recovery has found valid batches up to `end`. The log is not open yet: `on_loaded` sets
+        the log start and the durable offset."""
         assert not self.durable_offset, (end, self.durable_offset)
         self.end_offset = end
 
     def on_loaded(self, start: Offset) -> None:
-        """Everything that the files hold was found, and is on disk. Records below `start` were
-        deleted; if the end is lower, power loss has taken what was deleted too."""
+        """The whole log was read and is on disk. Records below `start` were deleted; if the end is
+        lower than `start`, deleted records were also lost through power loss."""
         end = self.end_offset
         self._set_offsets(start=min(start, end), durable=end, end=end)
 
     def on_emptied(self, offset: Offset) -> None:
-        """The log holds nothing and goes on at `offset`."""
+        """The log is empty and continues at `offset`."""
         self._set_offsets(start=offset, durable=offset, end=offset)
 
     def on_truncated(self, end: Offset, *, last_end: Offset) -> None:
-        """Everything from `end` on was cut away; the last batch that is left ends at `last_end`."""
+        """All records from `end` on were truncated; the last remaining batch ends at `last_end`."""
         assert end <= self.end_offset, (end, self.end_offset)
         self._set_offsets(
             start=min(self.log_start_offset, end),
@@ -279,16 +283,16 @@ class Log:
             self._set_offsets(start=self.log_start_offset, durable=upto, end=self.end_offset)
 
     def lower_durable(self, to: Offset) -> None:
-        """What is written from `to` on is not fsynced: a truncation is about to begin."""
+        """Records written from `to` on are not fsynced: a truncation is about to begin."""
         if to < self.durable_offset:
             self._set_offsets(start=self.log_start_offset, durable=to, end=self.end_offset)
 
     def raise_start(self, to: Offset) -> None:
-        """Records below `to` are gone for readers."""
+        """Readers can no longer read records below `to`."""
         if to > self.log_start_offset:
             self._set_offsets(start=to, durable=self.durable_offset, end=self.end_offset)
 
-    # ── appending ────────────────────────────────────────────────────────────────────────────
+    # ── appending ────────────────────────────────────────────────────────────────────────────────
 
     def append_as_leader(
         self,
@@ -300,15 +304,16 @@ class Log:
         checked_by: AppendRules | None = None,
         verification: Verification | None = None,
     ) -> AppendResult:
-        """Checks, numbers and writes. `batches` must be writable: offset and epoch are patched in
-        place. Clients send one batch; our own writers may send several. Raises NeedsWorker for
-        one that takes long to look at, unless `batch_check` has. A batch of a transaction that is
-        not open here needs the `verification` that it began with."""
+        """Validates, numbers and writes batches. `batches` must be writable: offset and epoch are
+        patched in place. A client's request contains one batch; coordinators and the Raft leader
+        may append several. Raises NeedsWorker if validating the records would take too long and
+        `batch_check` has not done so. A batch of a transaction that is not open in this partition
+        requires the `verification` that was created when its coordinator was queried."""
         if self._closed is not None:
             raise self._closed
         size = len(batches)
         if size < HEADER_SIZE:
-            raise CorruptBatch(f"{size} bytes are too few for a batch")
+            raise CorruptBatch(f"a batch of {size} bytes is smaller than a batch header")
         fields = unpack_header(batches, 0)
         if fields[1] + LENGTH_OVERHEAD == size:
             return appending.append_one(
@@ -317,19 +322,20 @@ class Log:
         return appending.append_several(self, batches, leader_epoch, now_ms, origin)
 
     def batch_check(self, batch: memoryview, now_ms: int) -> Callable[[], CheckedBatch]:
-        """A worker's job: looks at the records of a client's batch. Raises what an append does."""
+        """Returns a job for a worker that validates the records of a client's batch. It raises the
+        same errors as an append."""
         return partial(check_in_worker, batch, self.rules, now_ms)
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int = -1) -> AppendResult:
-        """Writes batches as their leader has numbered them; a cut last one is left out. Raises
-        BeginsInsideBatch."""
+        """Writes batches with the offsets that the leader assigned; ignores an incomplete last
+        batch. Raises BeginsInsideBatch."""
         if self._closed is not None:
             raise self._closed
         return appending.append_followed(self, batches, now_ms)
 
     def write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
-        """Puts one checked batch at the end of the active segment, or of a new one, and moves the
-        end of the log behind it."""
+        """Writes one validated batch to the active segment, or to a new one, and advances the end
+        offset."""
         assert last_offset >= self.end_offset, (last_offset, self.end_offset)
         segment = self.segments[-1]
         rules = self.rules
@@ -344,7 +350,7 @@ class Log:
             segment.append(batch, last_offset, timestamp, rules.index_interval_bytes)
         except OSError as error:
             raise self.disk_failed(error) from error
-        # The end only grows here, which keeps the invariant of the offsets.
+        # The end offset only grows here, which preserves the invariant of the offsets.
         self.end_offset = Offset(last_offset + 1)
 
     # ── rolling ──────────────────────────────────────────────────────────────────────────────
@@ -352,7 +358,8 @@ class Log:
     def _is_roll_due(
         self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
     ) -> bool:
-        """Whether a batch must go to a new segment; for size and time not if this one is empty."""
+        """Whether a batch requires a new segment. An empty segment is not rolled for size or
+        time."""
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not segment.size:
@@ -370,14 +377,15 @@ class Log:
         return waited_ms > limit_ms or len(segment.offset_index) >= rules.index_entries_max
 
     def _jitter_ms(self, segment: Segment) -> int:
-        """Spreads the rolls of many partitions; chosen from the names, so no chance is needed."""
+        """Spreads the rolls of many partitions over time. Derived from the names, so no randomness
+        is needed."""
         jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
         if jitter <= 0:
             return 0
         return crc32c(f"{self.topic_partition}@{segment.base_offset}".encode()) % jitter
 
     def roll(self, now_ms: int) -> None:
-        """Begins a new segment, unless the active one is empty."""
+        """Rolls a new segment, unless the active one is empty."""
         self.check_open()
         try:
             if self.active.size or self.active.base_offset != self.end_offset:
@@ -431,10 +439,12 @@ class Log:
         bound: int = NO_BOUND,
         at_least_one: bool = True,
     ) -> FileSlice | None:
-        """Batches from the one that holds `offset` on, none that ends at or after `bound`.
+        """Returns a slice of batches, from the batch that contains `offset` up to the first batch
+        whose last offset is at or above `bound`, which is not included.
 
-        About `bytes_max` of one segment; the last batch may be cut. The first is whole even above
-        `bytes_max` if `at_least_one`, else nothing comes.
+        The slice has up to `bytes_max` bytes of one segment; its last batch may be incomplete. With
+        `at_least_one`, a first batch that is larger than `bytes_max` is returned completely;
+        otherwise the result is None.
         """
         end = self.end_offset
         if offset < self.log_start_offset or offset > end:
@@ -468,25 +478,25 @@ class Log:
                 if size > bytes_max:
                     first_size = segment.batch_size_at(start)
                     if not HEADER_SIZE <= first_size <= size:
-                        # Nobody would ever get the bytes that such a slice promises.
-                        raise LogCorrupt(f"{segment.path} holds no batch at byte {start}")
+                        # A reader could never receive the bytes that such a slice announces.
+                        raise LogCorrupt(f"{segment.path} has no valid batch at byte {start}")
                     if first_size > bytes_max:
                         return FileSlice(segment.file, start, first_size) if at_least_one else None
                     size = bytes_max
                 return FileSlice(segment.file, start, size)
             if last:
                 return None
-            # Compaction may leave the end of a segment without records.
+            # Compaction may leave no records at the end of a segment.
             slot += 1
             offset = next_base
         return None
 
     def segment_of(self, offset: int) -> Segment:
-        """The segment whose range holds `offset`."""
+        """Returns the segment whose offset range contains `offset`."""
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those whose records may lie in [start, end)."""
+        """Returns the aborted transactions that may have records in [start, end)."""
         found: list[AbortedTransaction] = []
         try:
             for slot in range(max(bisect_right(self._bases, start) - 1, 0), len(self.segments)):
@@ -497,8 +507,9 @@ class Log:
         return found
 
     def aborted_in(self, part: FileSlice, offset: int, bound: int) -> list[AbortedTransaction]:
-        """Those whose records may lie in what `read(offset, bound=bound)` gave: a reader far back
-        is not told of all that was aborted since."""
+        """Returns the aborted transactions that may have records in the slice returned by
+        `read(offset, bound=bound)`. A consumer that lags far behind does not receive all later
+        aborted transactions."""
         segment = self.segment_of(offset)
         try:
             if segment.is_open and segment.file is part.file:
@@ -521,14 +532,14 @@ class Log:
         return Offset(max(first, self.log_start_offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record that is not older than `timestamp`."""
+        """Returns the first record with a timestamp of at least `timestamp`."""
         try:
             return find_timestamp(self, timestamp)
         except OSError as error:
             raise self.disk_failed(error) from error
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
-        """The first record that has the largest timestamp of all."""
+        """Returns the first record with the largest timestamp of the log."""
         try:
             return find_latest_timestamp(self)
         except OSError as error:
@@ -537,7 +548,7 @@ class Log:
     # ── epochs ───────────────────────────────────────────────────────────────────────────────
 
     def assign_epoch(self, epoch: int) -> None:
-        """A leader tells that its epoch begins at the end of the log."""
+        """Called when a leader starts its epoch at the end of the log."""
         self.epochs.assign(epoch, self.end_offset)
 
     def epoch_end(self, epoch: int) -> tuple[Epoch, Offset]:
@@ -546,14 +557,14 @@ class Log:
     def epoch_for_offset(self, offset: int) -> Epoch:
         return self.epochs.epoch_of(offset)
 
-    # ── taking away ──────────────────────────────────────────────────────────────────────────
+    # ── truncation and deletion ──────────────────────────────────────────────────────────────────
 
     def truncation_floor(self, to: Offset) -> Offset:
-        """How low the recovery point must be before `truncate(to)`."""
+        """Returns the offset to which the recovery point must be lowered before `truncate(to)`."""
         return truncation.truncation_floor(self, to)
 
     def truncate(self, to: Offset) -> None:
-        """Cuts away everything from `to` on; blocks (fsyncs)."""
+        """Truncates all records from `to` on. Blocks (fsyncs)."""
         self.check_open()
         try:
             truncation.truncate(self, to)
@@ -561,7 +572,7 @@ class Log:
             raise self.disk_failed(error) from error
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: int = 0) -> None:
-        """Empties the log; it goes on at `offset`. Blocks (fsyncs)."""
+        """Deletes all records; the log continues at `offset`. Blocks (fsyncs)."""
         self.check_open()
         try:
             truncation.restart_at(self, offset, now_ms)
@@ -569,7 +580,8 @@ class Log:
             raise self.disk_failed(error) from error
 
     def advance_start(self, to: Offset) -> None:
-        """Records below `to` are gone for readers; their files go with the next retention."""
+        """Raises the log start offset to `to`. The next run of retention deletes the files below
+        it."""
         self.check_open()
         if to > self.end_offset:
             raise OffsetOutOfRange(to, log_start=self.log_start_offset, end=self.end_offset)
@@ -578,9 +590,9 @@ class Log:
     def plan_removal(
         self, now_ms: int, high_watermark: Offset, *, held: Offset | None = None
     ) -> Removal | None:
-        """Retention by time and size, and what lies below the log start; from `held` on only what
-        no hold may keep. A plan is run in a worker and then given to `finish_removal`; no second
-        one and no truncation in between."""
+        """Plans the deletion of segments by time and size and below the log start; from `held` on,
+        only of segments that no hold may keep. The plan is run in a worker and then passed to
+        `finish_removal`. Until then there may be no second plan and no truncation."""
         self.check_open()
         try:
             return retention.plan_removal(self, now_ms, high_watermark, held=held)
@@ -588,11 +600,11 @@ class Log:
             raise self.disk_failed(error) from error
 
     def finish_removal(self, removal: Removal) -> None:
-        """`removal.run()` has returned."""
+        """Call this after `removal.run()` has returned."""
         retention.finish_removal(self, removal)
 
     def delete_old_segments(self, now_ms: int, high_watermark: Offset) -> int:
-        """All three steps at once; returns how many. Blocks (fsyncs)."""
+        """Runs all three steps; returns the number of deleted segments. Blocks (fsyncs)."""
         self.check_open()
         try:
             return retention.delete_old_segments(self, now_ms, high_watermark)
@@ -600,7 +612,8 @@ class Log:
             raise self.disk_failed(error) from error
 
     def remove_expired_files(self, now_ms: int) -> int:
-        """Unlinks files deleted `file.delete.delay.ms` ago; returns how many. Blocks."""
+        """Unlinks files that were deleted `file.delete.delay.ms` ago; returns their number.
+        Blocks."""
         try:
             return retention.unlink_files(self.disk, retention.take_expired_files(self, now_ms))
         except OSError as error:
@@ -609,8 +622,9 @@ class Log:
     # ── flushing and closing ─────────────────────────────────────────────────────────────────
 
     def flush_plan(self, upto: Offset | None = None) -> FlushPlan:
-        """What makes everything below `upto`, or up to now, durable; a plan without work if it
-        is. The active segment is left alone where the rolled ones are enough."""
+        """Returns a plan that makes all records below `upto` (by default, all records) durable; it
+        is empty if they are durable already. It does not flush the active segment if flushing the
+        rolled segments is sufficient."""
         self.check_open()
         wanted = self.end_offset if upto is None else upto
         return FlushPlan.of(
@@ -622,17 +636,18 @@ class Log:
         )
 
     def mark_durable(self, plan: FlushPlan) -> None:
-        """`plan.run()` has returned."""
+        """Call this after `plan.run()` has returned."""
         if plan.truncations != self.truncations:
             return
         self.on_durable(plan.upto)
-        # By number, not by file: the active one may have been rolled while the plan ran.
+        # By number, not by file: the active segment may have been rolled during the flush.
         self.unflushed_files = [f for f in self.unflushed_files if f[0] > plan.unflushed_last]
         self.epochs_written = max(self.epochs_written, plan.epoch_changes)
 
     def go_on_in(self, copy: "Log") -> None:
-        """Takes the files of a copy in another log dir, which holds the same and is on disk. Who
-        reads in the old ones reads on; nothing else may be under way in them."""
+        """Switches to the files of a copy in another log dir, which has the same records and is
+        durable. Reads that are under way continue on the old files; no other operation may be using
+        them."""
         assert copy.end_offset == self.end_offset, (copy.end_offset, self.end_offset)
         self.directory = copy.directory
         self.set_segments(copy.segments)
@@ -641,14 +656,15 @@ class Log:
         self.unflushed_files = copy.unflushed_files
         self._unflushed_count = copy._unflushed_count
         self.directory_changed = True
-        # Epochs without records are not in the copy's file.
+        # The copy's checkpoint file does not contain epochs without records.
         self.epochs_written = -1
         self.removals.clear()
-        # Plans that were made for the old files are void.
+        # Invalidates the plans that were built for the old files.
         self.truncations += 1
 
     def close(self, *, clean: bool) -> None:
-        """A clean close blocks: indexes, producer state and epochs go to their files, fsynced."""
+        """A clean close blocks: it writes indexes, producer state and epochs to their files and
+        fsyncs them."""
         if self._closed is not None:
             return
         if clean:

@@ -1,7 +1,8 @@
-"""The small files of a log dir and of a partition's folder, in Kafka's formats.
+"""The small files of a log dir and of a partition's directory, in Kafka's formats.
 
-Checkpoints are text: a version, the number of entries, one entry a line. Every write is atomic:
-a temporary file, fsync, rename, fsync of the folder; so a reader finds the old or the new one.
+Checkpoints are text files: a version, the number of entries, one entry per line. Every write is
+atomic: temporary file, fsync, rename, fsync of the directory. A reader finds either the old or the
+new file.
 """
 
 import re
@@ -36,12 +37,12 @@ FUTURE_SUFFIX: Final = "-future"
 _FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _DOOMED_FOLDER: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 _FUTURE_FOLDER: Final = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
-#: Kafka's folder names, the suffix included, never get longer than a file name may be.
+#: As in Kafka, a directory name including its suffix is never longer than a file name may be.
 NAME_LENGTH_MAX: Final = 255
 
 
 def write_atomically(disk: Disk, path: str, data: bytes, *, sync_name: bool = True) -> None:
-    """Blocks (two fsyncs). Without `sync_name` the caller fsyncs the folder."""
+    """Blocks (two fsyncs). Without `sync_name`, the caller fsyncs the directory."""
     temporary = path + TEMPORARY_SUFFIX
     file = disk.open(temporary, create=True)
     if file.size:
@@ -57,8 +58,8 @@ def write_atomically(disk: Disk, path: str, data: bytes, *, sync_name: bool = Tr
 
 
 def read_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """Offsets by partition; empty if there is no such file."""
-    # Kafka leaves an empty file until it writes the first entry.
+    """Returns offsets by partition; empty if the file does not exist."""
+    # Kafka leaves the file empty until it writes the first entry.
     if disk.exists(path) and not disk.read(path):
         return {}
     offsets = {}
@@ -93,10 +94,12 @@ def _read_lines(disk: Disk, path: str, *, words: int) -> list[list[str]]:
     try:
         lines = disk.read(path).decode().splitlines()
         if int(lines[0]) != 0:
-            raise InvalidCheckpoint(f"{path} is of version {lines[0]}; only 0 is known")
+            raise InvalidCheckpoint(f"{path} has version {lines[0]}; only version 0 is supported")
         entries = [line.split() for line in lines[2:] if line.strip()]
         if len(entries) != int(lines[1]) or any(len(entry) != words for entry in entries):
-            raise InvalidCheckpoint(f"{path} does not hold the {lines[1]} entries that it promises")
+            raise InvalidCheckpoint(
+                f"{path} does not contain {lines[1]} entries, as its header says"
+            )
         for entry in entries:
             for number in entry[-2:]:
                 int(number)
@@ -105,22 +108,22 @@ def _read_lines(disk: Disk, path: str, *, words: int) -> list[list[str]]:
     return entries
 
 
-# ── who this folder belongs to ───────────────────────────────────────────────────────────────
+# ── identity files ───────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """`meta.properties`: ties a log dir to its node and cluster."""
+    """`meta.properties`: the node and cluster to which a log dir belongs."""
 
     node_id: int
     cluster_id: str
-    #: None in folders that a Kafka before 3.7 formatted.
+    #: None in log dirs formatted by a Kafka version before 3.7.
     directory_id: UUID | None = None
     version: int = 1
 
 
 def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
-    """None if the folder was never formatted."""
+    """Returns None if the log dir was never formatted."""
     path = f"{log_dir}/{META_PROPERTIES}"
     if not disk.exists(path):
         return None
@@ -140,7 +143,9 @@ def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
             version=version,
         )
     except (ValueError, KeyError, InvalidInput):
-        raise InvalidCheckpoint(f"{path} does not say node.id and directory.id") from None
+        raise InvalidCheckpoint(
+            f"{path} does not contain a valid node.id and directory.id"
+        ) from None
 
 
 def write_meta_properties(disk: Disk, log_dir: str, meta: MetaProperties) -> None:
@@ -152,7 +157,7 @@ def write_meta_properties(disk: Disk, log_dir: str, meta: MetaProperties) -> Non
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
-    """The topic id of the log in this folder; None if the file is not there."""
+    """Returns the topic id of the log in this directory; None if the file does not exist."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not disk.exists(path):
         return None
@@ -162,10 +167,12 @@ def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
             name, _, value = line.partition(":")
             values[name.strip()] = value.strip()
         if int(values["version"]) != 0:
-            raise InvalidCheckpoint(f"{path} is of version {values['version']}; only 0 is known")
+            raise InvalidCheckpoint(
+                f"{path} has version {values['version']}; only version 0 is supported"
+            )
         return uuid_from_text(values["topic_id"])
     except (ValueError, KeyError, InvalidInput):
-        raise InvalidCheckpoint(f"{path} does not name a topic id") from None
+        raise InvalidCheckpoint(f"{path} does not contain a valid topic id") from None
 
 
 def write_partition_metadata(
@@ -176,11 +183,11 @@ def write_partition_metadata(
     write_atomically(disk, path, text.encode(), sync_name=sync_name)
 
 
-# ── replicas that move between log dirs ──────────────────────────────────────────────────────
+# ── replicas that move between log dirs ──────────────────────────────────────────────────────────
 
 
 def read_moved_from(disk: Disk, directory: str) -> tuple[UUID, ...]:
-    """The ids of the log dirs in which the replica in this folder has been a voter before."""
+    """Returns the ids of the log dirs in which the replica in this directory was a voter before."""
     return _read_uuids(disk, f"{directory}/{MOVED_FROM}")
 
 
@@ -189,8 +196,9 @@ def write_moved_from(disk: Disk, directory: str, directory_ids: Sequence[UUID]) 
 
 
 def read_moving_to(disk: Disk, directory: str) -> UUID | None:
-    """The log dir to which the replica in this folder was about to move. If a folder of its name
-    is there, that one is the replica, and this one is what it was copied from."""
+    """Returns the log dir to which the replica in this directory was about to move. If that log dir
+    has a directory of the same name, that directory is the replica, and this one is the source of
+    the copy."""
     found = _read_uuids(disk, f"{directory}/{MOVING_TO}")
     return found[0] if found else None
 
@@ -210,10 +218,10 @@ def _read_uuids(disk: Disk, path: str) -> tuple[UUID, ...]:
     try:
         version, *lines = disk.read(path).decode().splitlines()
         if version != "version: 0":
-            raise InvalidCheckpoint(f"{path} is of another version than 0")
+            raise InvalidCheckpoint(f"{path} has {version!r}; only version 0 is supported")
         return tuple(uuid_from_text(line) for line in lines)
     except (ValueError, InvalidInput):
-        raise InvalidCheckpoint(f"{path} does not name log dirs") from None
+        raise InvalidCheckpoint(f"{path} does not contain valid log dir ids") from None
 
 
 def _write_uuids(disk: Disk, path: str, directory_ids: Sequence[UUID]) -> None:
@@ -221,17 +229,18 @@ def _write_uuids(disk: Disk, path: str, directory_ids: Sequence[UUID]) -> None:
     write_atomically(disk, path, ("\n".join(lines) + "\n").encode())
 
 
-# ── clean stops ──────────────────────────────────────────────────────────────────────────────
+# ── clean shutdown ───────────────────────────────────────────────────────────────────────────────
 
 
 def write_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
-    """The last thing a stopping node writes: all logs here are closed and fsynced."""
+    """The last write of a node that stops: all logs of this log dir are closed and fsynced."""
     text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
     write_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", text.encode())
 
 
 def read_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the last, clean stop; None after any other. -1: the mark does not say."""
+    """Returns the broker epoch of the last shutdown if it was clean, else None. -1: the file does
+    not contain the epoch."""
     path = f"{log_dir}/{CLEAN_SHUTDOWN}"
     if not disk.exists(path):
         return None
@@ -240,22 +249,23 @@ def read_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
 
 
 def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the last, clean stop; None after any other. The mark is gone, durably,
-    before this returns: from now on a stop is unclean until the next mark."""
+    """Returns the broker epoch of the last shutdown if it was clean, else None. The file is deleted
+    durably before this returns, so a shutdown is unclean until the file is written again."""
     epoch = read_clean_shutdown(disk, log_dir)
     if epoch is not None:
         disk.unlink(f"{log_dir}/{CLEAN_SHUTDOWN}")
-    # A start that was killed may have taken it without this: power loss would bring it back.
+    # A process that was killed may have unlinked the file without this fsync, so that power loss
+    # could bring the file back.
     disk.fsync_dir(log_dir)
     return epoch
 
 
-# ── lives that ended without a clean stop ────────────────────────────────────────────────────
+# ── processes that ended without a clean shutdown ────────────────────────────────────────────────
 
 
 def write_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
-    """From now on a node serves these logs under this registration, and everything it wrote can be
-    read. Not fsynced: the mark counts only as long as the kernel lives, whose cache has it."""
+    """Marks that a node serves these logs under this broker epoch, and that everything it wrote can
+    be read. Not fsynced: the mark is valid only while the kernel runs, whose page cache has it."""
     boot_id = disk.boot_id()
     if not boot_id:
         return
@@ -268,8 +278,8 @@ def write_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
 
 
 def read_running(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the last life, if it ended while this kernel ran: then all that it wrote
-    is still there. None: nobody knows."""
+    """Returns the broker epoch of the last process if the same kernel is still running: then
+    everything that the process wrote still exists. None: not known."""
     path, boot_id = f"{log_dir}/{RUNNING}", disk.boot_id()
     if not boot_id or not disk.exists(path):
         return None
@@ -280,13 +290,13 @@ def read_running(disk: Disk, log_dir: str) -> int | None:
 
 
 def forget_running(disk: Disk, log_dir: str) -> None:
-    """Something that was written may be gone. Not fsynced, see above."""
+    """Some of the data written may be lost. Not fsynced, see `write_running`."""
     path = f"{log_dir}/{RUNNING}"
     if disk.exists(path):
         disk.unlink(path)
 
 
-# ── folders ──────────────────────────────────────────────────────────────────────────────────
+# ── directories of partitions ────────────────────────────────────────────────────────────────────
 
 
 def folder_name(topic_partition: TopicPartition) -> str:
@@ -294,17 +304,18 @@ def folder_name(topic_partition: TopicPartition) -> str:
 
 
 def deleted_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
-    """Where a deleted log waits for its removal."""
+    """The name of a deleted log's directory until its files are removed."""
     return _marked_folder_name(topic_partition, unique, DELETE_SUFFIX)
 
 
 def future_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
-    """Where a log is copied to that moves between log dirs."""
+    """The name of the directory to which a log is copied that moves between log dirs."""
     return _marked_folder_name(topic_partition, unique, FUTURE_SUFFIX)
 
 
 def future_index(name: str) -> int | None:
-    """The number of the partition if the folder is such a copy; its topic's name may be cut."""
+    """Returns the partition number if the directory is such a copy; the name of its topic may be
+    truncated."""
     found = _FUTURE_FOLDER.fullmatch(name)
     return int(found["partition"]) if found else None
 
@@ -315,12 +326,12 @@ def _marked_folder_name(topic_partition: TopicPartition, unique: UUID, suffix: s
 
 
 def is_doomed_folder(name: str) -> bool:
-    """Whether the folder is a deleted log that nobody has removed yet."""
+    """Whether the directory is a deleted log whose files have not been removed yet."""
     return _DOOMED_FOLDER.fullmatch(name) is not None
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """None for anything that is not a live log's folder."""
+    """Returns None for anything other than the directory of a partition's current log."""
     if is_doomed_folder(name) or name.endswith(FUTURE_SUFFIX):
         return None
     found = _FOLDER.fullmatch(name)

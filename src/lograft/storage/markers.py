@@ -1,4 +1,4 @@
-"""Transaction markers: control batches that say how a producer's transaction ended."""
+"""Transaction markers: control batches that commit or abort a producer's transaction."""
 
 import struct
 from typing import Final
@@ -23,20 +23,20 @@ ABORT: Final = 0
 COMMIT: Final = 1
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
-#: The count of records and the one record of a marker as Kafka and we write it: beside its key and
-#: value all of it is always the same. Whatever looks different is read as any record.
+#: Record count and the single record of a marker, as Kafka and Lograft write it: everything except
+#: its key and value is constant. Markers of any other form are parsed as general records.
 _PLAIN: Final = struct.Struct(">i5shhBhib")
 _PLAIN_FORM: Final = (1, bytes([32, 0, 0, 0, 8]), 12, 0)
 _PLAIN_START: Final = HEADER_SIZE - 4
 _PLAIN_SIZE: Final = _PLAIN_START + _PLAIN.size
-#: The byte of the batch's attributes that has the codec.
+#: Position of the attributes byte that contains the codec.
 _ATTRIBUTES_LOW: Final = 22
-#: Control batches hold one small record each.
+#: Control batches contain one small record.
 CONTROL_BYTES_MAX: Final = 1 << 20
 
 
 def read_marker(batch: Buffer) -> Marker | None:
-    """None for control batches of other kinds, and for those that compaction has emptied."""
+    """Returns None for other kinds of control batches, and for markers emptied by compaction."""
     if len(batch) == _PLAIN_SIZE and not batch[_ATTRIBUTES_LOW] & CODEC_MASK:
         count, before_key, _, kind, before_value, _, coordinator_epoch, headers = (
             _PLAIN.unpack_from(batch, _PLAIN_START)
@@ -54,7 +54,7 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 
 def build_marker(end: TransactionEnd, timestamp: int) -> bytearray:
-    """The control batch that a coordinator has a partition append."""
+    """Builds the control batch that a coordinator writes to a partition."""
     batch = bytearray(_PLAIN_SIZE)
     count, before_key, before_value, headers = _PLAIN_FORM
     kind = COMMIT if end.commit else ABORT

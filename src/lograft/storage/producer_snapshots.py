@@ -1,8 +1,8 @@
-"""Producer state on disk (`<offset>.snapshot`): the state before the record of that offset.
+"""Producer state on disk: `<offset>.snapshot` contains the state before the record at that offset.
 
-Kafka keeps one batch per producer in the file. Lograft writes one entry for each batch kept, the
-newest last: Kafka, which takes the last entry of an id, reads the same state as ever from it, and
-Lograft gets its whole window of five batches back.
+Kafka writes one batch per producer to the file. Lograft writes one entry for each batch that it
+keeps, the latest last. Kafka uses the last entry of a producer id, so it reads the state that it
+expects; Lograft restores all five batches.
 """
 
 import struct
@@ -20,8 +20,8 @@ from lograft.wire.batches import SEQUENCE_MAX
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hIi")
 _CRC_START: Final = 6
-#: producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch,
-#: first offset of the open transaction
+#: producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first
+#: offset of the open transaction
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
@@ -32,7 +32,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
             entries.append(_encode_entry(producer, batch, batch.timestamp, -1))
         newest = producer.batches[-1] if producer.batches else None
         if newest is not None and newest.timestamp != producer.last_timestamp:
-            # A marker came later: the batch once more, so that its own time is kept too.
+            # A marker followed: repeat the batch, so that its own timestamp is kept too.
             entries.append(_encode_entry(producer, newest, newest.timestamp, -1))
         entries.append(
             _encode_entry(producer, newest, producer.last_timestamp, producer.transaction_start)
@@ -62,12 +62,12 @@ def _encode_entry(
 
 def decode_snapshot(data: bytes) -> list[Producer]:
     if len(data) < _HEAD.size:
-        raise SnapshotCorrupt("a producer snapshot is cut short")
+        raise SnapshotCorrupt("a producer snapshot is truncated")
     version, crc, count = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise SnapshotCorrupt(f"a producer snapshot of version {version}")
+        raise SnapshotCorrupt(f"a producer snapshot has the unsupported version {version}")
     if crc32c(memoryview(data)[_CRC_START:]) != crc:
-        raise SnapshotCorrupt("a producer snapshot's CRC does not match")
+        raise SnapshotCorrupt("the CRC of a producer snapshot does not match")
     if len(data) != _HEAD.size + count * _ENTRY.size:
         raise SnapshotCorrupt(f"a producer snapshot of {count} entries has {len(data)} bytes")
     producers: dict[int, Producer] = {}
@@ -94,9 +94,10 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> File:
-    """The caller fsyncs. A torn file shows by its CRC and is then passed over.
+    """Writes the snapshot; the caller fsyncs it. An incompletely written file is detected by its
+    CRC and ignored.
 
-    A good one that is there stays as it is: it says the same, and may be durable already.
+    An existing valid file is not rewritten: it has the same content and may already be durable.
     """
     path = snapshot_path(directory, offset)
     file = disk.open(path, create=True)

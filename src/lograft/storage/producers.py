@@ -1,9 +1,9 @@
-"""What a partition knows of each producer: enough to drop repeats, to see gaps and to fence.
+"""Producer state of a partition: detects duplicates and gaps, and fences old producer epochs.
 
-For every producer id the last five batches are kept: a repeat of one of them is answered with the
-offset that it got the first time. Everything here is derived from the log; `replay` (the path of
-followers and of recovery) and the path of the leader end in the same `_add`, so that state after a
-truncation or a restart equals a replay.
+The last five batches of each producer id are kept. A duplicate of one of them is answered with the
+offset assigned to the original. All state is derived from the log: the leader's appends and the
+replay (by followers and recovery) end in the same `add_batch` and `add_marker`, so that the state
+after a truncation or a restart equals a replay.
 """
 
 from bisect import bisect_left
@@ -20,12 +20,12 @@ from lograft.storage.types import AbortedTransaction, TransactionEnd
 from lograft.wire.batches import SEQUENCE_MAX
 
 BATCHES_KEPT: Final = 5
-#: The first transaction version whose markers bring the producer's next epoch.
+#: The first transaction version whose markers carry the producer's next epoch.
 EPOCH_BUMPED_SINCE: Final = 2
-#: Questions to coordinators that a partition remembers; the oldest is forgotten, and its batch
-#: refused.
+#: Maximum number of pending verifications of a partition. Beyond it the oldest is removed, and its
+#: batch is rejected.
 VERIFICATIONS_MAX: Final = 10_000
-#: An epoch cannot grow beyond it: the producer gets a new id instead.
+#: The epoch cannot grow beyond this value: the producer gets a new id instead.
 EPOCH_MAX: Final = 2**15 - 1
 
 
@@ -38,38 +38,42 @@ class ProducerBatch(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as its control batch says."""
+    """The end of a transaction, as read from its control batch."""
 
     commit: bool
     coordinator_epoch: int
 
 
 class Verification:
-    """A transaction that is not open here yet, while its coordinator is asked whether it is open
-    there and has this partition (KIP-890).
+    """A transaction that is not open in this partition yet, while its coordinator is queried
+    whether the transaction is ongoing and contains this partition (KIP-890).
 
-    Its identity counts. The append brings the object that its question began with, and finds none
-    or another one if a marker has come meanwhile, however often the transaction began again
-    (KAFKA-14884).
+    The identity of the object matters. The append passes the object that was created when the
+    coordinator was queried. If a marker was written in the meantime, the partition has no
+    verification or another one, however often the transaction began again (KAFKA-14884).
     """
 
     __slots__ = ("adds", "began_ms", "epoch", "lowest_sequence")
 
     def __init__(self, epoch: int, sequence: int, *, adds: bool, began_ms: int) -> None:
         self.epoch = epoch
-        #: Of all batches that wait for the answer: no later one may come before it.
+        #: The lowest sequence number of the batches that wait for the response: no later batch may
+        #: be appended first.
         self.lowest_sequence = sequence
-        #: The question itself adds the partition: the protocol in which epochs grow.
+        #: The query itself adds the partition to the transaction: the protocol in which the epoch
+        #: is bumped with each transaction.
         self.adds = adds
         self.began_ms = began_ms
 
 
-#: For batches that need no coordinator's word, because the broker is told not to ask.
+#: For batches that need no verification, because the broker is configured not to verify
+#: transactions.
 UNVERIFIED: Final = Verification(-1, SEQUENCE_MAX, adds=False, began_ms=-1)
 
 
 class Producer:
-    """Invariant: the batches are of `epoch`, in order, without gaps in their sequences."""
+    """Invariant: all batches have epoch `epoch`, in offset order, without gaps in their sequence
+    numbers."""
 
     __slots__ = (
         "batches",
@@ -86,10 +90,11 @@ class Producer:
         self.epoch = epoch
         self.batches: list[ProducerBatch] = []
         self.coordinator_epoch = -1
-        #: First offset of the open transaction; -1: none.
+        #: First offset of the open transaction; -1 if there is none.
         self.transaction_start = -1
         self.last_timestamp = -1
-        #: When we last heard of it; not in the log, so not part of what a replay must equal.
+        #: When the producer last wrote, by this broker's clock. Not in the log, so a replay need
+        #: not reproduce it.
         self.last_seen_ms = -1
 
     @property
@@ -97,7 +102,7 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def derived(self) -> tuple[object, ...]:
-        """All that a replay must give again."""
+        """The state that a replay of the log must reproduce."""
         return (
             self.producer_id,
             self.epoch,
@@ -113,14 +118,14 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        #: First offset of each open transaction → producer id, lowest first.
+        #: First offset of each open transaction → producer id, in ascending order.
         self._ongoing: dict[int, int] = {}
-        #: (marker's offset, first offset) of ended transactions whose marker may not be
-        #: replicated or durable yet; in the order of the markers.
+        #: (marker's offset, first offset) of ended transactions whose marker may not be replicated
+        #: or durable yet, in the order of the markers.
         self._unreplicated: list[tuple[int, int]] = []
-        #: By producer id; not in the log, so not part of what a replay must equal.
+        #: By producer id. Not in the log, so a replay need not reproduce it.
         self._verifications: dict[int, Verification] = {}
-        #: Where the last transaction ended that had records here.
+        #: Offset of the last marker of a transaction that had records in this partition.
         self.last_end_offset = -1
 
     def __len__(self) -> int:
@@ -146,18 +151,17 @@ class ProducerStates:
     def open_transactions(self) -> int:
         return len(self._ongoing)
 
-    # ── the leader's checks ──────────────────────────────────────────────────────────────────
+    # ── validation by the leader ─────────────────────────────────────────────────────────────────
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, plain: bool
     ) -> ProducerBatch | None:
-        """Whether a client's batch may be appended: None. A repeat gives the first one's place.
-
+        """Returns None if a client's batch may be appended, or the original of a duplicate.
         `plain`: the batch is not part of a transaction.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
-            return None  # its state was deleted or never was: any sequence begins it
+            return None  # no state, or it was deleted: any first sequence number is accepted
         if epoch == producer.epoch:
             batches = producer.batches
             expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
@@ -165,15 +169,16 @@ class ProducerStates:
                 return self._explain(producer, first_sequence, last_sequence, expected)
         elif epoch < producer.epoch:
             raise ProducerFenced(
-                f"producer {producer_id} writes with epoch {epoch}, {producer.epoch} is known"
+                f"producer {producer_id} sent epoch {epoch}, the current epoch is {producer.epoch}"
             )
         elif first_sequence != 0:
             raise OutOfOrderSequence(
-                f"producer {producer_id} begins its epoch {epoch} with sequence {first_sequence}"
+                f"producer {producer_id} started epoch {epoch} with sequence {first_sequence}"
+                " instead of 0"
             )
         if plain and producer.transaction_start >= 0:
             raise InvalidTransactionState(
-                f"producer {producer_id} has a transaction open and sent a batch outside of it"
+                f"producer {producer_id} has an open transaction but sent a batch outside of it"
             )
         return None
 
@@ -184,42 +189,44 @@ class ProducerStates:
         for batch in producer.batches:
             if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                 return batch
-        # As in Kafka a repeat of something older is out of order too: what became of it is unknown.
+        # As in Kafka, a duplicate of an older batch is out of order too: whether it was appended is
+        # not known.
         raise OutOfOrderSequence(
             f"producer {producer.producer_id} sent sequence {first_sequence}, expected {expected}"
         )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """For batches without sequences, which coordinators write in a producer's name."""
+        """Validates a batch without sequence numbers, which a coordinator writes on behalf of a
+        producer."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise ProducerFenced(
-                f"producer {producer_id} writes with epoch {epoch}, {producer.epoch} is known"
+                f"producer {producer_id} sent epoch {epoch}, the current epoch is {producer.epoch}"
             )
 
     def check_end(self, end: TransactionEnd) -> None:
-        """Whether the marker may be written. A repeat of one that came to its end may: it says the
-        same again."""
+        """Validates a marker. A duplicate of a marker that was written may be written again, with
+        the same effect."""
         producer = self._producers.get(end.producer_id)
         if producer is None:
             return
         if end.transaction_version >= EPOCH_BUMPED_SINCE and end.producer_epoch == producer.epoch:
-            # The transaction that is open here has the epoch already, so it is a later one.
+            # The open transaction already has this epoch, so it is a later transaction.
             is_late = producer.transaction_start >= 0 and end.producer_epoch < EPOCH_MAX
         else:
             is_late = end.producer_epoch < producer.epoch
         if is_late:
             raise ProducerFenced(
-                f"marker of epoch {end.producer_epoch} for producer {end.producer_id},"
-                f" {producer.epoch} is known"
+                f"transaction marker with epoch {end.producer_epoch} of producer"
+                f" {end.producer_id}, the current epoch is {producer.epoch}"
             )
         if producer.coordinator_epoch > end.coordinator_epoch:
             raise CoordinatorFenced(
-                f"marker of coordinator epoch {end.coordinator_epoch} for producer"
-                f" {end.producer_id}, {producer.coordinator_epoch} is known"
+                f"transaction marker of producer {end.producer_id} has coordinator epoch"
+                f" {end.coordinator_epoch}, the current one is {producer.coordinator_epoch}"
             )
 
-    # ── before a transaction's first batch ───────────────────────────────────────────────────
+    # ── verification of a transaction's first batch ──────────────────────────────────────────────
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         producer = self._producers.get(producer_id)
@@ -228,8 +235,8 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, adds: bool, now_ms: int
     ) -> Verification | None:
-        """To be brought along with the batch, once its coordinator has agreed; None: the
-        transaction is open here, nobody has to be asked."""
+        """Returns the verification to pass with the batch after its coordinator has confirmed the
+        transaction; None if the transaction is open in this partition and needs no verification."""
         if self.has_open_transaction(producer_id, epoch):
             return None
         known = self._verifications.get(producer_id)
@@ -247,21 +254,22 @@ class ProducerStates:
     def check_transactional(
         self, producer_id: int, epoch: int, first_sequence: int, brought: Verification | None
     ) -> None:
-        """Whether a batch belongs to a transaction that its coordinator knows of here."""
+        """Validates that a batch belongs to a transaction whose coordinator has this partition."""
         if brought is UNVERIFIED or self.has_open_transaction(producer_id, epoch):
             return
         known = self._verifications.get(producer_id)
         if known is None or known is not brought:
             raise InvalidTransactionState(
-                f"producer {producer_id} has no transaction of epoch {epoch} open here"
+                f"producer {producer_id} has no open transaction with epoch {epoch} here"
             )
         is_gap = known.adds and first_sequence > 0 and producer_id not in self._producers
         if is_gap or first_sequence > known.lowest_sequence:
             raise OutOfOrderSequence(
-                f"producer {producer_id} begins a transaction with sequence {first_sequence}"
+                f"producer {producer_id} started a transaction with sequence {first_sequence},"
+                " but an earlier batch is missing"
             )
 
-    # ── what was appended ────────────────────────────────────────────────────────────────────
+    # ── updates after an append ──────────────────────────────────────────────────────────────────
 
     def add_batch(
         self, producer_id: int, epoch: int, batch: ProducerBatch, transactional: bool, now_ms: int
@@ -287,7 +295,7 @@ class ProducerStates:
     def add_marker(
         self, producer_id: int, epoch: int, marker: Marker, offset: int, timestamp: int, now_ms: int
     ) -> AbortedTransaction | None:
-        """The transaction is over; returns it if it was aborted and had records here."""
+        """Ends the transaction; returns it if it was aborted and had records in this partition."""
         self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -309,18 +317,18 @@ class ProducerStates:
         stable = next(iter(self._ongoing), offset + 1)
         return AbortedTransaction(producer_id, start, offset, stable)
 
-    # ── stable offsets ───────────────────────────────────────────────────────────────────────
+    # ── last stable offset ───────────────────────────────────────────────────────────────────────
 
     @property
     def first_undecided_offset(self) -> Offset | None:
-        """First offset of the oldest open transaction."""
+        """The first offset of the oldest open transaction."""
         for offset in self._ongoing:
             return Offset(offset)
         return None
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction that is open or whose marker lies at or above the
-        high watermark."""
+        """The first offset of a transaction that is open, or whose marker is at or above the high
+        watermark."""
         first = next(iter(self._ongoing), None)
         if self._unreplicated:
             above = bisect_left(self._unreplicated, (high_watermark, -1))
@@ -330,16 +338,18 @@ class ProducerStates:
         return first
 
     def forget_ended(self, below: int) -> None:
-        """Markers below are replicated and durable: nobody will ask for less any more."""
+        """Removes ended transactions whose markers are below this offset, so replicated and
+        durable: no later call needs them."""
         if self._unreplicated and self._unreplicated[0][0] < below:
             del self._unreplicated[: bisect_left(self._unreplicated, (below, -1))]
 
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
+    # ── expiration ───────────────────────────────────────────────────────────────────────────────
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that were not heard of for so long; returns how many.
+        """Removes producers that have been idle for `expiration_ms`; returns their number.
 
-        The time since we heard counts, not the timestamps of records: these are the client's.
+        The idle time is measured from the last append by this broker's clock, because clients set
+        the timestamps of records.
         """
         gone = []
         for producer_id, producer in self._producers.items():

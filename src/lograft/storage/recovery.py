@@ -1,10 +1,10 @@
-"""Making a log from its files.
+"""Loading a log from its files.
 
-After a clean stop only the end of the last segment is looked at. After any other stop every batch
-from the segment of the recovery point on is checked, what is torn at the end is cut away, and
-indexes, leader epochs and producer state of these segments are made anew. Damage below the
-recovery point raises: those bytes were fsynced, so this is not a torn tail but corruption, and
-then nothing on disk is changed.
+After a clean shutdown, only the end of the last segment is read. After an unclean shutdown, every
+batch from the segment of the recovery point on is validated, an incomplete end is truncated, and
+the indexes, leader epochs and producer state of these segments are rebuilt. Damage below the
+recovery point raises an error, and nothing on disk is changed: those bytes were fsynced, so the
+damage is corruption and not an incomplete write.
 """
 
 from bisect import bisect_right
@@ -55,9 +55,10 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
     names = tidy(disk, directory)
     bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX))
     if not bases:
-        # A new log, one that a crash caught while it was being emptied, or one whose files somebody
-        # deleted. As in Kafka it begins where the log start says, whatever the recovery point was:
-        # a follower then fetches all of it again, and does not pass for one that has it.
+        # A new log, a log that a crash interrupted while it was being emptied, or a log whose files
+        # were deleted by other means. As in Kafka it starts at the checkpointed log start offset,
+        # whatever the recovery point was: a follower then fetches all records again, and is not
+        # mistaken for one that has them.
         _begin(log, names, plan.log_start, now_ms)
         return
     log.set_segments([Segment(disk, directory, base, fresh=False) for base in bases])
@@ -70,13 +71,14 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
 
 
 def _begin(log: "Log", names: list[str], start: Offset, now_ms: int) -> None:
-    """A new log, or one whose files a crash took while it was being emptied."""
+    """Creates the first segment of a log without segments."""
     for name in names:
         if name.endswith(SNAPSHOT_SUFFIX):
             log.disk.unlink(f"{log.directory}/{name}")
     if LEADER_EPOCHS in names:
         write_epochs(log.disk, log.directory, [])
-    # The first name must be durable before a later one: nobody could tell that it is missing.
+    # The first file name must be durable before a later one is created; otherwise recovery could
+    # not detect that the first is missing.
     log.begin_segment(start, now_ms)
     log.disk.fsync_dir(log.directory)
     log.directory_changed = False
@@ -84,7 +86,7 @@ def _begin(log: "Log", names: list[str], start: Offset, now_ms: int) -> None:
 
 
 def _load_epochs(log: "Log") -> bool:
-    """False: the file is damaged, the epochs must come from the batches."""
+    """Returns False if the file is damaged, so that the epochs must be rebuilt from the batches."""
     try:
         log.epochs = LeaderEpochs(read_epochs(log.disk, log.directory))
     except InvalidCheckpoint:
@@ -92,11 +94,12 @@ def _load_epochs(log: "Log") -> bool:
     return True
 
 
-# ── after a clean stop ───────────────────────────────────────────────────────────────────────
+# ── after a clean shutdown ───────────────────────────────────────────────────────────────────────
 
 
 def _load_clean(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> bool:
-    """False if the last segment is not what a clean stop leaves: then all is checked."""
+    """Returns False if the last segment is not as a clean shutdown leaves it: then the log is
+    recovered."""
     active = log.active
     try:
         log.on_scanned(Offset(active.resume()))
@@ -136,16 +139,17 @@ def snapshot_offsets(log: "Log") -> list[int]:
 
 
 def rebuild_producers(log: "Log", *, upto: int) -> None:
-    """State as of `upto`: the newest snapshot up to there, then the batches after it."""
+    """Rebuilds the state as of `upto` from the latest snapshot up to there and the batches after
+    it."""
     start, useless = load_snapshot(log, upto)
     _replay(log, start, upto)
     _unlink_snapshots(log, useless)
 
 
 def load_snapshot(log: "Log", upto: int) -> tuple[int, list[int]]:
-    """Loads the newest good snapshot at or below `upto`; returns the offset from which batches
-    must be replayed, and the offsets of all others that must go: later ones, damaged ones, and
-    those from before the first segment, since the batches that follow them are gone."""
+    """Loads the latest valid snapshot at or below `upto`. Returns the offset from which batches
+    must be replayed, and the offsets of all snapshots to delete: later ones, damaged ones, and
+    those from before the first segment, since the batches that follow them were deleted."""
     log.producers.clear()
     useless: list[int] = []
     first = log.segments[0].base_offset
@@ -186,7 +190,7 @@ def _replay(log: "Log", start: int, upto: int) -> None:
 def replay_batch(
     producers: ProducerStates, fields: HeaderFields, control_batch: bytes | memoryview | None
 ) -> AbortedTransaction | None:
-    """What a batch in the log means for its producer; the same as when it was appended."""
+    """Updates producer state with a batch of the log, exactly as its append did."""
     base, last_offset = fields[0], fields[0] + fields[6]
     if control_batch is not None:
         marker = read_marker(control_batch)
@@ -205,11 +209,11 @@ def replay_batch(
     return None
 
 
-# ── after an unclean stop ────────────────────────────────────────────────────────────────────
+# ── after an unclean shutdown ────────────────────────────────────────────────────────────────────
 
 
 class _Cut(NamedTuple):
-    """Where the log ends: this many segments, the last one of so many bytes."""
+    """The end of the recovered log: the number of segments, and the size of the last one."""
 
     segments: int
     size: int
@@ -217,9 +221,10 @@ class _Cut(NamedTuple):
 
 def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
     recovery_point = plan.recovery_point
-    # What a killed process has removed must not come back with power loss once we build on it.
+    # Files that a killed process unlinked must not come back after power loss once this log has
+    # continued without them.
     log.disk.fsync_dir(log.directory)
-    # If a segment begins at the recovery point, the one before may have been sealed after the
+    # If a segment begins at the recovery point, the previous one may have been rolled after the
     # last flush: its log is durable, its indexes and the snapshot at its end may not be.
     first = max(bisect_right([s.base_offset for s in log.segments], recovery_point - 1) - 1, 0)
     scan_base = log.segments[first].base_offset
@@ -254,8 +259,8 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
         and log.end_offset == recovery_point
         and log.epochs.entries == epochs_before
     ):
-        # All is as the checkpoints say: many logs of a node that stopped uncleanly are like this.
-        # The fsync is for a cut that a killed process has made and costs nothing otherwise.
+        # The log is as the checkpoints say, like many logs of a node that stopped uncleanly. The
+        # fsync covers a truncation by a killed process, and is cheap if there was none.
         log.active.file.fsync()
         log.epochs_written = log.epochs.changes
     else:
@@ -263,7 +268,7 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
 
 
 def _loses_whole_batches(log: "Log", cut: _Cut) -> bool:
-    """Whether what is cut away is more than the beginning of one batch."""
+    """Whether the truncated bytes are more than an incomplete batch."""
     if cut.segments < len(log.segments):
         return True
     file = log.active.file
@@ -275,14 +280,14 @@ def _loses_whole_batches(log: "Log", cut: _Cut) -> bool:
 
 
 def _check_segments(log: "Log", first: int, snapshots: dict[int, bytes]) -> _Cut:
-    """Reads every batch from segment `first` on, without changing anything on disk."""
+    """Validates every batch from segment `first` on, without changing anything on disk."""
     segments = list(log.segments)
     for slot in range(first, len(segments)):
         base = segments[slot].base_offset
         if slot > first:
             if base != log.end_offset:
-                # The end of the segment before is lost, or this one was deleted before power
-                # loss and came back: in both cases what follows does not continue the log.
+                # Either the end of the previous segment is lost, or this segment was deleted before
+                # power loss and came back. In both cases its batches do not continue the log.
                 return _Cut(slot, segments[slot - 1].size)
             snapshots[base] = encode_snapshot(log.producers)
         segment = Segment(log.disk, log.directory, base, fresh=True)
@@ -300,7 +305,7 @@ def _check_segments(log: "Log", first: int, snapshots: dict[int, bytes]) -> _Cut
 def _checked_batches(
     log: "Log", segment: Segment, file_size: int
 ) -> Iterator[tuple[int, HeaderFields, memoryview]]:
-    """Ends before the first bytes that are no batch, or not one that may follow."""
+    """Yields batches up to the first bytes that are not a valid next batch."""
     file = segment.file
     position, chunk_start, chunk = 0, 0, memoryview(b"")
     while position + HEADER_SIZE <= file_size:
@@ -347,7 +352,7 @@ def _take_in(
 
 
 def _apply(log: "Log", first: int, cut: _Cut, snapshots: dict[int, bytes]) -> None:
-    """Makes the disk what the check found; each step may be the last before another crash."""
+    """Changes the files to what validation has found. A crash may happen after each step."""
     disk, directory = log.disk, log.directory
     segments = list(log.segments)
     while len(segments) > cut.segments:
@@ -376,7 +381,7 @@ def _apply(log: "Log", first: int, cut: _Cut, snapshots: dict[int, bytes]) -> No
         file.fsync()
     write_epochs(disk, directory, log.epochs.entries)
     log.epochs_written = log.epochs.changes
-    # The active segment's index files are written when it is rolled or closed.
+    # The index files of the active segment are written when it is rolled or closed.
     segments[-1].offset_index.write()
     segments[-1].time_index.write()
     disk.fsync_dir(directory)

@@ -1,7 +1,9 @@
-"""Retention by time and size: whole segments go, oldest first, but for what is held (`holds.py`).
+"""Retention by time and size: deletes whole segments, oldest first, unless they are held
+(`holds.py`).
 
-A segment's files are renamed to `.deleted` and unlinked after `file.delete.delay.ms`. Each log is
-gone for good before its indexes and the next segment go, so that power loss never leaves a hole.
+The files of a segment are renamed to `.deleted` and unlinked after `file.delete.delay.ms`. Each log
+file is deleted durably before its indexes and before the next segment, so that power loss never
+leaves a gap.
 """
 
 from collections.abc import Callable
@@ -17,15 +19,17 @@ from lograft.storage.segment import DELETED_SUFFIX, Segment
 if TYPE_CHECKING:
     from lograft.storage.log import Log
 
-#: One call deletes at most so many segments; the next call goes on.
+#: One call deletes at most this many segments; the next call continues.
 SEGMENTS_A_CALL: Final = 64
 
 
 class Removal:
-    """Segments on their way out: made on the loop, run in a worker (lane: the log dir), then given
-    to `finish_removal` on the loop. Readers no longer see them from the first step on.
+    """Segments to delete: built on the event loop, run in a worker (the lane of the log dir), then
+    passed to `finish_removal` on the event loop. Readers do not see the segments from the first
+    step on.
 
-    Until it is finished the log's start must stay in the checkpoint: the files may come back.
+    Until the removal is finished, the log start checkpoint must keep the old log start: a crash may
+    bring the files back.
     """
 
     __slots__ = ("_directory", "_disk", "_fsync_first", "_segments", "due_ms", "renamed")
@@ -34,11 +38,12 @@ class Removal:
         self._disk = log.disk
         self._directory = log.directory
         self._segments = segments
-        #: The state that the doomed batches gave must outlive them: its snapshot first.
+        #: Producer state derived from the deleted batches must survive them, so its snapshot is
+        #: fsynced first.
         path = snapshot_path(log.directory, next_base)
         self._fsync_first = [file for _, file in log.unflushed_files if file.path == path]
         self.due_ms = due_ms
-        #: The files as they are called now; known after `run`.
+        #: The current paths of the files; set by `run`.
         self.renamed: list[str] = []
 
     def __len__(self) -> int:
@@ -62,11 +67,13 @@ class Removal:
 def plan_removal(
     log: "Log", now_ms: int, high_watermark: Offset, *, held: Offset | None = None
 ) -> Removal | None:
-    """Never at or above the high watermark. The active segment is rolled when its time has come,
-    so that even a log without new records empties. `held`: records from there on are held."""
+    """Never deletes records at or above the high watermark. Rolls the active segment once it has
+    expired, so that a log without new records is emptied too. `held`: records from this offset on
+    are held."""
     is_old = _policy(log, now_ms)
     doomed: list[Segment] = []
-    # A hold is measured against all that it keeps, not only against what one call deletes.
+    # The size limit of a hold applies to everything that it keeps, not only to what one call
+    # deletes.
     count_max = SEGMENTS_A_CALL if held is None else len(log.segments)
     for slot, segment in enumerate(log.segments):
         last = slot + 1 == len(log.segments)
@@ -93,7 +100,7 @@ def plan_removal(
 
 def finish_removal(log: "Log", removal: Removal) -> None:
     log.removals.append((removal.due_ms, removal.renamed))
-    # Not before: as long as a batch can come back, its epoch must be known.
+    # Only now: while a batch can come back after a crash, its epoch must be known.
     log.epochs.truncate_start(log.segments[0].base_offset)
     log.is_removing = False
 
@@ -108,7 +115,7 @@ def delete_old_segments(log: "Log", now_ms: int, high_watermark: Offset) -> int:
 
 
 def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
-    """A question to ask of one segment after the other, oldest first."""
+    """Returns a predicate that must be called with each segment in turn, oldest first."""
     config = log.config
     if not config.cleanup_delete:
         return lambda segment: False
@@ -137,7 +144,8 @@ def _is_older(log: "Log", segment: Segment, age_ms: int, now_ms: int) -> bool:
 
 
 def _unheld(log: "Log", doomed: list[Segment], held: Offset, now_ms: int) -> list[Segment]:
-    """What DeleteRecords took is not held. Without a limit of age, a hold's own limit is one."""
+    """Returns the segments to delete although there is a hold. Records deleted by DeleteRecords are
+    not held. If `retention.ms` is unlimited, the maximum age is that of the hold alone."""
     config = log.config
     age_ms = max(config.retention_ms, 0) + config.retention_hold_max_ms
     held = max(held, log.log_start_offset)
@@ -153,7 +161,7 @@ def _unheld(log: "Log", doomed: list[Segment], held: Offset, now_ms: int) -> lis
 
 
 def _end_of(log: "Log", slot: int) -> int:
-    """The offset after a segment's last one."""
+    """Returns the offset after the last one of a segment."""
     is_last = slot + 1 == len(log.segments)
     return log.end_offset if is_last else log.segments[slot + 1].base_offset
 
@@ -161,8 +169,9 @@ def _end_of(log: "Log", slot: int) -> int:
 def set_aside(
     disk: Disk, directory: str, segment: Segment, *, keep_snapshot: bool = False
 ) -> list[str]:
-    """Renames a segment's files; readers that hold them go on reading. First, and for good, the
-    log: if power loss brought it back, its indexes and snapshot would have to be there."""
+    """Renames a segment's files; readers with open files continue to read them. The log file is
+    renamed first, and durably: if power loss brought it back, its indexes and snapshot would have
+    to exist."""
     paths = segment.paths()
     if not keep_snapshot:
         paths.append(snapshot_path(directory, segment.base_offset))
@@ -177,7 +186,7 @@ def set_aside(
 
 
 def take_expired_files(log: "Log", now_ms: int) -> list[str]:
-    """Those whose delay is over; the caller unlinks them."""
+    """Returns the files whose delay has passed; the caller unlinks them."""
     expired: list[str] = []
     while log.removals and log.removals[0][0] <= now_ms:
         expired += log.removals.popleft()[1]
@@ -185,7 +194,8 @@ def take_expired_files(log: "Log", now_ms: int) -> list[str]:
 
 
 def unlink_files(disk: Disk, paths: list[str]) -> int:
-    """Blocks: large files take long. A folder that was deleted meanwhile took its files along."""
+    """Blocks: unlinking large files takes long. Files of a directory that was deleted in the
+    meantime no longer exist."""
     count = 0
     for path in paths:
         try:

@@ -1,7 +1,7 @@
-"""One segment: a log file and its indexes, named after the offset that it begins with.
+"""One segment: a log file and its indexes, named after the base offset.
 
-Only the active segment (the last one of a log) is written. The files of the others are opened
-when somebody reads them.
+Only the active segment (the last one of a log) is written. The files of the other segments are
+opened when they are read.
 """
 
 from bisect import bisect_left
@@ -23,18 +23,18 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
-#: Header scans read this much at a time: some index entries' worth of small batches.
+#: Header scans read this many bytes at a time: a few index entries' worth of small batches.
 SCAN_BYTES: Final = 8192
-#: Batches at the end of the active segment whose positions are known without a look at the disk.
+#: Number of batches at the end of the active segment whose positions are kept in memory.
 RECENT_BATCHES: Final = 512
-#: A file without index entries of at least this size gets its index made anew.
+#: The index of a file of at least this size that has no entries is rebuilt.
 UNINDEXED_BYTES_MAX: Final = 1 << 20
 OFFSET_MAX: Final = 2**63 - 1
-#: How dense an index is made anew where the topic's setting is not at hand.
+#: The index interval of a rebuilt index if the topic's setting is not available.
 REBUILD_INTERVAL_BYTES: Final = 4096
 
-#: base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp,
-#: max timestamp, producer id, producer epoch, base sequence, record count
+#: base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max
+#: timestamp, producer id, producer epoch, base sequence, record count
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
@@ -71,9 +71,9 @@ class Segment:
         self.path = stem + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self._file: File | None = None
-        #: Whether more disk space is allocated than the segment may use in the end.
+        #: Whether more disk space is allocated than the segment may need.
         self._is_reserved = False
-        #: -1: not asked yet.
+        #: -1: not read yet.
         self._size = -1
         self.offset_index = OffsetIndex(
             disk, stem + INDEX_SUFFIX + suffix, base_offset, fresh=fresh
@@ -85,14 +85,15 @@ class Segment:
             disk, stem + TRANSACTION_INDEX_SUFFIX + suffix, fresh=fresh
         )
         self.bytes_since_index = 0
-        #: Largest timestamp so far and the last offset of its batch; None: not asked yet.
+        #: Largest timestamp so far and the last offset of its batch; None: not read yet.
         self.max_timestamp: int | None = -1 if fresh else None
         self.max_timestamp_offset = base_offset
-        #: Of the first batch: `segment.ms` counts from here. None: empty or not asked yet.
+        #: Timestamp of the first batch, from which `segment.ms` is measured. None: empty, or not
+        #: read yet.
         self.first_timestamp: int | None = None
         self.created_ms = 0
-        #: The last batches: their last offsets and positions. All batches that are not listed
-        #: end at or below the floor.
+        #: Last offsets and positions of the latest batches. All other batches end at or below
+        #: `recent_floor`.
         self.recent_floor = base_offset - 1 if fresh else OFFSET_MAX
         self.recent_lasts: list[int] = []
         self.recent_positions: list[int] = []
@@ -114,7 +115,7 @@ class Segment:
         return self._size
 
     def create(self, now_ms: int, *, reserve_bytes: int = 0) -> None:
-        """`reserve_bytes`: disk space for so many bytes is allocated now, as far as it can be."""
+        """Allocates disk space for `reserve_bytes`, as far as the file system can."""
         self._file = self._disk.open(self.path, create=True)
         if self._file.size:
             self._file.truncate(0)
@@ -124,12 +125,12 @@ class Segment:
             self._is_reserved = self._file.reserve(reserve_bytes)
 
     def use(self, file: File, size: int) -> None:
-        """Tells what recovery has found, so that nobody needs to ask the disk again."""
+        """Sets the file and the size that recovery has found, so that they are not read again."""
         self._file = file
         self._size = size
 
     def release(self) -> None:
-        """Gives file and indexes back; they are opened again when they are needed."""
+        """Closes the file and frees the indexes; they are opened again when needed."""
         self._file = None
         self.offset_index.release()
         self.time_index.release()
@@ -152,8 +153,8 @@ class Segment:
     def note(
         self, position: int, size_bytes: int, last_offset: int, timestamp: int, interval: int
     ) -> None:
-        """What a batch at the end of the file means for size and indexes. Recovery calls it for
-        every batch that it finds, so both ways give the same index."""
+        """Updates size and indexes for a batch at the end of the file. Recovery calls it for every
+        batch that it finds, so that appends and recovery build the same index."""
         if self.first_timestamp is None:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:  # type: ignore[operator]
@@ -175,8 +176,8 @@ class Segment:
             del self.recent_positions[:half]
 
     def seal(self) -> list[File]:
-        """Writes the indexes to their files: the segment gets no more batches, or the log closes.
-        Returns what is to be fsynced beside the log file."""
+        """Writes the indexes to their files when the segment is rolled or the log is closed.
+        Returns the files to fsync besides the log file."""
         if self._is_reserved:
             self._is_reserved = False
             self.truncate_file(self.size)
@@ -195,8 +196,8 @@ class Segment:
         return files
 
     def resume(self) -> int:
-        """Finds out what appending needs to know, from the last index entry on; returns the offset
-        after the last batch. Raises LogCorrupt where the file is not made of whole batches."""
+        """Reads what appends need to know, starting at the last index entry; returns the offset
+        after the last batch. Raises LogCorrupt if the file does not consist of complete batches."""
         if not self.offset_index.is_sane(self.size):
             self.rebuild_indexes()
         last_entry = self.offset_index.last()
@@ -211,7 +212,9 @@ class Segment:
         end = self.base_offset
         for position, fields in self.scan(start):
             if fields[0] < end:
-                raise LogCorrupt(f"{self.path} goes back to offset {fields[0]} at byte {position}")
+                raise LogCorrupt(
+                    f"{self.path} has a batch with the lower offset {fields[0]} at byte {position}"
+                )
             end = fields[0] + fields[6] + 1
             if fields[8] > newest:
                 newest, newest_offset = fields[8], end - 1
@@ -233,7 +236,8 @@ class Segment:
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch that ends at or above `offset` begins; the size if none does."""
+        """Returns the position of the first batch that ends at or above `offset`, or the size of
+        the file."""
         if offset > self.recent_floor:
             slot = bisect_left(self.recent_lasts, offset)
             return self.recent_positions[slot] if slot < len(self.recent_lasts) else self._size
@@ -245,12 +249,12 @@ class Segment:
         return self.size
 
     def _indexed_position(self, offset: int) -> int:
-        """A position at or before the batch of `offset`, from an index entry proved true."""
+        """Returns a position at or before the batch of `offset`, from a verified index entry."""
         entry = self.offset_index.lookup(offset)
         if entry is None:
             if len(self.offset_index) or self.size < UNINDEXED_BYTES_MAX:
                 return 0
-            entry = (offset, self.size)  # a log of this size without an index: make one
+            entry = (offset, self.size)  # large enough to need an index: rebuild it
         if self._proves(*entry):
             return entry[1]
         self.rebuild_indexes()
@@ -258,7 +262,8 @@ class Segment:
         return 0 if entry is None else entry[1]
 
     def bound_at(self, position: int) -> int | None:
-        """An offset that no batch before `position` reaches, not far above; None: not known."""
+        """Returns an upper bound of the offsets of the batches before `position`; None if not
+        known."""
         entry = self.offset_index.first_at(position)
         if entry is None or entry[1] < position or not self._proves(*entry):
             return None
@@ -272,7 +277,8 @@ class Segment:
         return bool(fields[3] == MAGIC and fields[0] + fields[6] == offset)
 
     def rebuild_indexes(self) -> None:
-        """Makes both indexes anew from the log: their files are missing, old or damaged."""
+        """Rebuilds both indexes from the log because their files are missing, outdated or
+        damaged."""
         self.offset_index.clear()
         self.time_index.clear()
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
@@ -292,7 +298,8 @@ class Segment:
         self.time_index.write()
 
     def scan(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, HeaderFields]]:
-        """(position, header fields) of the batches from `position` on; no CRC is checked."""
+        """Yields (position, header fields) of the batches from `position` on, without checking
+        CRCs."""
         file = self.file
         stop = self.size if end is None else end
         chunk, chunk_start = b"", position
@@ -301,11 +308,11 @@ class Segment:
             if at + HEADER_SIZE > len(chunk):
                 chunk, chunk_start, at = file.pread(SCAN_BYTES, position), position, 0
                 if len(chunk) < HEADER_SIZE:
-                    raise LogCorrupt(f"{self.path} ends in the batch at byte {position}")
+                    raise LogCorrupt(f"{self.path} ends inside the batch at byte {position}")
             fields = unpack_header(chunk, at)
             size_bytes = fields[1] + LENGTH_OVERHEAD
             if fields[3] != MAGIC or size_bytes < HEADER_SIZE or position + size_bytes > stop:
-                raise LogCorrupt(f"{self.path} holds no batch at byte {position}")
+                raise LogCorrupt(f"{self.path} has no valid batch at byte {position}")
             yield position, fields
             position += size_bytes
 
@@ -317,7 +324,8 @@ class Segment:
         return self.file.pread(size_bytes, position)
 
     def load_max_timestamp(self) -> int:
-        """From the time index, or from the whole log where that has no entry."""
+        """Returns the largest timestamp from the time index, or from the whole log if the index is
+        empty."""
         if self.max_timestamp is None:
             last = self.time_index.last()
             if last is not None:
@@ -331,8 +339,9 @@ class Segment:
         return self.max_timestamp
 
     def prove_max_timestamp(self) -> int:
-        """The same, once the batch that it comes from confirms it; else the indexes are made anew.
-        What retention deletes must not hang on one bit of an index."""
+        """Like `load_max_timestamp`, but verifies the timestamp against its batch, and rebuilds the
+        indexes if it differs. Retention must not delete a segment because of a single damaged bit
+        in an index."""
         was_open = self.is_open
         newest, offset = self.load_max_timestamp(), self.max_timestamp_offset
         if newest >= 0:

@@ -1,4 +1,4 @@
-"""Look-ups by timestamp: time index → position → the first record that fits."""
+"""Lookups by timestamp: time index → position → first matching record."""
 
 from typing import TYPE_CHECKING
 
@@ -40,8 +40,9 @@ def _find_in_segment(log: "Log", segment: Segment, timestamp: int) -> TimestampA
 def _find_in_batch(
     log: "Log", segment: Segment, position: int, fields: HeaderFields, timestamp: int
 ) -> TimestampAndOffset | None:
-    """A batch that a client has filled with garbage, or with more records than we look at, stands
-    for its first record: that is earlier than asked for, never later."""
+    """Returns the first matching record. If a client filled the batch with garbage, or with more
+    records than the broker parses, returns the first record of the batch instead: an offset that
+    may be lower than the exact one, but never higher."""
     if fields[12] <= LOOKED_AT_MAX:
         batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
         try:
@@ -71,7 +72,7 @@ def find_latest_timestamp(log: "Log") -> TimestampAndOffset | None:
 
 
 def _latest_visible(log: "Log", segment: Segment) -> int:
-    """The largest timestamp at or above the log start, in the segment that holds it."""
+    """Returns the largest timestamp at or above the log start, in the segment that contains it."""
     newest = -1
     for position, fields in segment.scan(segment.position_of(log.log_start_offset)):
         if fields[0] >= log.log_start_offset:

@@ -1,7 +1,7 @@
-"""Aborted transactions of one segment, in the order of their abort markers.
+"""The aborted transactions of one segment, in the order of their abort markers.
 
-A reader that wants committed data only is told which producers' records to drop, from which
-offset on. Entries of the active segment live in memory until it is rolled or closed.
+A read_committed consumer receives the producer ids whose records it must ignore, each with its
+first offset. Entries of the active segment are in memory until it is rolled or closed.
 """
 
 import struct
@@ -22,7 +22,7 @@ class TransactionIndex:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedTransaction] | None = [] if fresh else None
-        #: How many entries the file holds; -1: it must be written anew.
+        #: Number of entries in the file; -1: the file must be rewritten.
         self._stored = -1 if fresh else 0
 
     @property
@@ -41,7 +41,7 @@ class TransactionIndex:
         self.entries.append(aborted)
 
     def truncate(self, to_offset: int) -> None:
-        """Forgets transactions whose marker lies at or above `to_offset`."""
+        """Removes transactions whose marker is at or above `to_offset`."""
         entries = self.entries
         while entries and entries[-1].last_offset >= to_offset:
             entries.pop()
@@ -52,7 +52,8 @@ class TransactionIndex:
         self._stored = -1
 
     def collect(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
-        """Adds those that overlap [start, end); True if later ones cannot."""
+        """Adds the transactions that overlap [start, end); returns True if no later segment has
+        any."""
         for aborted in self.entries:
             if aborted.last_offset >= start and aborted.first_offset < end:
                 found.append(aborted)
@@ -61,7 +62,7 @@ class TransactionIndex:
         return False
 
     def write(self) -> File | None:
-        """Brings the file up to date; None if it already is (no entries: no file)."""
+        """Writes new entries to the file; returns None if there are none."""
         entries = self._entries
         if entries is None or len(entries) == self._stored:
             return None

@@ -1,7 +1,7 @@
-"""Cutting the end of a log away, so that power loss at any moment leaves a prefix.
+"""Truncation of a log such that power loss at any time leaves a prefix.
 
-First the recovery point comes down, then whole segments go, highest first, each gone for good
-before the next; then the file is cut and fsynced before anything can be appended after it.
+First the recovery point is lowered, then whole segments are deleted, highest first, each durably
+before the next; then the last file is truncated and fsynced before batches are appended to it.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def truncate(log: "Log", to: Offset) -> None:
     if to >= log.end_offset:
-        # A leader that wrote nothing has left its epoch behind: it may not be the cluster's.
+        # A leader without records has left an epoch entry that the cluster may not have.
         log.epochs.truncate_end(to)
         return
     if to < log.segments[0].base_offset:
@@ -45,29 +45,29 @@ def truncate(log: "Log", to: Offset) -> None:
 
 
 def truncation_floor(log: "Log", to: Offset) -> Offset:
-    """No offset from here on is durable once `truncate` has begun."""
+    """Returns the lowest offset that may no longer be durable once `truncate` has begun."""
     if to < log.segments[0].base_offset:
         return to
     return _find_cut(log, to)[2]
 
 
 def _find_cut(log: "Log", to: Offset) -> tuple[Segment, int, Offset]:
-    """The segment and position of the cut, and the log's new end."""
+    """Returns the segment and position at which to truncate, and the log's new end offset."""
     active = log.segment_of(to)
     position = active.position_of(to)
     end = to
     if position < active.size:
-        # A batch that only ends above `to` goes whole.
+        # A batch that begins below `to` and ends above it is removed completely.
         fields = next(active.scan(position))[1]
         end = Offset(min(to, fields[0]))
     return active, position, end
 
 
 def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:
-    # Below what is left if it ends half way, whatever readers may see of it.
+    # The lowest remaining offset if a crash interrupts this, whatever the log start offset is.
     _lower_recovery_point(log, Offset(min(offset, log.segments[0].base_offset)))
     log.truncations += 1
-    # What is left of the log if this ends half way must not know producers of what is gone.
+    # If a crash interrupts this, the remaining log must not have producer state of deleted batches.
     for snapshot in recovery.snapshot_offsets(log):
         log.disk.unlink(snapshot_path(log.directory, snapshot))
     segments = list(log.segments)
@@ -75,8 +75,8 @@ def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:
         _remove_segment(log, segments.pop())
     log.set_segments([])
     log.unflushed_files.clear()
-    # What comes next may be of lower epochs than what is gone: a start that knew those would give
-    # it a wrong one, or take it for torn.
+    # Later batches may have lower epochs than the deleted ones. With the old epochs, a restart
+    # would assign a wrong epoch to them or treat them as an incomplete write.
     log.epochs.clear()
     write_epochs(log.disk, log.directory, [])
     log.epochs_written = log.epochs.changes

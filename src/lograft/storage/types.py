@@ -1,4 +1,4 @@
-"""Values that go in and out of a log."""
+"""Parameters and results of the operations of a log."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,19 +11,20 @@ START: Final = Offset(0)
 
 
 class Origin(IntEnum):
-    """Who appends: says which checks apply."""
+    """Who appends a batch; determines which checks apply."""
 
     CLIENT = 0
-    #: Our own coordinators: may write transaction markers, bring no sequences.
+    #: A coordinator of this broker: may write transaction markers, and its batches have no sequence
+    #: numbers.
     COORDINATOR = 1
-    #: The metadata log's leader: may write its control batches.
+    #: The leader of the metadata log: may write its control batches.
     RAFT = 2
-    #: Batches that a leader has checked already.
+    #: Replication: the leader has validated the batches already.
     REPLICATION = 3
 
 
 class LogConfig(Protocol):
-    """The topic settings that a log reads; `model.settings.topic.TopicConfig` is one."""
+    """The topic settings that a log reads, implemented by `model.settings.topic.TopicConfig`."""
 
     @property
     def segment_bytes(self) -> int: ...
@@ -110,24 +111,25 @@ class FixedLogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPlan:
-    """What the log dir's checkpoints say about a log that is to be opened."""
+    """What the checkpoints of the log dir say about a log that is about to be opened."""
 
-    #: The node stopped cleanly: the files are whole and nothing needs to be scanned.
+    #: The node stopped cleanly: the files are complete and need no recovery.
     clean: bool
-    #: Everything below was fsynced.
+    #: All records below this offset were fsynced.
     recovery_point: Offset = START
     log_start: Offset = START
 
 
 class AppendResult(NamedTuple):
     base_offset: Offset
-    #: One past the last record of this append.
+    #: The offset after the last record of this append.
     end_offset: Offset
-    #: -1 where the producer's timestamps stand.
+    #: -1 if the producer's timestamps are used (CreateTime).
     log_append_time_ms: int
     log_start_offset: Offset
     max_timestamp: int
-    #: Nothing was written: the batch is one of the producer's last, and these are its offsets.
+    #: Nothing was written: the batch duplicates one of the producer's last batches, whose offsets
+    #: are returned.
     duplicate: bool = False
 
 
@@ -142,19 +144,21 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     #: Offset of the abort marker.
     last_offset: int
-    #: The last stable offset once this transaction was over: lets a search stop early.
+    #: The last stable offset when this transaction ended: it lets a search stop early.
     last_stable_offset: int
 
 
 class TransactionEnd(NamedTuple):
-    """What a transaction coordinator wants written where a producer's transaction ends."""
+    """The end of a producer's transaction, which its coordinator requests the partition to write as
+    a marker."""
 
     producer_id: int
     producer_epoch: int
     commit: bool
     coordinator_epoch: int
-    #: From 2 on the producer's epoch grows with every transaction, and the marker brings the next
-    #: one (KIP-890): a late repeat can be told from the marker of the transaction that follows.
+    #: From version 2 on, the producer epoch is bumped with every transaction, and the marker
+    #: carries the next epoch (KIP-890). A late duplicate of a marker can then be distinguished from
+    #: the marker of the following transaction.
     transaction_version: int = 0
 
 

@@ -1,8 +1,8 @@
-"""What a leader checks before it appends: a chain of rules made from the topic's settings.
+"""What a leader validates before it appends a batch, by rules derived from the topic's settings.
 
-Most topics need only the header: `AppendRules.parses_records` is False and the batch's records
-stay the bytes they came as. Compacted topics (keys), a codec of the topic's own and a lower bound
-for timestamps make us look inside.
+For most topics the header is sufficient: `AppendRules.parses_records` is False and the records are
+not parsed. Compacted topics (which require keys), a `compression.type` other than that of the
+producer, and a lower bound for timestamps require parsing the records.
 """
 
 from typing import Final, NamedTuple
@@ -33,19 +33,21 @@ from lograft.wire.compression import Codec
 from lograft.wire.errors import MalformedMessage
 
 KNOWN_FLAGS: Final = CODEC_MASK | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
-#: A batch may unpack to this much, or to eight times `max.message.bytes` if that is more.
+#: A batch may decompress to this size, or to eight times `max.message.bytes` if that is larger.
 UNPACKED_BYTES_MIN: Final = 32 << 20
-#: What a compressed batch may claim: nobody counts its records, yet each takes an offset.
+#: The maximum record count of a batch: the records of compressed batches are not counted, yet each
+#: takes an offset.
 RECORDS_MAX: Final = 1 << 24
-#: Records of one batch that we look at. It costs the loop microseconds for each, and a few thousand
-#: bytes can unpack to millions; batches of real producers have some thousands at the most.
+#: The maximum number of records in a batch that the broker parses. Each costs microseconds, and a
+#: few thousand bytes can decompress to millions of records; batches of real producers have a few
+#: thousand at most.
 LOOKED_AT_MAX: Final = 250_000
-#: More records than that, or more bytes to be compressed anew, are looked at by a worker: it takes
-#: about 2 µs a record, and up to 15 ns a byte.
+#: Batches with more records, or with more bytes to recompress, are validated in a worker: it takes
+#: about 2 µs per record and up to 15 ns per byte.
 LOOKED_AT_ON_LOOP_MAX: Final = 2_000
 REPACKED_ON_LOOP_BYTES_MAX: Final = 64 << 10
-#: Every rejected record of a batch is named (LOOKED_AT_MAX bounds them), but only this many have a
-#: message of their own. Clients use the message of the batch for the others.
+#: Every rejected record of a batch is reported (LOOKED_AT_MAX is the limit), but only this many
+#: have a message of their own. Clients use the message of the batch for the others.
 RECORD_MESSAGES_MAX: Final = 10_000
 #: The error message of a batch repeats at most this many of them.
 RECORD_ERRORS_SHOWN: Final = 3
@@ -65,7 +67,7 @@ def unpacked_bytes_max(config: LogConfig) -> int:
 
 
 class AppendRules:
-    """The settings of one topic, worked out once for the per-batch path."""
+    """The settings of one topic, precomputed for the per-batch path."""
 
     __slots__ = (
         "codec",
@@ -90,7 +92,7 @@ class AppendRules:
         self.segment_ms = config.segment_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.index_entries_max = config.segment_index_bytes // 12
-        #: A segment up to this size is neither full nor is its index.
+        #: A segment up to this size is not full, and neither is its index.
         self.roll_check_bytes = min(
             self.segment_bytes, self.index_interval_bytes * self.index_entries_max
         )
@@ -99,9 +101,9 @@ class AppendRules:
         self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
         if self.log_append_time:
             self.timestamp_before_max_ms = self.timestamp_after_max_ms = LONG_MAX
-        #: -1: as the producer sent it.
+        #: -1: keep the producer's codec.
         self.codec = int(CODEC_OF_NAME[config.compression_type])
-        #: On the codec's own scale; None where it has none.
+        #: On the codec's own scale; None for codecs without levels.
         self.level = {
             Codec.GZIP: config.compression_gzip_level,
             Codec.LZ4: config.compression_lz4_level,
@@ -122,7 +124,7 @@ def check_client_header(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """What no client may send, whatever the topic."""
+    """Rejects what no client may send, whatever the topic."""
     if base_offset != 0:
         raise InvalidRecord(f"a new batch must have base offset 0, not {base_offset}")
     if record_count <= 0 or last_offset_delta != record_count - 1:
@@ -132,9 +134,9 @@ def check_client_header(
     if not attributes & CODEC_MASK and record_count * RECORD_BYTES_MIN > size_bytes - HEADER_SIZE:
         raise InvalidRecord(f"{record_count} records do not fit in a batch of {size_bytes} bytes")
     if record_count > RECORDS_MAX:
-        raise InvalidRecord(f"a batch of {record_count} records; {RECORDS_MAX} are the most")
+        raise InvalidRecord(f"a batch of {record_count} records; the maximum is {RECORDS_MAX}")
     if attributes & CODEC_MASK > Codec.ZSTD:
-        raise UnsupportedCompression(f"there is no codec {attributes & CODEC_MASK}")
+        raise UnsupportedCompression(f"unknown compression codec {attributes & CODEC_MASK}")
     if attributes & CONTROL_FLAG or attributes & ~KNOWN_FLAGS:
         raise InvalidRecord(f"clients may not send batches with attributes {attributes:#x}")
     if attributes & LOG_APPEND_TIME_FLAG:
@@ -145,14 +147,14 @@ def check_client_header(
                 f"producer {producer_id} sent epoch {producer_epoch}, sequence {base_sequence}"
             )
     elif attributes & TRANSACTIONAL_FLAG:
-        raise InvalidRecord("a transactional batch needs a producer id")
+        raise InvalidRecord("a transactional batch requires a producer id")
 
 
 class CheckedBatch(NamedTuple):
-    """A client's batch after a worker has looked at its records, maybe in another codec."""
+    """A client's batch whose records a worker has validated, recompressed if necessary."""
 
     batch: memoryview
-    #: Those that were checked; the topic's may be others by now.
+    #: The rules that were applied; the topic's rules may have changed since.
     rules: AppendRules
 
 
@@ -165,7 +167,7 @@ def is_for_worker(rules: AppendRules, size_bytes: int, attributes: int, record_c
 
 
 def check_in_worker(batch: memoryview, rules: AppendRules, now_ms: int) -> CheckedBatch:
-    """A worker's job; `batch` is nobody else's meanwhile."""
+    """A job for a worker; nothing else may use `batch` in the meantime."""
     changed = check_records(batch, rules, Origin.CLIENT, now_ms)
     return CheckedBatch(batch if changed is None else memoryview(bytearray(changed)), rules)
 
@@ -173,12 +175,12 @@ def check_in_worker(batch: memoryview, rules: AppendRules, now_ms: int) -> Check
 def check_records(
     batch: memoryview, rules: AppendRules, origin: Origin, now_ms: int
 ) -> bytes | None:
-    """Looks at every record; returns the batch in the topic's codec if it must change."""
+    """Validates every record; returns the recompressed batch if the topic uses another codec."""
     header = read_header(batch)
     if header.record_count > LOOKED_AT_MAX:
         raise InvalidRecord(
-            f"a batch of {header.record_count} records; where records are looked at one by one,"
-            f" {LOOKED_AT_MAX} is the most"
+            f"a batch of {header.record_count} records; the maximum for topics whose settings"
+            f" require parsing the records is {LOOKED_AT_MAX}"
         )
     rejections = Rejections()
     try:
@@ -186,7 +188,10 @@ def check_records(
         for delta, record in enumerate(parse_records(payload, header)):
             if not header.is_control:
                 if record.offset != header.base_offset + delta:
-                    raise InvalidRecord(f"record {delta} of a batch has another offset delta")
+                    raise InvalidRecord(
+                        f"record {delta} of a batch has offset delta"
+                        f" {record.offset - header.base_offset}"
+                    )
                 _check_record(delta, record, rules, now_ms, rejections)
     except MalformedMessage as error:
         raise CorruptBatch(str(error)) from None
@@ -199,7 +204,7 @@ def check_records(
 
 
 class Rejections:
-    """The records of one batch that must be rejected."""
+    """The rejected records of one batch."""
 
     __slots__ = ("_errors", "_has_timestamp_error", "count")
 
@@ -215,7 +220,8 @@ class Rejections:
         self._errors.append(RecordError(index, message if has_message else None))
 
     def as_error(self) -> InvalidRecord | InvalidTimestamp:
-        """As in Kafka, one bad timestamp makes INVALID_TIMESTAMP the error of the whole batch."""
+        """As in Kafka, a single invalid timestamp makes INVALID_TIMESTAMP the error of the whole
+        batch."""
         shown = "; ".join(
             f"record {error.batch_index}: {error.message}"
             for error in self._errors[:RECORD_ERRORS_SHOWN]
