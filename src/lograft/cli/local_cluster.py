@@ -184,7 +184,15 @@ class _RunningNode:
     async def start(cls, node: LocalNode) -> "_RunningNode":
         with node.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "lograft", "server", str(node.settings_file)),
+                # The complete path tells this process from nodes of other clusters.
+                *(
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "lograft",
+                    "server",
+                    str(node.settings_file.resolve()),
+                ),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
