@@ -96,10 +96,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
 
 
 def first_python_example() -> str:
-    """Of those in the README that need nothing but Lograft."""
+    """Of those in the README that need nothing but Lograft and a node."""
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    alone: list[str] = [code for code in blocks if not any(name in code for name in OTHERS)]
+    alone: list[str] = [
+        code
+        for code in blocks
+        if "localhost:9092" in code and not any(name in code for name in OTHERS)
+    ]
     return alone[0]
 
 
