@@ -13,7 +13,7 @@ VERSION: Final = 1
 JOIN: Final = 0
 LEAVE: Final = -1
 #: A static member means to come back.
-LEAVE_FOR_NOW: Final = -2
+LEAVE_TEMPORARILY: Final = -2
 REBALANCE_MS: Final = 2_000
 BEAT_SECONDS: Final = 0.25
 #: After these the member has nothing and joins again.
@@ -47,7 +47,7 @@ class ConsumerMember(Membership):
     async def leave(self) -> None:
         self.lose_all()
         if self.epoch > JOIN:
-            await self._beat(LEAVE if self.instance_id is None else LEAVE_FOR_NOW)
+            await self._beat(LEAVE if self.instance_id is None else LEAVE_TEMPORARILY)
         self._become_new()
 
     async def _beat(self, epoch: int) -> None:

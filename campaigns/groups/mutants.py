@@ -64,7 +64,7 @@ def _any_member(self: ClassicGroup, member_id: str, instance_id: str | None) -> 
 
 def _forget_some(self: OffsetTable, group_id: str, topic: str, partition: int, value: Any) -> None:
     """A replayed commit counts only if it is the first of its partition."""
-    if not self.holds(group_id, topic, partition):
+    if not self.contains(group_id, topic, partition):
         _SET(self, group_id, topic, partition, value)
 
 
@@ -92,7 +92,7 @@ def _abort_with_its_epoch(self: TransactionShard, found: Transaction) -> Transac
         bumps_epoch=False,
         client_version=found.client_version,
         next_producer_id=-1,
-        wall_ms=self.around.wall_ms(),
+        wall_ms=self.context.wall_ms(),
     )
 
 
@@ -175,7 +175,7 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
         [
             (ClassicGroup, "check_member", _any_member),
             (ClassicGroup, "check_generation", _nothing),
-            (ClassicGroup, "commit_seen", _nothing),
+            (ClassicGroup, "on_commit", _nothing),
         ],
         guided.twins,
     ),
@@ -229,7 +229,7 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     ),
     "transactions never time out": GroupMutant(
         "what a dead producer began stays open",
-        [(Transaction, "timed_out", _never_due)],
+        [(Transaction, "has_timed_out", _never_due)],
         guided.transfers_die,
     ),
     "LSO is HW": GroupMutant(

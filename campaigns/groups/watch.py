@@ -6,7 +6,7 @@ from uuid import UUID
 from lograft.broker.coordinators.coordinator_shard import Shard
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.consumer_group import ConsumerGroup
-from lograft.coordination.consumer_member import each_partition
+from lograft.coordination.consumer_member import iterate_partitions
 from lograft.coordination.group_shard import GroupShard
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.history import History
@@ -48,7 +48,7 @@ class GroupWatch:
     def _one_owner(self, group: ConsumerGroup) -> None:
         owners: dict[tuple[UUID, int], str] = {}
         for member_id, member in group.members.items():
-            for place in each_partition(member.assigned, member.revoking):
+            for place in iterate_partitions(member.assigned, member.revoking):
                 owner = owners.setdefault(place, member_id)
                 if owner != member_id:
                     self._violated(

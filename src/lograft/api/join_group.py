@@ -73,7 +73,7 @@ def client_of(context: Context) -> Client:
         client_id=context.client_id or "",
         host=f"/{context.peer.host}",
         api_version=context.api_version,
-        may_see=partial(is_allowed, context, TOPIC_DESCRIBE),
+        can_describe=partial(is_allowed, context, TOPIC_DESCRIBE),
     )
 
 

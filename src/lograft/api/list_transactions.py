@@ -9,7 +9,7 @@ from typing import Final
 from lograft.api.authorization import find_denied
 from lograft.api.context import Api, Context
 from lograft.api.types import each_item
-from lograft.coordination.transaction_listing import Wanted, listed
+from lograft.coordination.transaction_listing import TransactionFilter, list_matching
 from lograft.security.authorization import TRANSACTIONAL_ID_DESCRIBE
 from lograft.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -20,9 +20,9 @@ API: Final = Api(key=66, versions=range(3), needs=each_item(TRANSACTIONAL_ID_DES
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    wanted = Wanted(request)
+    wanted = TransactionFilter(request)
     answers: list[ListTransactionsResponse] = await context.broker.transactions.ask_every(
-        lambda shard, ticket, _: listed(shard, ticket, wanted)
+        lambda shard, ticket, _: list_matching(shard, ticket, wanted)
     )
     states = [state for answer in answers for state in answer.transaction_states]
     hidden = find_denied(

@@ -20,7 +20,7 @@ class MemberSpec(NamedTuple):
     #: The existing topics that it subscribes to, without duplicates, in ascending order.
     topics: tuple[UUID, ...]
     #: The partitions that the previous assignment gave it.
-    had: Assignment = NO_PARTITIONS
+    previous: Assignment = NO_PARTITIONS
     rack: str | None = None
     instance_id: str | None = None
 
@@ -40,7 +40,7 @@ class GroupSpec(NamedTuple):
 Assignor: TypeAlias = Callable[[GroupSpec], dict[str, Assignment]]
 
 
-def by_member(
+def assignments_by_member(
     group: GroupSpec, placed: Mapping[str, Collection[TopicIdPartition]]
 ) -> dict[str, Assignment]:
     """The result of an assignor, including members without partitions."""
@@ -49,17 +49,19 @@ def by_member(
         topics: dict[UUID, list[int]] = {}
         for topic_id, partition in sorted(placed.get(member_id, ())):
             topics.setdefault(topic_id, []).append(partition)
-        result[member_id] = {topic_id: tuple(found) for topic_id, found in topics.items()}
+        result[member_id] = {topic_id: tuple(partitions) for topic_id, partitions in topics.items()}
     return result
 
 
 def subscribers(group: GroupSpec, order: Collection[str]) -> dict[UUID, list[str]]:
     """The subscribers of each topic, in the given order of members."""
-    found: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(group.partition_counts)}
+    partitions: dict[UUID, list[str]] = {
+        topic_id: [] for topic_id in sorted(group.partition_counts)
+    }
     for member_id in order:
         for topic_id in group.members[member_id].topics:
-            found[topic_id].append(member_id)
-    return found
+            partitions[topic_id].append(member_id)
+    return partitions
 
 
 def assign_range(group: GroupSpec) -> dict[str, Assignment]:
@@ -70,12 +72,12 @@ def assign_range(group: GroupSpec) -> dict[str, Assignment]:
     Static members come first, ordered by instance id, so that a restarted one gets the same range.
     """
 
-    def place(member_id: str) -> tuple[bool, str]:
+    def sort_key(member_id: str) -> tuple[bool, str]:
         instance_id = group.members[member_id].instance_id
         return (True, member_id) if instance_id is None else (False, instance_id)
 
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in group.members}
-    for topic_id, members in subscribers(group, sorted(group.members, key=place)).items():
+    for topic_id, members in subscribers(group, sorted(group.members, key=sort_key)).items():
         if not members:
             continue
         share, extra = divmod(group.partition_counts[topic_id], len(members))
@@ -88,7 +90,7 @@ def assign_range(group: GroupSpec) -> dict[str, Assignment]:
     return dict(result)
 
 
-def assignor(name: str) -> Assignor | None:
+def find_assignor(name: str) -> Assignor | None:
     """None if there is no assignor with this name."""
     # Imported here because both modules need the types above.
     from lograft.coordination.assignors_consistent import assign_consistent

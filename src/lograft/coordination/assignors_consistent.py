@@ -5,7 +5,7 @@ of all members, the same members (static ones, by instance id) have the same par
 member joins or leaves, only about its own share of the partitions moves.
 """
 
-from lograft.coordination.assignors import Assignment, GroupSpec, by_member, subscribers
+from lograft.coordination.assignors import Assignment, GroupSpec, assignments_by_member, subscribers
 from lograft.model.hash_ring import member_name, share_partitions
 from lograft.model.types import TopicIdPartition
 
@@ -17,12 +17,12 @@ def assign_consistent(group: GroupSpec) -> dict[str, Assignment]:
     }
     member_of = {name: member_id for member_id, name in name_of.items()}
     assert len(member_of) == len(name_of), "each instance id belongs to one member"
-    wanted = {
+    subscribed = {
         topic_id: [name_of[member_id] for member_id in members]
         for topic_id, members in subscribers(group, sorted(group.members)).items()
     }
-    placed = share_partitions(member_of, group.partition_counts, wanted)
-    return by_member(
+    placed = share_partitions(member_of, group.partition_counts, subscribed)
+    return assignments_by_member(
         group,
         {
             member_of[name]: [TopicIdPartition(*partition) for partition in held]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 from uuid import UUID
 
-from lograft.coordination.assignors import Assignment, GroupSpec, by_member
+from lograft.coordination.assignors import Assignment, GroupSpec, assignments_by_member
 from lograft.model.types import TopicIdPartition
 
 Racks: TypeAlias = Callable[[UUID, int], Collection[str]]
@@ -29,7 +29,7 @@ def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
     pools = _pools(group, members)
     _keep(group, members, pools, loads)
     for pool in pools:
-        pool.give_free(loads, racks, group.racks)
+        pool.assign_unowned(loads, racks, group.racks)
     # Moves within one pool can allow better ones in another. Every move makes the sum of the
     # squares of the loads smaller, so this loop ends.
     while any(pool.level(loads, racks, group.racks) for pool in pools):
@@ -38,7 +38,7 @@ def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
     for pool in pools:
         for member, held in pool.held.items():
             placed[members[member]] += held
-    return by_member(group, placed)
+    return assignments_by_member(group, placed)
 
 
 class _Pool:
@@ -51,8 +51,10 @@ class _Pool:
         self.held: dict[int, list[TopicIdPartition]] = {member: [] for member in members}
         self.free: list[TopicIdPartition] = []
 
-    def give_free(self, loads: list[int], racks: list[str | None], racks_of: Racks) -> None:
-        free = _Free(self.free, racks_of, {racks[member] for member in self.members} - {None})
+    def assign_unowned(self, loads: list[int], racks: list[str | None], racks_of: Racks) -> None:
+        free = _UnownedPartitions(
+            self.free, racks_of, {racks[member] for member in self.members} - {None}
+        )
         heap = [(loads[member], member) for member in self.members]
         heapq.heapify(heap)
         for _ in range(len(self.free)):
@@ -75,7 +77,7 @@ class _Pool:
             if -full - load < 2:
                 break
             held = self.held[donor]
-            held_index = _to_give(held, racks[donor], racks[receiver], racks_of)
+            held_index = _choose_partition(held, racks[donor], racks[receiver], racks_of)
             self.held[receiver].append(held.pop(held_index))
             loads[donor] -= 1
             loads[receiver] += 1
@@ -90,21 +92,24 @@ class _Pool:
         return moved
 
 
-class _Free:
+class _UnownedPartitions:
     """Partitions without an owner, which `take` hands out by rack."""
 
     def __init__(
-        self, partitions: list[TopicIdPartition], racks_of: Racks, wanted: Collection[str | None]
+        self,
+        partitions: list[TopicIdPartition],
+        racks_of: Racks,
+        member_racks: Collection[str | None],
     ) -> None:
         self._left = dict.fromkeys(partitions)
         self._by_rack: dict[str, deque[TopicIdPartition]] = {}
-        if not wanted:
+        if not member_racks:
             return
         # Partitions with few racks to choose from are offered first.
         racks = {partition: racks_of(*partition) for partition in partitions}
-        for partition in sorted(partitions, key=lambda one: len(racks[one])):
+        for partition in sorted(partitions, key=lambda partition: len(racks[partition])):
             for rack in racks[partition]:
-                if rack in wanted:
+                if rack in member_racks:
                     self._by_rack.setdefault(rack, deque()).append(partition)
 
     def take(self, rack: str | None) -> TopicIdPartition:
@@ -138,34 +143,34 @@ def _pools(group: GroupSpec, members: list[str]) -> list[_Pool]:
             found = sorted(index for number in numbers for index in subscribers[number])
             pool = pools[numbers] = _Pool(found)
         pool.topics.append(topic_id)
-    return sorted(pools.values(), key=lambda one: len(one.members))
+    return sorted(pools.values(), key=lambda pool: len(pool.members))
 
 
 def _keep(group: GroupSpec, members: list[str], pools: list[_Pool], loads: list[int]) -> None:
     pool_of = {topic_id: pool for pool in pools for topic_id in pool.topics}
     owned: set[TopicIdPartition] = set()
     for index, member_id in enumerate(members):
-        for topic_id, partitions in group.members[member_id].had.items():
+        for topic_id, partitions in group.members[member_id].previous.items():
             pool = pool_of.get(topic_id)
             if pool is None or index not in pool.held:
                 continue
             count = group.partition_counts[topic_id]
             for partition in partitions:
-                one = TopicIdPartition(topic_id, partition)
-                if partition < count and one not in owned:
-                    owned.add(one)
-                    pool.held[index].append(one)
+                topic_partition = TopicIdPartition(topic_id, partition)
+                if partition < count and topic_partition not in owned:
+                    owned.add(topic_partition)
+                    pool.held[index].append(topic_partition)
                     loads[index] += 1
     for pool in pools:
         pool.free = [
-            one
+            topic_partition
             for topic_id in pool.topics
             for partition in range(group.partition_counts[topic_id])
-            if (one := TopicIdPartition(topic_id, partition)) not in owned
+            if (topic_partition := TopicIdPartition(topic_id, partition)) not in owned
         ]
 
 
-def _to_give(
+def _choose_partition(
     held: list[TopicIdPartition], donor: str | None, receiver: str | None, racks_of: Racks
 ) -> int:
     """The index of the partition to give away: close to the receiver, not close to the donor."""

@@ -1,7 +1,7 @@
 """The state of a classic group: its members, its state and its parked requests. It makes no
 decisions.
 
-The log states which generation had which members with which assignments (`take`). During a
+The log states which generation had which members with which assignments (`replay`). During a
 rebalance, memory is ahead of the log: members join and leave, and a generation begins. That is soft
 state. A new coordinator finds the last generation of the log, whose members learn from its
 responses that they have to rejoin.
@@ -10,7 +10,7 @@ responses that they have to rejoin.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from lograft.coordination.classic_member import Member, stored_member
+from lograft.coordination.classic_member import Member, member_of_record
 from lograft.coordination.classic_states import NEXT_STATE, Cause, GroupState
 from lograft.coordination.classic_subscription import (
     CONSUMER_PROTOCOL,
@@ -43,11 +43,10 @@ class ClassicGroup:
         "_subscribed",
         "_supporters",
         "_wall_ms",
-        "arriving",
         "fenced_ms",
         "generation",
         "group_id",
-        "has_grown",
+        "has_new_members",
         "instances",
         "is_initial",
         "join_deadline",
@@ -55,13 +54,14 @@ class ClassicGroup:
         "leader",
         "members",
         "pending",
+        "pending_syncs",
         "protocol",
         "protocol_type",
+        "replacement",
         "state",
         "state_since_ms",
         "sync_deadline",
         "syncs",
-        "unsynced",
     )
 
     def __init__(
@@ -87,18 +87,18 @@ class ClassicGroup:
         #: The member id of each static member.
         self.instances: dict[str, str] = {}
         #: The replacement of a static member, until the record that contains it is replayed.
-        self.arriving: Member | None = None
+        self.replacement: Member | None = None
         #: Member ids that were handed out (KIP-394) and whose owners have not joined yet.
         self.pending: dict[str, Deadline[CoordinatorResult]] = {}
         #: Parked requests, by member id.
         self.joins: dict[str, Ticket] = {}
         self.syncs: dict[str, Ticket] = {}
         #: Members of this generation that have not sent SyncGroup yet.
-        self.unsynced: dict[str, None] = {}
+        self.pending_syncs: dict[str, None] = {}
         #: Whether this is the first rebalance of an empty group, which waits for more members.
         self.is_initial = False
         #: Whether a member joined since the initial rebalance was last delayed.
-        self.has_grown = False
+        self.has_new_members = False
         self.join_deadline: Deadline[CoordinatorResult] | None = None
         self.sync_deadline: Deadline[CoordinatorResult] | None = None
         #: The number of members that support each protocol.
@@ -111,7 +111,7 @@ class ClassicGroup:
 
     # State.
 
-    def move(self, cause: Cause) -> None:
+    def transition(self, cause: Cause) -> None:
         self.state = NEXT_STATE[self.state, cause]
         self.state_since_ms = self._wall_ms()
 
@@ -126,10 +126,10 @@ class ClassicGroup:
     def begin_generation(self) -> None:
         """Starts a generation with the members that have joined."""
         self.generation += 1
-        self.unsynced.clear()
-        self.protocol = self.chosen_protocol(self.members.values()) if self.members else None
+        self.pending_syncs.clear()
+        self.protocol = self.choose_protocol(self.members.values()) if self.members else None
         self._subscribed = self._topics()
-        self.move(Cause.JOINED if self.members else Cause.DESERTED)
+        self.transition(Cause.JOINED if self.members else Cause.EMPTIED)
 
     # Members.
 
@@ -142,7 +142,7 @@ class ClassicGroup:
         if member.instance_id is not None:
             assert member.instance_id not in self.instances, member
             self.instances[member.instance_id] = member.member_id
-        self.drop_pending(member.member_id)
+        self.remove_pending(member.member_id)
 
     def remove(self, member: Member, code: ErrorCode) -> list[Reply]:
         """Returns the replies to its parked requests."""
@@ -151,12 +151,15 @@ class ClassicGroup:
         self._count_protocols(member, -1)
         if member.instance_id is not None:
             del self.instances[member.instance_id]
-        self.unsynced.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
         self._deadlines.cancel(member.session)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        answered = member_id if code is ErrorCode.FENCED_INSTANCE_ID else ""
-        return [*self.refuse_join(member_id, code, answered), *self.refuse_sync(member_id, code)]
+        response_member_id = member_id if code is ErrorCode.FENCED_INSTANCE_ID else ""
+        return [
+            *self.reject_join(member_id, code, response_member_id),
+            *self.reject_sync(member_id, code),
+        ]
 
     def replace(self, old: Member, new: Member) -> list[Reply]:
         """A static member rejoins with another member id; the owner of the old id is fenced."""
@@ -167,17 +170,17 @@ class ClassicGroup:
             self.leader = new.member_id
         return replies
 
-    def set_protocols(self, member: Member, change: Callable[[Member], None]) -> None:
+    def update_protocols(self, member: Member, change: Callable[[Member], None]) -> None:
         self._count_protocols(member, -1)
         change(member)
         self._count_protocols(member, 1)
 
-    def drop_pending(self, member_id: str) -> bool:
+    def remove_pending(self, member_id: str) -> bool:
         deadline = self.pending.pop(member_id, None)
         self._deadlines.cancel(deadline)
         return deadline is not None
 
-    def elect(self) -> bool:
+    def elect_leader(self) -> bool:
         """Makes sure that the leader has joined; returns False if no member has."""
         if self.leader not in self.joins:
             self.leader = next((id for id in self.members if id in self.joins), self.leader)
@@ -193,7 +196,7 @@ class ClassicGroup:
             self._supporters.get(name, 0) == len(self.members) for name in protocols
         )
 
-    def chosen_protocol(self, members: Iterable[Member]) -> str:
+    def choose_protocol(self, members: Iterable[Member]) -> str:
         """Each member votes for its first protocol that all support. On a tie, the protocol that
         was voted for first wins."""
         votes: dict[str, int] = {}
@@ -204,10 +207,10 @@ class ClassicGroup:
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=votes.__getitem__)
 
-    def _count_protocols(self, member: Member, one: int) -> None:
+    def _count_protocols(self, member: Member, delta: int) -> None:
         supporters = self._supporters
         for name in member.protocols:
-            count = supporters.get(name, 0) + one
+            count = supporters.get(name, 0) + delta
             if count:
                 supporters[name] = count
             else:
@@ -253,16 +256,16 @@ class ClassicGroup:
             VALUE_VERSION,
         )
 
-    def empty_record(self) -> Record:
+    def build_empty_record(self) -> Record:
         return self.record((), None, {})
 
-    def take(self, value: GroupMetadataValue) -> None:
+    def replay(self, value: GroupMetadataValue) -> None:
         """Replays a record. Known members keep what the log does not contain: their session and
         their other protocols."""
         known = self.members
-        if self.arriving is not None:
-            known[self.arriving.member_id] = self.arriving
-            self.arriving = None
+        if self.replacement is not None:
+            known[self.replacement.member_id] = self.replacement
+            self.replacement = None
         self.members, self.instances, self._supporters = {}, {}, {}
         self.generation = value.generation
         self.fenced_ms = value.fenced_timestamp
@@ -271,49 +274,53 @@ class ClassicGroup:
         for stored in value.members:
             member = known.pop(stored.member_id, None)
             if member is None:
-                member = stored_member(stored, value.protocol)
+                member = member_of_record(stored, value.protocol)
             else:
                 member.assignment = bytes(stored.assignment)
             self.add(member)
-        for gone in known.values():
+        for removed in known.values():
             # A static member that was replaced before it sent SyncGroup.
-            self.unsynced.pop(gone.member_id, None)
-            self._deadlines.cancel(gone.session)
+            self.pending_syncs.pop(removed.member_id, None)
+            self._deadlines.cancel(removed.session)
         self.leader = value.leader
         self._subscribed = self._topics()
-        self.move(Cause.ASSIGNED if self.members else Cause.DESERTED)
+        self.transition(Cause.ASSIGNED if self.members else Cause.EMPTIED)
         self.state_since_ms = value.current_state_timestamp
 
     def tombstones(self) -> list[Record]:
         return [Record(GroupMetadataKey(group=self.group_id), None)]
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """Replays the group's tombstone."""
         for member in self.members.values():
             self._deadlines.cancel(member.session)
         for member_id in list(self.pending):
-            self.drop_pending(member_id)
+            self.remove_pending(member_id)
         self._deadlines.cancel(self.join_deadline)
         self._deadlines.cancel(self.sync_deadline)
-        self.move(Cause.DELETED)
+        self.transition(Cause.DELETED)
 
     # Replies to parked requests.
 
-    def refuse_join(self, member_id: str, code: ErrorCode, answered: str = "") -> list[Reply]:
+    def reject_join(
+        self, member_id: str, code: ErrorCode, response_member_id: str = ""
+    ) -> list[Reply]:
         ticket = self.joins.pop(member_id, None)
         if ticket is None:
             return []
-        return [(ticket, JoinGroupResponse(error_code=code, member_id=answered, leader=""))]
+        return [
+            (ticket, JoinGroupResponse(error_code=code, member_id=response_member_id, leader=""))
+        ]
 
-    def refuse_sync(self, member_id: str, code: ErrorCode) -> list[Reply]:
+    def reject_sync(self, member_id: str, code: ErrorCode) -> list[Reply]:
         ticket = self.syncs.pop(member_id, None)
         return [] if ticket is None else [(ticket, SyncGroupResponse(error_code=code))]
 
-    def refuse_all(self, code: ErrorCode) -> list[Reply]:
+    def reject_all(self, code: ErrorCode) -> list[Reply]:
         replies = []
         for member_id in self.members:
-            replies += self.refuse_join(member_id, code, member_id)
-            replies += self.refuse_sync(member_id, code)
+            replies += self.reject_join(member_id, code, member_id)
+            replies += self.reject_sync(member_id, code)
         return replies
 
     def fence_all(self, now_ms: int) -> CoordinatorResult:
@@ -321,13 +328,13 @@ class ClassicGroup:
         for member in list(self.members.values()):
             replies += self.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         for member_id in list(self.pending):
-            self.drop_pending(member_id)
+            self.remove_pending(member_id)
         self._deadlines.cancel(self.join_deadline)
         self._deadlines.cancel(self.sync_deadline)
         self.generation += 1
         self.protocol = None
-        self.move(Cause.DESERTED)
-        key, value, _ = self.empty_record()
+        self.transition(Cause.EMPTIED)
+        key, value, _ = self.build_empty_record()
         assert isinstance(value, GroupMetadataValue)
         value.fenced_timestamp = self._wall_ms()
         return CoordinatorResult(
@@ -353,7 +360,7 @@ class ClassicGroup:
             topic in topics_named_in(member.protocols.values()) for member in self.members.values()
         )
 
-    def retention_starts_ms(self, committed_ms: int) -> int | None:
+    def retention_start_ms(self, committed_ms: int) -> int | None:
         if not self.protocol_type:
             return committed_ms
         if self.state is GroupState.EMPTY:
@@ -361,7 +368,7 @@ class ClassicGroup:
         knows_topics = self._subscribed is not None
         return committed_ms if self.state is GroupState.STABLE and knows_topics else None
 
-    def commit_seen(self, member_id: str, now_ms: int) -> None:
+    def on_commit(self, member_id: str, now_ms: int) -> None:
         member = self.members.get(member_id)
         if member is not None:
             self.keep_alive(member, now_ms)

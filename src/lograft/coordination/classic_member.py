@@ -9,7 +9,7 @@ from lograft.wire.messages.join_group import JoinGroupRequest
 from lograft.wire.records.group_metadata_value import MemberMetadata
 
 
-def _all_of_them(topic: str) -> bool:
+def _allows_all(topic: str) -> bool:
     return True
 
 
@@ -22,7 +22,7 @@ class Client:
     host: str
     api_version: int
     #: Whether it is authorized to describe a topic: patterns match only those topics.
-    may_see: Callable[[str], bool] = _all_of_them
+    can_describe: Callable[[str], bool] = _allows_all
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class Member:
     def is_static(self) -> bool:
         return self.instance_id is not None
 
-    def is_as_in(self, protocols: Mapping[str, bytes]) -> bool:
+    def has_protocols(self, protocols: Mapping[str, bytes]) -> bool:
         """The order counts: it is the order of preference."""
         return list(self.protocols.items()) == list(protocols.items())
 
@@ -68,7 +68,7 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
     return request.session_timeout_ms if given_ms == -1 else given_ms
 
 
-def joining_member(member_id: str, request: JoinGroupRequest, client: Client) -> Member:
+def build_member(member_id: str, request: JoinGroupRequest, client: Client) -> Member:
     return Member(
         member_id=member_id,
         instance_id=request.group_instance_id,
@@ -80,7 +80,7 @@ def joining_member(member_id: str, request: JoinGroupRequest, client: Client) ->
     )
 
 
-def stored_member(stored: MemberMetadata, protocol: str | None) -> Member:
+def member_of_record(stored: MemberMetadata, protocol: str | None) -> Member:
     timeout_ms = stored.rebalance_timeout
     return Member(
         member_id=stored.member_id,

@@ -1,7 +1,6 @@
-"""The course of a rebalance: when it starts, which members it waits for and how long, and when it
-ends.
+"""The course of a rebalance: when it starts, which members it waits for, and when it ends.
 
-Every method adds its effects to a `Turn`, the result of one command while it is being built.
+Every method adds its effects to a `ResultBuilder`, which collects the result of one command.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +21,7 @@ from lograft.wire.messages.join_group import JoinGroupResponse, JoinGroupRespons
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 
-class Turn:
+class ResultBuilder:
     """Collects the results of one command or one expired deadline."""
 
     __slots__ = ("failed", "now_ms", "records", "replies")
@@ -36,7 +35,7 @@ class Turn:
     def reply(self, ticket: Ticket, message: Message) -> None:
         self.replies.append((ticket, message))
 
-    def outcome(self) -> CoordinatorResult:
+    def build(self) -> CoordinatorResult:
         if not self.records and not self.replies:
             return NOTHING
         # Without records, the replies depend on soft state only.
@@ -48,7 +47,7 @@ class Turn:
         )
 
 
-def shown_to_leader(
+def members_for_leader(
     group: ClassicGroup, members: Iterable[Member]
 ) -> list[JoinGroupResponseMember]:
     """The members' metadata, from which the leader computes the assignment."""
@@ -63,7 +62,7 @@ def shown_to_leader(
     ]
 
 
-def join_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
+def join_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
     is_leader = group.leader == member_id
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -71,7 +70,7 @@ def join_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
         protocol_name=group.protocol,
         leader=group.leader or "",
         member_id=member_id,
-        members=shown_to_leader(group, group.members.values()) if is_leader else [],
+        members=members_for_leader(group, group.members.values()) if is_leader else [],
     )
 
 
@@ -86,157 +85,174 @@ class Rebalancing:
 
     # Members join and leave.
 
-    def admit(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
+    def add_member(
+        self, builder: ResultBuilder, group: ClassicGroup, member: Member, ticket: Ticket
+    ) -> None:
         """Adds a new member; its reply is sent when all members have joined."""
         member.is_new = True
         if group.state is GroupState.PREPARING and group.is_initial:
-            group.has_grown = True
+            group.has_new_members = True
         group.add(member)
         group.joins[member.member_id] = ticket
-        self.arm(group, member, turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self.go_on(turn, group)
+        self.start_session(group, member, builder.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.advance(builder, group)
 
-    def arm(self, group: ClassicGroup, member: Member, at_ms: int) -> None:
+    def start_session(self, group: ClassicGroup, member: Member, at_ms: int) -> None:
         """Starts its session, which expires at this time unless a request extends it."""
         assert member.session is None, member
-        member.session = self._deadlines.add(at_ms, partial(self._session_over, group, member))
-
-    def expect(self, group: ClassicGroup, member_id: str, at_ms: int) -> None:
-        """Waits for a client to join with the member id that it was given."""
-        group.pending[member_id] = self._deadlines.add(
-            at_ms, partial(self._pending_over, group, member_id)
+        member.session = self._deadlines.add(
+            at_ms, partial(self._on_session_expired, group, member)
         )
 
-    def _session_over(self, group: ClassicGroup, member: Member, now_ms: int) -> CoordinatorResult:
+    def add_pending(self, group: ClassicGroup, member_id: str, at_ms: int) -> None:
+        """Waits for a client to join with the member id that it was given."""
+        group.pending[member_id] = self._deadlines.add(
+            at_ms, partial(self._on_pending_expired, group, member_id)
+        )
+
+    def _on_session_expired(
+        self, group: ClassicGroup, member: Member, now_ms: int
+    ) -> CoordinatorResult:
         if group.members.get(member.member_id) is not member:
-            return self._deserted(group)
+            return self._retry_empty_record(group)
         waits = member.member_id in group.joins or member.member_id in group.syncs
         if waits and not member.is_new:
             return NOTHING  # It has a request parked; the reply to it restarts the session.
-        turn = Turn(now_ms)
-        turn.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        self.go_on(turn, group)
-        return turn.outcome()
+        builder = ResultBuilder(now_ms)
+        builder.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.advance(builder, group)
+        return builder.build()
 
-    def _deserted(self, group: ClassicGroup) -> CoordinatorResult:
+    def _retry_empty_record(self, group: ClassicGroup) -> CoordinatorResult:
         """Retries the record of an empty group, after an earlier attempt could not be appended."""
-        return CoordinatorResult(records=[group.empty_record()]) if group.is_empty() else NOTHING
+        return (
+            CoordinatorResult(records=[group.build_empty_record()]) if group.is_empty() else NOTHING
+        )
 
-    def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> CoordinatorResult:
-        turn = Turn(now_ms)
-        group.drop_pending(member_id)
+    def _on_pending_expired(
+        self, group: ClassicGroup, member_id: str, now_ms: int
+    ) -> CoordinatorResult:
+        builder = ResultBuilder(now_ms)
+        group.remove_pending(member_id)
         if group.state is GroupState.PREPARING:
-            self.go_on(turn, group)
-        return turn.outcome()
+            self.advance(builder, group)
+        return builder.build()
 
     # The phases.
 
-    def go_on(self, turn: Turn, group: ClassicGroup) -> None:
+    def advance(self, builder: ResultBuilder, group: ClassicGroup) -> None:
         """After a member joined, changed or left: starts a rebalance, or ends its join phase."""
         if group.state is not GroupState.PREPARING:
-            self.begin(turn, group)
+            self.begin(builder, group)
         elif group.has_all_joined and not group.is_initial:
-            self.complete(turn, group)
+            self.complete(builder, group)
 
-    def begin(self, turn: Turn, group: ClassicGroup) -> None:
+    def begin(self, builder: ResultBuilder, group: ClassicGroup) -> None:
         group.is_initial = group.state is GroupState.EMPTY
         if group.state is GroupState.COMPLETING:
-            self._call_off(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._reset_assignments(builder, group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._deadlines.cancel(group.sync_deadline)
-        group.move(Cause.REBALANCE)
+        group.transition(Cause.REBALANCE)
         if group.is_initial:
             delay_ms = self._config().group_initial_rebalance_delay_ms
-            self._delay(turn, group, delay_ms, group.rebalance_timeout_ms - delay_ms)
+            self._delay(builder, group, delay_ms, group.rebalance_timeout_ms - delay_ms)
         elif group.has_all_joined:
-            self.complete(turn, group)
+            self.complete(builder, group)
         else:
-            self._wait_for_joins(turn, group)
+            self._wait_for_joins(builder, group)
 
-    def complete(self, turn: Turn, group: ClassicGroup) -> None:
+    def complete(self, builder: ResultBuilder, group: ClassicGroup) -> None:
         """Ends the join phase: a generation begins with the members that have joined. Static
         members that have not joined remain until their session expires."""
         self._deadlines.cancel(group.join_deadline)
         for member in list(group.members.values()):
             if member.member_id not in group.joins and not member.is_static:
                 group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        if group.members and not group.elect():
-            self._wait_for_joins(turn, group)  # Only static members, and none has joined.
+        if group.members and not group.elect_leader():
+            self._wait_for_joins(builder, group)  # Only static members, and none has joined.
             return
         group.begin_generation()
         if not group.members:
-            turn.records.append(group.empty_record())
+            builder.records.append(group.build_empty_record())
             return
         for member in group.members.values():
             ticket = group.joins.pop(member.member_id, None)
             if ticket is not None:
-                turn.reply(ticket, join_answer(group, member.member_id))
-            group.keep_alive(member, turn.now_ms)
+                builder.reply(ticket, join_response(group, member.member_id))
+            group.keep_alive(member, builder.now_ms)
             member.is_new = False
-            group.unsynced[member.member_id] = None
+            group.pending_syncs[member.member_id] = None
         group.sync_deadline = self._deadlines.add(
-            turn.now_ms + group.rebalance_timeout_ms,
-            partial(self._sync_over, group, group.generation),
+            builder.now_ms + group.rebalance_timeout_ms,
+            partial(self._on_sync_timeout, group, group.generation),
         )
 
-    def synced(self, group: ClassicGroup, member_id: str) -> None:
-        group.unsynced.pop(member_id, None)
-        if not group.unsynced:
+    def on_sync(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending_syncs.pop(member_id, None)
+        if not group.pending_syncs:
             self._deadlines.cancel(group.sync_deadline)
 
-    def assignment_lost(
+    def on_assignment_lost(
         self, group: ClassicGroup, now_ms: int, tickets: dict[str, Ticket], code: ErrorCode
     ) -> list[Reply]:
         """The record with the assignment could not be written: all members have to rejoin."""
-        turn = Turn(now_ms)
+        builder = ResultBuilder(now_ms)
         group.syncs.update(tickets)
-        self._call_off(turn, group, code)
-        self.go_on(turn, group)
-        assert not turn.records, group
-        return turn.replies
+        self._reset_assignments(builder, group, code)
+        self.advance(builder, group)
+        assert not builder.records, group
+        return builder.replies
 
-    def _call_off(self, turn: Turn, group: ClassicGroup, code: ErrorCode) -> None:
+    def _reset_assignments(
+        self, builder: ResultBuilder, group: ClassicGroup, code: ErrorCode
+    ) -> None:
         for member in group.members.values():
             member.assignment = b""
             if member.member_id in group.syncs:
-                turn.replies += group.refuse_sync(member.member_id, code)
-                group.keep_alive(member, turn.now_ms)
+                builder.replies += group.reject_sync(member.member_id, code)
+                group.keep_alive(member, builder.now_ms)
 
     # Waiting.
 
-    def _wait_for_joins(self, turn: Turn, group: ClassicGroup) -> None:
+    def _wait_for_joins(self, builder: ResultBuilder, group: ClassicGroup) -> None:
         group.join_deadline = self._deadlines.add(
-            turn.now_ms + group.rebalance_timeout_ms, partial(self._joins_over, group)
+            builder.now_ms + group.rebalance_timeout_ms, partial(self._on_join_timeout, group)
         )
 
-    def _joins_over(self, group: ClassicGroup, now_ms: int) -> CoordinatorResult:
-        turn = Turn(now_ms)
-        self.complete(turn, group)
-        return turn.outcome()
+    def _on_join_timeout(self, group: ClassicGroup, now_ms: int) -> CoordinatorResult:
+        builder = ResultBuilder(now_ms)
+        self.complete(builder, group)
+        return builder.build()
 
-    def _delay(self, turn: Turn, group: ClassicGroup, delay_ms: int, rest_ms: int) -> None:
-        group.has_grown = False
+    def _delay(
+        self, builder: ResultBuilder, group: ClassicGroup, delay_ms: int, rest_ms: int
+    ) -> None:
+        group.has_new_members = False
         group.join_deadline = self._deadlines.add(
-            turn.now_ms + delay_ms, partial(self._delay_over, group, delay_ms, max(rest_ms, 0))
+            builder.now_ms + delay_ms,
+            partial(self._on_delay_expired, group, delay_ms, max(rest_ms, 0)),
         )
 
-    def _delay_over(
+    def _on_delay_expired(
         self, group: ClassicGroup, delay_ms: int, rest_ms: int, now_ms: int
     ) -> CoordinatorResult:
         """While members keep joining, delays the first generation up to the rebalance timeout."""
-        turn = Turn(now_ms)
-        if group.has_grown and rest_ms:
+        builder = ResultBuilder(now_ms)
+        if group.has_new_members and rest_ms:
             again_ms = min(self._config().group_initial_rebalance_delay_ms, rest_ms)
-            self._delay(turn, group, again_ms, rest_ms - delay_ms)
+            self._delay(builder, group, again_ms, rest_ms - delay_ms)
         else:
-            self.complete(turn, group)
-        return turn.outcome()
+            self.complete(builder, group)
+        return builder.build()
 
-    def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> CoordinatorResult:
+    def _on_sync_timeout(
+        self, group: ClassicGroup, generation: int, now_ms: int
+    ) -> CoordinatorResult:
         """Removes the members that have not sent SyncGroup in time."""
-        if generation != group.generation or not group.unsynced:
-            return self._deserted(group)
-        turn = Turn(now_ms)
-        for member_id in list(group.unsynced):
-            turn.replies += group.remove(group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
-        self.go_on(turn, group)
-        return turn.outcome()
+        if generation != group.generation or not group.pending_syncs:
+            return self._retry_empty_record(group)
+        builder = ResultBuilder(now_ms)
+        for member_id in list(group.pending_syncs):
+            builder.replies += group.remove(group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
+        self.advance(builder, group)
+        return builder.build()

@@ -2,11 +2,11 @@
 
     Empty ──rebalance──▶ PreparingRebalance ──joined──▶ CompletingRebalance ──assigned──▶ Stable
       ▲                    │      ▲                           │                             │
-      └─────deserted───────┘      └─────────rebalance─────────┴─────────────────────────────┘
+      └─────emptied────────┘      └─────────rebalance─────────┴─────────────────────────────┘
 
 Each record of the log states the members with their assignments (assigned) or that the group is
-empty (deserted); the states between two records exist only in memory. Therefore `assigned` and
-`deserted` also lead from Empty and Stable: a new coordinator replays the log this way.
+empty (emptied); the states between two records exist only in memory. Therefore `assigned` and
+`emptied` also lead from Empty and Stable: a new coordinator replays the log this way.
 """
 
 from enum import Enum
@@ -29,7 +29,7 @@ class Cause(Enum):
     REBALANCE = "rebalance"
     JOINED = "joined"
     ASSIGNED = "assigned"
-    DESERTED = "deserted"
+    EMPTIED = "emptied"
     DELETED = "deleted"
 
 
@@ -41,11 +41,11 @@ NEXT_STATE: Final[dict[tuple[GroupState, Cause], GroupState]] = {
     (GroupState.COMPLETING, Cause.ASSIGNED): GroupState.STABLE,
     (GroupState.STABLE, Cause.ASSIGNED): GroupState.STABLE,
     (GroupState.EMPTY, Cause.ASSIGNED): GroupState.STABLE,
-    (GroupState.PREPARING, Cause.DESERTED): GroupState.EMPTY,
+    (GroupState.PREPARING, Cause.EMPTIED): GroupState.EMPTY,
     # All members fenced, or the log replayed.
-    (GroupState.COMPLETING, Cause.DESERTED): GroupState.EMPTY,
-    (GroupState.STABLE, Cause.DESERTED): GroupState.EMPTY,
-    (GroupState.EMPTY, Cause.DESERTED): GroupState.EMPTY,
+    (GroupState.COMPLETING, Cause.EMPTIED): GroupState.EMPTY,
+    (GroupState.STABLE, Cause.EMPTIED): GroupState.EMPTY,
+    (GroupState.EMPTY, Cause.EMPTIED): GroupState.EMPTY,
     # Only an empty group is deleted; one with members only when it becomes another kind of group.
     (GroupState.EMPTY, Cause.DELETED): GroupState.DEAD,
     (GroupState.PREPARING, Cause.DELETED): GroupState.DEAD,

@@ -60,15 +60,20 @@ def _read(kind: type[M], data: bytes) -> M | None:
 
 def topics_named_in(metadata: Iterable[bytes]) -> set[str]:
     """The topics in all protocols of one member, as far as they can be parsed."""
-    found = (subscription_of(one) for one in metadata)
-    return {topic for one in found if one is not None for topic in one.topics}
+    found = (subscription_of(member_metadata) for member_metadata in metadata)
+    return {
+        topic
+        for member_metadata in found
+        if member_metadata is not None
+        for topic in member_metadata.topics
+    }
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all these members; None if the metadata of one of them cannot be parsed."""
     topics: set[str] = set()
-    for one in metadata:
-        subscription = subscription_of(one)
+    for member_metadata in metadata:
+        subscription = subscription_of(member_metadata)
         if subscription is None:
             return None
         topics.update(subscription.topics)

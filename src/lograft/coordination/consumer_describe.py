@@ -13,19 +13,19 @@ from lograft.wire.messages import consumer_group_describe as wire
 def describe(groups: ConsumerGroups, group_id: str, ticket: Ticket) -> CoordinatorResult:
     try:
         group = groups.group(group_id)
-    except Rejected as refusal:
+    except Rejected as rejection:
         missing = wire.DescribedGroup(
-            group_id=group_id, error_code=refusal.code, error_message=refusal.message
+            group_id=group_id, error_code=rejection.code, error_message=rejection.message
         )
         return CoordinatorResult(replies=[(ticket, missing)])
-    image = groups.shard.around.image()
-    wishes = (member.assignor for member in group.members.values())
+    image = groups.shard.context.image()
+    preferences = (member.assignor for member in group.members.values())
     described = wire.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=groups.settings(group_id).preferred_assignor(wishes),
+        assignor_name=groups.settings(group_id).preferred_assignor(preferences),
         members=[_member(group, member, image) for member in group.members.values()],
     )
     return CoordinatorResult(replies=[(ticket, described)])

@@ -13,14 +13,14 @@ from uuid import UUID
 from lograft.coordination.assignors import NO_PARTITIONS, Assignment
 from lograft.coordination.consumer_member import (
     ConsumerMember,
-    each_partition,
+    iterate_partitions,
 )
 from lograft.coordination.consumer_records import (
-    forgotten_regex,
-    group_epoch,
-    removed_group,
-    removed_member,
-    target_epoch,
+    group_epoch_record,
+    group_tombstones,
+    member_tombstones,
+    regex_tombstone,
+    target_epoch_record,
 )
 from lograft.coordination.group import GroupKind, PartitionCheck, check_not_fenced
 from lograft.coordination.subscriptions import ResolvedRegex
@@ -119,7 +119,7 @@ class ConsumerGroup:
 
     def topic_names(self) -> set[str]:
         """The topics that any member subscribes to."""
-        return set(self.topic_counts).union(*(one.topics for one in self.resolved.values()))
+        return set(self.topic_counts).union(*(regex.topics for regex in self.resolved.values()))
 
     def topics_of(
         self, member: ConsumerMember, resolved: Mapping[str, ResolvedRegex] | None = None
@@ -202,7 +202,7 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topic_counts or any(
-            topic in one.topics for one in self.resolved.values()
+            topic in regex.topics for regex in self.resolved.values()
         )
 
     def reads(self, topic: str) -> bool:
@@ -211,28 +211,28 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.members
 
-    def retention_starts_ms(self, committed_ms: int) -> int | None:
+    def retention_start_ms(self, committed_ms: int) -> int | None:
         return committed_ms
 
     def tombstones(self) -> list[Record]:
-        return removed_group(self.group_id, self.members, self.resolved)
+        return group_tombstones(self.group_id, self.members, self.resolved)
 
-    def commit_seen(self, member_id: str, now_ms: int) -> None:
+    def on_commit(self, member_id: str, now_ms: int) -> None:
         """In this protocol only heartbeats extend a session."""
 
     def fence_all(self, now_ms: int) -> CoordinatorResult:
         records = [
             record
             for member_id in self.members
-            for record in removed_member(self.group_id, member_id)
+            for record in member_tombstones(self.group_id, member_id)
         ]
-        records += [forgotten_regex(self.group_id, regex) for regex in self.resolved]
+        records += [regex_tombstone(self.group_id, regex) for regex in self.resolved]
         epoch = self.epoch + 1
         # An empty target: a member that rejoins under the same id must not get its old epoch, in
         # which its earlier commits would be accepted.
         records += [
-            target_epoch(self.group_id, epoch, 0),
-            group_epoch(self.group_id, epoch, 0, fenced_ms=self._wall_ms()),
+            target_epoch_record(self.group_id, epoch, 0),
+            group_epoch_record(self.group_id, epoch, 0, fenced_ms=self._wall_ms()),
         ]
         return CoordinatorResult(records=records)
 
@@ -248,7 +248,7 @@ class ConsumerGroup:
         _count(self.topic_counts, member.topics, 1)
         _count(self.regex_counts, _some(member.regex), 1)
         _count(self.assignor_counts, _some(member.assignor), 1)
-        for topic_id, partition in each_partition(member.assigned, member.revoking):
+        for topic_id, partition in iterate_partitions(member.assigned, member.revoking):
             self.owners.setdefault(topic_id, {})[partition] = member.member_id
 
     def remove_member(self, member_id: str) -> None:
@@ -266,7 +266,7 @@ class ConsumerGroup:
         _count(self.topic_counts, old.topics, -1)
         _count(self.regex_counts, _some(old.regex), -1)
         _count(self.assignor_counts, _some(old.assignor), -1)
-        for topic_id, partition in each_partition(old.assigned, old.revoking):
+        for topic_id, partition in iterate_partitions(old.assigned, old.revoking):
             owners = self.owners.get(topic_id, {})
             # If a partition changed owners within one batch, the new owner may already be set.
             if owners.get(partition) == old.member_id:

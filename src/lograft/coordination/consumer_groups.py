@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.classic_member import Client
-from lograft.coordination.consumer_change import Circumstances
+from lograft.coordination.consumer_change import ChangeContext
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_member import ConsumerMember, MemberState
-from lograft.coordination.consumer_records import forgotten_regex, group_epoch, removed_member
+from lograft.coordination.consumer_records import (
+    group_epoch_record,
+    member_tombstones,
+    regex_tombstone,
+)
 from lograft.coordination.consumer_replay import REPLAY
 from lograft.coordination.consumer_settings import ConsumerSettings
 from lograft.coordination.consumer_targets import metadata_hash
@@ -62,7 +66,7 @@ class ConsumerGroups:
             )
         return found
 
-    def group_to_join(self, group_id: str) -> tuple[ConsumerGroup, list[Record]]:
+    def find_or_create_group(self, group_id: str) -> tuple[ConsumerGroup, list[Record]]:
         """The group to join. If it does not exist yet, also returns the records that create it or
         that remove an empty group of another kind."""
         found = self.shard.groups.get(group_id)
@@ -73,7 +77,7 @@ class ConsumerGroups:
         if not isinstance(found, ClassicGroup):
             return self.group(group_id), []
         check_upgrade(found, self.settings(group_id))
-        records = upgrade_records(found, self.shard.around.image())
+        records = upgrade_records(found, self.shard.context.image())
         group = self._new_group(group_id)
         for key, value, _ in records:
             if type(key) in REPLAY:
@@ -82,39 +86,40 @@ class ConsumerGroups:
         return group, records
 
     def upgraded(self, group_id: str, now_ms: int) -> list[Reply]:
-        """The records of `group_to_join` are about to be appended. If they convert a classic group,
-        starts new sessions for its members and returns the replies to its parked requests."""
+        """Called before the records of `find_or_create_group` are appended. If they convert a
+        classic group, starts new sessions for its members and returns the replies to its parked
+        requests."""
         group = self.shard.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return []
         for member in group.members.values():
             self.extend_session(group_id, member.member_id, now_ms, member.session_timeout_ms)
-        return group.refuse_all(ErrorCode.REBALANCE_IN_PROGRESS)
+        return group.reject_all(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _new_group(self, group_id: str) -> ConsumerGroup:
-        around = self.shard.around
+        context = self.shard.context
         return ConsumerGroup(
-            group_id, lambda topic: around.image().topic_ids.get(topic), around.wall_ms
+            group_id, lambda topic: context.image().topic_ids.get(topic), context.wall_ms
         )
 
     def settings(self, group_id: str) -> ConsumerSettings:
         """The current settings, cached until a config changes."""
         found = self._settings.get(group_id)
         if found is None:
-            around = self.shard.around
-            found = ConsumerSettings.of(group_id, around.config(), around.image())
+            context = self.shard.context
+            found = ConsumerSettings.of(group_id, context.config(), context.image())
             if isinstance(self.shard.groups.get(group_id), ConsumerGroup):
                 self._settings[group_id] = found  # Only of groups that exist.
         return found
 
-    def circumstances(self, group_id: str, client: Client) -> Circumstances:
-        return Circumstances(
-            image=self.shard.around.image(),
+    def change_context(self, group_id: str, client: Client) -> ChangeContext:
+        return ChangeContext(
+            image=self.shard.context.image(),
             settings=self.settings(group_id),
-            wall_ms=self.shard.around.wall_ms(),
+            wall_ms=self.shard.context.wall_ms(),
             topics_created_at=self._topics_created_at,
             matching=self._matching,
-            may_see=client.may_see,
+            can_describe=client.can_describe,
         )
 
     def remove(
@@ -125,7 +130,7 @@ class ConsumerGroups:
             group,
             [member.member_id for member in members],
             self.settings(group.group_id),
-            classic_members_max=self.shard.around.config().group_max_size,
+            classic_members_max=self.shard.context.config().group_max_size,
         ):
             return self.downgrade(group, members, now_ms)
         return CoordinatorResult(records=self._removal(group, members))
@@ -140,8 +145,10 @@ class ConsumerGroups:
     ) -> CoordinatorResult:
         """Converts the group to a classic one when only classic members remain. `arriving` replaces
         the only leaving member; if nothing else changes, no rebalance is necessary."""
-        gone = {member.member_id for member in leaving}
-        members = [member for member in group.members.values() if member.member_id not in gone]
+        leaving_ids = {member.member_id for member in leaving}
+        members = [
+            member for member in group.members.values() if member.member_id not in leaving_ids
+        ]
         is_settled = False
         if arriving is not None:
             (replaced,) = leaving
@@ -157,18 +164,18 @@ class ConsumerGroups:
             group,
             classic.new_group(group.group_id),
             members,
-            self.shard.around.image(),
+            self.shard.context.image(),
             is_settled=is_settled,
         )
         return CoordinatorResult(
-            records=records, then=partial(classic.take_over, group.group_id, now_ms)
+            records=records, then=partial(classic.on_converted, group.group_id, now_ms)
         )
 
     def _removal(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
         """Frees the members' partitions and raises the group epoch."""
         group_id = group.group_id
         records = [
-            record for member in members for record in removed_member(group_id, member.member_id)
+            record for member in members for record in member_tombstones(group_id, member.member_id)
         ]
         topics, regexes = dict(group.topic_counts), dict(group.regex_counts)
         for member in members:
@@ -181,9 +188,9 @@ class ConsumerGroups:
             if regexes.get(regex):
                 names += resolved.topics
             else:
-                records.append(forgotten_regex(group_id, regex))
-        found = metadata_hash(names, self.shard.around.image())
-        return [*records, group_epoch(group_id, group.epoch + 1, found)]
+                records.append(regex_tombstone(group_id, regex))
+        found = metadata_hash(names, self.shard.context.image())
+        return [*records, group_epoch_record(group_id, group.epoch + 1, found)]
 
     # Timers.
 
@@ -197,34 +204,34 @@ class ConsumerGroups:
         else:
             self.shard.deadlines.move(deadline, now_ms + timeout_ms)
 
-    def watch_revocation(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+    def update_revocation_timeout(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
         """Starts the rebalance timeout if the member has to revoke partitions, else stops it."""
-        self.end_step(group_id, member.member_id)
+        self.cancel_step_timeout(group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-            self.await_step(group_id, member, now_ms)
+            self.start_step_timeout(group_id, member, now_ms)
 
-    def await_step(
-        self, group_id: str, member: ConsumerMember, now_ms: int, *, anew: bool = False
+    def start_step_timeout(
+        self, group_id: str, member: ConsumerMember, now_ms: int, *, restart: bool = False
     ) -> None:
         """Starts the rebalance timeout for the member's next action: to revoke partitions or, for a
-        classic member, to rejoin or to request its assignment. `anew` restarts the timeout, because
-        the member has completed the previous action."""
+        classic member, to rejoin or to request its assignment. `restart` starts the timeout again,
+        because the member has completed the previous action."""
         key = (group_id, member.member_id)
-        if anew:
-            self.end_step(*key)
+        if restart:
+            self.cancel_step_timeout(*key)
         if key not in self._steps:
             self._steps[key] = self.shard.deadlines.add(
                 now_ms + member.rebalance_timeout_ms, partial(self._step_expired, *key)
             )
 
-    def end_step(self, group_id: str, member_id: str) -> None:
+    def cancel_step_timeout(self, group_id: str, member_id: str) -> None:
         self.shard.deadlines.cancel(self._steps.pop((group_id, member_id), None))
 
     def _session_expired(self, group_id: str, member_id: str, now_ms: int) -> CoordinatorResult:
         group = self.shard.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             # It never became a member: its join was not appended.
-            self._forget_timers(group_id, member_id)
+            self._cancel_timers(group_id, member_id)
             return NOTHING
         return self.fence(group, member_id, now_ms)
 
@@ -244,9 +251,9 @@ class ConsumerGroups:
         outcome.failed = failed
         return outcome
 
-    def _forget_timers(self, group_id: str, member_id: str) -> None:
+    def _cancel_timers(self, group_id: str, member_id: str) -> None:
         self.shard.deadlines.cancel(self._sessions.pop((group_id, member_id), None))
-        self.end_step(group_id, member_id)
+        self.cancel_step_timeout(group_id, member_id)
 
     # The protocol `group.GroupFamily`.
 
@@ -270,10 +277,10 @@ class ConsumerGroups:
                 del groups[key.group_id]
                 self._settings.pop(key.group_id, None)
             elif type(key) is ConsumerGroupMemberMetadataKey:
-                self._forget_timers(key.group_id, key.member_id)
+                self._cancel_timers(key.group_id, key.member_id)
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult:
-        self._topics_created_at = self.shard.around.image().offset
+        self._topics_created_at = self.shard.context.image().offset
         for group in self._groups():
             group.is_stale = True
             settings = self.settings(group.group_id)
@@ -282,14 +289,14 @@ class ConsumerGroups:
                 if member.classic is not None:
                     timeout_ms = member.classic.session_timeout_ms
                 self.extend_session(group.group_id, member.member_id, now_ms, timeout_ms)
-                self.watch_revocation(group.group_id, member, now_ms)
+                self.update_revocation_timeout(group.group_id, member, now_ms)
         return NOTHING
 
     def on_unloaded(self) -> Sequence[Reply]:
         return ()
 
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
-        image = self.shard.around.image()
+        image = self.shard.context.image()
         if delta.created_topics:
             self._topics_created_at = image.offset
         if delta.configs:
@@ -304,4 +311,4 @@ class ConsumerGroups:
         return NOTHING
 
     def _groups(self) -> Iterator[ConsumerGroup]:
-        return (one for one in self.shard.groups.values() if isinstance(one, ConsumerGroup))
+        return (group for group in self.shard.groups.values() if isinstance(group, ConsumerGroup))

@@ -14,12 +14,12 @@ from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.consumer_member import (
     JOIN,
     LEAVE,
-    LEAVE_FOR_NOW,
+    LEAVE_TEMPORARILY,
     NOTHING_OWNED,
     ConsumerMember,
     Owned,
 )
-from lograft.coordination.consumer_records import current_assignment
+from lograft.coordination.consumer_records import current_assignment_record
 from lograft.coordination.consumer_settings import ConsumerSettings
 from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.model.errors import ErrorCode, Rejected
@@ -49,13 +49,13 @@ def heartbeat(
         group = groups.shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             member = group.members.get(request.member_id)
-            if member is not None and _says_nothing_new(request, client, group, member):
+            if member is not None and _is_unchanged(request, client, group, member):
                 return _answer(groups, request, member, member, ticket=ticket, now_ms=now_ms)
         _check_request(request, client.api_version)
         return _change(groups, request, client, ticket=ticket, now_ms=now_ms)
-    except Rejected as refusal:
+    except Rejected as rejection:
         error = ConsumerGroupHeartbeatResponse(
-            error_code=refusal.code, error_message=refusal.message
+            error_code=rejection.code, error_message=rejection.message
         )
         return CoordinatorResult(replies=[(ticket, error)], waits=False)
 
@@ -83,13 +83,13 @@ def _check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null"
                 " when (re-)joining."
             )
-    elif epoch == LEAVE_FOR_NOW and request.instance_id is None:
+    elif epoch == LEAVE_TEMPORARILY and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
-    elif epoch < LEAVE_FOR_NOW:
+    elif epoch < LEAVE_TEMPORARILY:
         raise _invalid("MemberEpoch is invalid.")
 
 
-def _says_nothing_new(
+def _is_unchanged(
     request: ConsumerGroupHeartbeatRequest,
     client: Client,
     group: ConsumerGroup,
@@ -124,13 +124,13 @@ def _change(
 ) -> CoordinatorResult:
     is_join = request.member_epoch == JOIN
     if is_join:
-        group, records = groups.group_to_join(request.group_id)
+        group, records = groups.find_or_create_group(request.group_id)
     else:
         group, records = groups.group(request.group_id), []
-    around = groups.circumstances(request.group_id, client)
-    member_id = request.member_id or uuid_to_text(groups.shard.around.new_uuid())
-    check_size(group, member_id, around.settings)
-    _check_assignor(request.server_assignor, around.settings)
+    context = groups.change_context(request.group_id, client)
+    member_id = request.member_id or uuid_to_text(groups.shard.context.new_uuid())
+    check_size(group, member_id, context.settings)
+    _check_assignor(request.server_assignor, context.settings)
     replaces: ConsumerMember | None = None
     if request.instance_id is not None:
         old, replaces = _static_member(group, member_id, request)
@@ -141,7 +141,7 @@ def _change(
         _check_epoch(old, request)
     change = MemberChange(
         group=group,
-        around=around,
+        context=context,
         old=old,
         new=_updated(old, request, client),
         replaces=replaces,
@@ -149,7 +149,7 @@ def _change(
     )
     member = change.apply(_reported(request))
     if member != change.new:
-        groups.watch_revocation(request.group_id, member, now_ms)
+        groups.update_revocation_timeout(request.group_id, member, now_ms)
     outcome = _answer(groups, request, old, member, ticket=ticket, now_ms=now_ms)
     outcome.records = change.records
     if is_join:
@@ -193,19 +193,19 @@ def _leave(
     if request.instance_id is None:
         member = group.member(request.member_id)
     else:
-        member = known_static(group, request.instance_id, request.member_id)
+        member = find_static_member(group, request.instance_id, request.member_id)
     reply = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id, member_epoch=request.member_epoch
     )
-    if request.member_epoch == LEAVE_FOR_NOW:
-        gone = member._replace(
-            epoch=LEAVE_FOR_NOW,
+    if request.member_epoch == LEAVE_TEMPORARILY:
+        left = member._replace(
+            epoch=LEAVE_TEMPORARILY,
             assigned={t: dict.fromkeys(partitions, 0) for t, partitions in member.assigned.items()},
             revoking=NOTHING_OWNED,
         )
         # Only its session timeout continues.
-        groups.end_step(group.group_id, member.member_id)
-        outcome = CoordinatorResult(records=[current_assignment(group.group_id, gone)])
+        groups.cancel_step_timeout(group.group_id, member.member_id)
+        outcome = CoordinatorResult(records=[current_assignment_record(group.group_id, left)])
     else:
         outcome = groups.remove(group, [member], now_ms)
     outcome.replies = [(ticket, reply)]
@@ -260,13 +260,13 @@ def _static_member(
     """The member before this request, and the member that it replaces."""
     assert request.instance_id is not None
     if request.member_epoch != JOIN:
-        member = known_static(group, request.instance_id, member_id)
+        member = find_static_member(group, request.instance_id, member_id)
         _check_epoch(member, request)
         return member, None
     present = group.static_member(request.instance_id)
     if present is None:
         return group.members.get(member_id) or ConsumerMember(member_id), None
-    if present.epoch != LEAVE_FOR_NOW and present.classic is None:
+    if present.epoch != LEAVE_TEMPORARILY and present.classic is None:
         raise Rejected(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {request.instance_id} cannot join the"
@@ -275,7 +275,7 @@ def _static_member(
     return present._replace(member_id=member_id, epoch=JOIN, previous_epoch=JOIN), present
 
 
-def known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+def find_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
     member = group.static_member(instance_id)
     if member is None:
         raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -19,7 +19,7 @@ from lograft.wire.records.consumer_group_member_metadata_value import (
 JOIN: Final = 0
 LEAVE: Final = -1
 #: A static member leaves temporarily: its partitions stay assigned to it.
-LEAVE_FOR_NOW: Final = -2
+LEAVE_TEMPORARILY: Final = -2
 
 #: Partitions by topic, each with the epoch in which it was assigned to the member.
 Owned: TypeAlias = Mapping[UUID, Mapping[int, int]]
@@ -146,9 +146,9 @@ def partitions_of(owned: Owned) -> Assignment:
     return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in owned.items()}
 
 
-def each_partition(*owned: Owned) -> Iterator[tuple[UUID, int]]:
-    for one in owned:
-        for topic_id, partitions in one.items():
+def iterate_partitions(*owned: Owned) -> Iterator[tuple[UUID, int]]:
+    for topics in owned:
+        for topic_id, partitions in topics.items():
             for partition in partitions:
                 yield topic_id, partition
 

@@ -36,7 +36,7 @@ from lograft.wire.records.consumer_group_target_assignment_metadata_value import
 )
 
 
-def group_epoch(
+def group_epoch_record(
     group_id: str, epoch: int, metadata_hash: int, *, fenced_ms: int = NO_TIMESTAMP
 ) -> Record:
     return Record(
@@ -47,21 +47,21 @@ def group_epoch(
     )
 
 
-def member_metadata(group_id: str, member: ConsumerMember) -> Record:
+def member_metadata_record(group_id: str, member: ConsumerMember) -> Record:
     return Record(
         ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         member.metadata(),
     )
 
 
-def current_assignment(group_id: str, member: ConsumerMember) -> Record:
+def current_assignment_record(group_id: str, member: ConsumerMember) -> Record:
     return Record(
         ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         member.current_assignment(),
     )
 
 
-def target_assignment(group_id: str, member_id: str, target: Assignment) -> Record:
+def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> Record:
     return Record(
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         ConsumerGroupTargetAssignmentMemberValue(
@@ -73,7 +73,7 @@ def target_assignment(group_id: str, member_id: str, target: Assignment) -> Reco
     )
 
 
-def target_epoch(group_id: str, epoch: int, wall_ms: int) -> Record:
+def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> Record:
     return Record(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(
@@ -82,7 +82,7 @@ def target_epoch(group_id: str, epoch: int, wall_ms: int) -> Record:
     )
 
 
-def resolved_regex(
+def regex_record(
     group_id: str, regex: str, topics: Collection[str], *, version: int, wall_ms: int
 ) -> Record:
     return Record(
@@ -93,13 +93,13 @@ def resolved_regex(
     )
 
 
-def forgotten_regex(group_id: str, regex: str) -> Record:
+def regex_tombstone(group_id: str, regex: str) -> Record:
     return Record(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
     )
 
 
-def removed_member(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     return [
         Record(
             ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
@@ -111,7 +111,7 @@ def removed_member(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def removed_group(
+def group_tombstones(
     group_id: str, member_ids: Collection[str], regexes: Collection[str]
 ) -> list[Record]:
     current = ConsumerGroupCurrentMemberAssignmentKey

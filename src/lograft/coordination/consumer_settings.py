@@ -46,7 +46,7 @@ class ConsumerSettings(NamedTuple):
         time are assigned together."""
         return bool(target_ms) and 0 <= wall_ms - target_ms < self.assignment_interval_ms
 
-    def preferred_assignor(self, wishes: Iterable[str | None]) -> str:
+    def preferred_assignor(self, preferences: Iterable[str | None]) -> str:
         """The assignor that most members prefer; on a tie, the first one in the configuration."""
-        votes = Counter(name for name in wishes if name in self.assignors)
+        votes = Counter(name for name in preferences if name in self.assignors)
         return max(self.assignors, key=lambda name: votes[name])

@@ -13,7 +13,7 @@ from lograft.metadata.types import TopicState
 class Subscriber(NamedTuple):
     #: May contain duplicates and topics that do not exist.
     topics: tuple[str, ...]
-    had: Assignment
+    previous: Assignment
     rack: str | None
     instance_id: str | None
 
@@ -24,11 +24,13 @@ def compute_targets(
     # Most members have equal subscriptions.
     ids_of: dict[tuple[str, ...], tuple[UUID, ...]] = {}
     members: dict[str, MemberSpec] = {}
-    for member_id, one in subscribers.items():
-        ids = ids_of.get(one.topics)
+    for member_id, subscriber in subscribers.items():
+        ids = ids_of.get(subscriber.topics)
         if ids is None:
-            ids = ids_of[one.topics] = existing_topics(one.topics, image)
-        members[member_id] = MemberSpec(ids, one.had, one.rack, one.instance_id)
+            ids = ids_of[subscriber.topics] = existing_topics(subscriber.topics, image)
+        members[member_id] = MemberSpec(
+            ids, subscriber.previous, subscriber.rack, subscriber.instance_id
+        )
     counts = {
         topic_id: len(image.topics[topic_id].partitions)
         for ids in ids_of.values()

@@ -27,7 +27,7 @@ class GroupKind(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
-    # Stored but not served: `unserved_groups`.
+    # Stored but not served: `unsupported_groups`.
     SHARE = "share"
     STREAMS = "streams"
 
@@ -80,7 +80,7 @@ class Group(Protocol):
     @property
     def members(self) -> Sized: ...
 
-    def retention_starts_ms(self, committed_ms: int) -> int | None:
+    def retention_start_ms(self, committed_ms: int) -> int | None:
         """Wall-clock time at which retention starts for an offset that was committed at
         `committed_ms` for a topic that the group does not subscribe to; None while the offset
         must not expire."""
@@ -88,7 +88,7 @@ class Group(Protocol):
     def tombstones(self) -> list[Record]:
         """Delete the group, its members and everything else except its offsets."""
 
-    def commit_seen(self, member_id: str, now_ms: int) -> None:
+    def on_commit(self, member_id: str, now_ms: int) -> None:
         """A commit extends the member's session."""
 
     def fence_all(self, now_ms: int) -> CoordinatorResult:

@@ -2,9 +2,9 @@
 and back (KIP-848).
 
 A classic group becomes a consumer group when a consumer of the new protocol joins it. The existing
-members keep their assignments, and `hosted_members` serves them from then on. The group becomes
-a classic group again when the last consumer of the new protocol leaves and others remain: these
-rejoin, and one of them computes the assignment.
+members keep their assignments, and `consumer_classic_members` serves them from then on. The group
+becomes a classic group again when the last consumer of the new protocol leaves and others remain:
+these rejoin, and one of them computes the assignment.
 
 Invariant (G2): a member that owns a partition in the old group owns it in the new one, until it
 reports that it has revoked it or its timeout expires.
@@ -25,11 +25,11 @@ from lograft.coordination.classic_subscription import (
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_member import ConsumerMember, MemberState, partitions_of
 from lograft.coordination.consumer_records import (
-    current_assignment,
-    group_epoch,
-    member_metadata,
-    target_assignment,
-    target_epoch,
+    current_assignment_record,
+    group_epoch_record,
+    member_metadata_record,
+    target_assignment_record,
+    target_epoch_record,
 )
 from lograft.coordination.consumer_settings import ConsumerSettings
 from lograft.coordination.consumer_targets import existing_topics, metadata_hash
@@ -58,7 +58,7 @@ def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
         why = "the group size exceeds the consumer group maximum size"
     else:
         return
-    raise _not_upgraded(group.group_id, why)
+    raise _upgrade_rejection(group.group_id, why)
 
 
 def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
@@ -74,15 +74,15 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
     found = metadata_hash(names, image) if is_complete else 0
     return [
         *group.tombstones(),
-        *(member_metadata(group_id, member) for member in members),
-        group_epoch(group_id, epoch, found),
+        *(member_metadata_record(group_id, member) for member in members),
+        group_epoch_record(group_id, epoch, found),
         *(
-            target_assignment(group_id, member.member_id, partitions_of(member.assigned))
+            target_assignment_record(group_id, member.member_id, partitions_of(member.assigned))
             for member in members
         ),
         # Without a timestamp, so that the first new target is computed without delay.
-        target_epoch(group_id, epoch, 0),
-        *(current_assignment(group_id, member) for member in members),
+        target_epoch_record(group_id, epoch, 0),
+        *(current_assignment_record(group_id, member) for member in members),
     ]
 
 
@@ -93,21 +93,23 @@ def _upgraded_members(group: ClassicGroup, image: MetadataImage) -> list[Consume
         metadata = member.protocols[group.protocol or next(iter(member.protocols))]
         subscription = subscription_of(metadata)
         if subscription is None:
-            raise _not_upgraded(group.group_id, "the embedded consumer protocol is malformed")
+            raise _upgrade_rejection(group.group_id, "the embedded consumer protocol is malformed")
         if member.assignment:
             assignment = assignment_of(member.assignment)
             if assignment is None:
-                raise _not_upgraded(group.group_id, "the embedded consumer protocol is malformed")
+                raise _upgrade_rejection(
+                    group.group_id, "the embedded consumer protocol is malformed"
+                )
             if assignment.user_data and group.protocol not in COMMON_ASSIGNORS:
-                raise _not_upgraded(
+                raise _upgrade_rejection(
                     group.group_id,
                     "an unsupported custom assignor is in use. Please refer to the documentation"
                     " or switch to a default assignor before re-attempting the upgrade",
                 )
-            named = [(one.topic, one.partitions) for one in assignment.assigned_partitions]
+            named = [(topic.topic, topic.partitions) for topic in assignment.assigned_partitions]
         else:
             # During a rebalance. A cooperative member keeps its partitions meanwhile.
-            named = [(one.topic, one.partitions) for one in subscription.owned_partitions]
+            named = [(topic.topic, topic.partitions) for topic in subscription.owned_partitions]
         assigned: dict[UUID, dict[int, int]] = {}
         for topic, partitions in named:
             topic_id = image.topic_ids.get(topic)
@@ -145,7 +147,7 @@ def classic_metadata(
     )
 
 
-def _not_upgraded(group_id: str, why: str) -> Rejected:
+def _upgrade_rejection(group_id: str, why: str) -> Rejected:
     return Rejected(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group_id} to consumer group because {why}.",
@@ -205,16 +207,17 @@ def downgrade_records(
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 session_timeout_ms=member.classic.session_timeout_ms,
                 protocols={
-                    one.name: bytes(one.metadata) for one in member.classic.supported_protocols
+                    protocol.name: bytes(protocol.metadata)
+                    for protocol in member.classic.supported_protocols
                 },
             )
         )
         held[member.member_id] = member.held()
     remaining = classic.members.values()
-    # Invariant: they have a protocol in common (`hosted_members` rejects other members).
-    protocol = classic.protocol = classic.chosen_protocol(remaining)
+    # Invariant: they have a protocol in common (`consumer_classic_members` rejects other members).
+    protocol = classic.protocol = classic.choose_protocol(remaining)
     assignments = {
-        member.member_id: named_assignment(
+        member.member_id: encode_assignment_by_name(
             held[member.member_id], image, metadata=member.protocols[protocol]
         )
         for member in remaining
@@ -223,7 +226,7 @@ def downgrade_records(
     return [*group.tombstones(), classic.record(remaining, leader, assignments)]
 
 
-def named_assignment(
+def encode_assignment_by_name(
     partitions: Mapping[UUID, Iterable[int]], image: MetadataImage, *, metadata: bytes
 ) -> bytes:
     """An assignment for a classic member: by topic name, without deleted topics."""

@@ -22,11 +22,15 @@ def list_users(
     """Lists the groups that use some of these topics, optionally only those in `group_ids`. A group
     uses a topic if a member subscribes to it or the group has committed offsets for it."""
     groups = shard.groups
-    asked = [groups[one] for one in group_ids if one in groups] if group_ids else groups.values()
+    requested = (
+        [groups[group_id] for group_id in group_ids if group_id in groups]
+        if group_ids
+        else groups.values()
+    )
     listed = []
-    for group in asked:
+    for group in requested:
         positions = shard.offsets.of(group.group_id)
-        pending = {topic for topic, _ in shard.offsets.pending_positions(group.group_id)}
+        pending = {topic for topic, _ in shard.offsets.pending_partitions(group.group_id)}
         used = [
             topic
             for topic in topics

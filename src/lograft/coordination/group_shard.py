@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from lograft.coordination.classic_groups import ClassicGroups
+from lograft.coordination.consumer_classic_members import ConsumerClassicMembers
 from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.deadlines import Deadlines
-from lograft.coordination.foreign_groups import ForeignGroups
 from lograft.coordination.group import Group, GroupFamily, GroupKind, Replay
-from lograft.coordination.hosted_members import HostedMembers
-from lograft.coordination.offset_expiry import OffsetUpkeep
+from lograft.coordination.offset_expiry import OffsetExpiry
 from lograft.coordination.offset_table import Committed, OffsetTable
 from lograft.coordination.types import (
     NOTHING,
@@ -24,7 +23,8 @@ from lograft.coordination.types import (
     Record,
     Reply,
 )
-from lograft.coordination.unserved_groups import UnservedGroups
+from lograft.coordination.unclaimed_readers import UnclaimedReaders
+from lograft.coordination.unsupported_groups import UnsupportedGroups
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Label, Sample, one_of
@@ -54,19 +54,19 @@ OFFSETS: Final = Gauge(
 class GroupShard:
     """A `types.Core`."""
 
-    def __init__(self, around: CoordinatorContext) -> None:
-        self.around = around
+    def __init__(self, context: CoordinatorContext) -> None:
+        self.context = context
         #: Every group that has members, a record of its own or committed offsets.
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.deadlines: Deadlines[CoordinatorResult] = Deadlines()
         self.families: list[GroupFamily] = []
         self._replays: dict[type[Message], Replay] = {}
-        self.upkeep = OffsetUpkeep(self)
-        self.foreign = ForeignGroups(self)
-        self.unserved = UnservedGroups(self)
+        self.offset_expiry = OffsetExpiry(self)
+        self.unclaimed_readers = UnclaimedReaders(self)
+        self.unsupported = UnsupportedGroups(self)
         self.consumer = ConsumerGroups(self)
-        self.classic = ClassicGroups(self, HostedMembers(self.consumer))
+        self.classic = ClassicGroups(self, ConsumerClassicMembers(self.consumer))
         self.add_family(self.classic)
         self.add_family(self.consumer)
         #: Creates the group of a client that only commits offsets: a classic one without members.
@@ -102,7 +102,7 @@ class GroupShard:
         elif isinstance(key, LegacyOffsetCommitKey):
             self._replay_legacy_offset(key, record.value, offset)
         else:
-            self.unserved.replay(key, record.value)
+            self.unsupported.replay(key, record.value)
 
     def _replay_offset(
         self, key: OffsetCommitKey, value: Message | None, offset: Offset, producer_id: int
@@ -139,12 +139,12 @@ class GroupShard:
     # Lifecycle of the shard.
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult:
-        self.upkeep.on_loaded(now_ms)
-        self.foreign.on_loaded()
+        self.offset_expiry.on_loaded(now_ms)
+        self.unclaimed_readers.on_loaded()
         return _merged([family.on_loaded(now_ms) for family in self.families])
 
     def load_notes(self) -> Sequence[str]:
-        return self.unserved.load_notes()
+        return self.unsupported.load_notes()
 
     def on_unloaded(self) -> Sequence[Reply]:
         return [reply for family in self.families for reply in family.on_unloaded()]
@@ -157,21 +157,21 @@ class GroupShard:
         if due is None:
             return NOTHING
         outcome = due.action(now_ms)
-        if not outcome.records or due.is_alive:
+        if not outcome.records or due.is_active:
             return outcome
         take_back = outcome.failed
 
         def failed(code: ErrorCode) -> Sequence[Reply]:
             """The append failed, so the deadline is still due."""
-            if not due.is_alive:
+            if not due.is_active:
                 self.deadlines.move(due, now_ms + RETRY_MS)
             return () if take_back is None else take_back(code)
 
         return replace(outcome, failed=failed)
 
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
-        self.upkeep.on_image(delta)
-        self.foreign.on_image(delta)
+        self.offset_expiry.on_image(delta)
+        self.unclaimed_readers.on_image(delta)
         return _merged([family.on_image(delta) for family in self.families])
 
     def collect_samples(self) -> Iterator[Sample]:
@@ -186,8 +186,10 @@ class GroupShard:
 
 def _merged(outcomes: Sequence[CoordinatorResult]) -> CoordinatorResult:
     """Combines results into one batch; none of them has a `failed` callback."""
-    assert all(one.failed is None and one.producer is None for one in outcomes), outcomes
+    assert all(outcome.failed is None and outcome.producer is None for outcome in outcomes), (
+        outcomes
+    )
     return CoordinatorResult(
-        records=[record for one in outcomes for record in one.records],
-        replies=[reply for one in outcomes for reply in one.replies],
+        records=[record for outcome in outcomes for record in outcome.records],
+        replies=[reply for outcome in outcomes for reply in outcome.replies],
     )

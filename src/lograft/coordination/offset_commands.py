@@ -46,7 +46,7 @@ def commit_offsets(
     now_ms: int,
     api_version: int,
 ) -> CoordinatorResult:
-    group = _committed_to(
+    group = _find_or_create_group(
         shard,
         request.group_id,
         epoch=request.generation_id_or_member_epoch,
@@ -59,8 +59,8 @@ def commit_offsets(
         transactional=False,
         api_version=api_version,
     )
-    group.commit_seen(request.member_id, now_ms)
-    commit_ms = shard.around.wall_ms()
+    group.on_commit(request.member_id, now_ms)
+    commit_ms = shard.context.wall_ms()
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION:
         # Some clients send the maximum for unlimited retention.
@@ -68,35 +68,37 @@ def commit_offsets(
     records: list[Record] = []
     topics = []
     for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
+        responses = []
+        for requested in topic.partitions:
             code = _check_partition(
-                shard, check, topic.name, asked.partition_index, asked.committed_metadata
+                shard, check, topic.name, requested.partition_index, requested.committed_metadata
             )
             if code is ErrorCode.NONE:
                 records.append(
                     offset_record(
                         request.group_id,
                         topic.name,
-                        asked.partition_index,
-                        offset=asked.committed_offset,
-                        leader_epoch=asked.committed_leader_epoch,
-                        metadata=asked.committed_metadata,
+                        requested.partition_index,
+                        offset=requested.committed_offset,
+                        leader_epoch=requested.committed_leader_epoch,
+                        metadata=requested.committed_metadata,
                         commit_ms=commit_ms,
                         expire_ms=expire_ms,
                         topic_id=topic.topic_id,
                         before=shard.offsets.before_reset(
-                            request.group_id, topic.name, asked.partition_index
+                            request.group_id, topic.name, requested.partition_index
                         ),
                     )
                 )
-            answers.append(
+            responses.append(
                 OffsetCommitResponsePartition(
-                    partition_index=asked.partition_index, error_code=code
+                    partition_index=requested.partition_index, error_code=code
                 )
             )
         topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=responses
+            )
         )
     return CoordinatorResult(
         records=records, replies=[(ticket, OffsetCommitResponse(topics=topics))]
@@ -111,7 +113,7 @@ def commit_transactional_offsets(
     api_version: int,
 ) -> CoordinatorResult:
     """The offsets take effect when the producer's transaction is committed."""
-    group = _committed_to(
+    group = _find_or_create_group(
         shard, request.group_id, epoch=request.generation_id, knows_not_found=False
     )
     try:
@@ -127,36 +129,36 @@ def commit_transactional_offsets(
             # Producers know only the errors of the classic protocol.
             raise Rejected(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
-    commit_ms = shard.around.wall_ms()
+    commit_ms = shard.context.wall_ms()
     records: list[Record] = []
     topics = []
     for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
+        responses = []
+        for requested in topic.partitions:
             code = _check_partition(
-                shard, check, topic.name, asked.partition_index, asked.committed_metadata
+                shard, check, topic.name, requested.partition_index, requested.committed_metadata
             )
             if code is ErrorCode.NONE:
                 records.append(
                     offset_record(
                         request.group_id,
                         topic.name,
-                        asked.partition_index,
-                        offset=asked.committed_offset,
-                        leader_epoch=asked.committed_leader_epoch,
-                        metadata=asked.committed_metadata,
+                        requested.partition_index,
+                        offset=requested.committed_offset,
+                        leader_epoch=requested.committed_leader_epoch,
+                        metadata=requested.committed_metadata,
                         commit_ms=commit_ms,
                         before=shard.offsets.before_reset(
-                            request.group_id, topic.name, asked.partition_index
+                            request.group_id, topic.name, requested.partition_index
                         ),
                     )
                 )
-            answers.append(
+            responses.append(
                 TxnOffsetCommitResponsePartition(
-                    partition_index=asked.partition_index, error_code=code
+                    partition_index=requested.partition_index, error_code=code
                 )
             )
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=responses))
     return CoordinatorResult(
         records=records,
         replies=[(ticket, TxnOffsetCommitResponse(topics=topics))],
@@ -164,7 +166,9 @@ def commit_transactional_offsets(
     )
 
 
-def _committed_to(shard: GroupShard, group_id: str, *, epoch: int, knows_not_found: bool) -> Group:
+def _find_or_create_group(
+    shard: GroupShard, group_id: str, *, epoch: int, knows_not_found: bool
+) -> Group:
     """The group; for clients without a membership also a new, empty one, which the first record
     creates."""
     group = shard.groups.get(group_id)
@@ -185,7 +189,7 @@ def _check_partition(
 ) -> ErrorCode:
     if check is not None:
         check(topic, partition)
-    if metadata and len(metadata) > shard.around.config().offset_metadata_max_bytes:
+    if metadata and len(metadata) > shard.context.config().offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
@@ -204,18 +208,18 @@ def delete_offsets(
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             records += (
-                offset_tombstone(request.group_id, topic.name, asked.partition_index)
-                for asked in topic.partitions
-                if shard.offsets.holds(request.group_id, topic.name, asked.partition_index)
+                offset_tombstone(request.group_id, topic.name, requested.partition_index)
+                for requested in topic.partitions
+                if shard.offsets.contains(request.group_id, topic.name, requested.partition_index)
             )
         topics.append(
             OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
                     OffsetDeleteResponsePartition(
-                        partition_index=asked.partition_index, error_code=code
+                        partition_index=requested.partition_index, error_code=code
                     )
-                    for asked in topic.partitions
+                    for requested in topic.partitions
                 ],
             )
         )

@@ -27,39 +27,41 @@ MS_PER_MINUTE: Final = 60_000
 AT_ONCE: Final = 0
 
 
-class OffsetUpkeep:
+class OffsetExpiry:
     def __init__(self, shard: "GroupShard") -> None:
         self._shard = shard
         #: Groups that the current pass has not checked yet.
-        self._unseen: deque[str] = deque()
+        self._unchecked: deque[str] = deque()
         #: (group, topic, partition, offset of its record at the time when the topic was deleted).
         self._orphans: deque[tuple[str, str, int, int]] = deque()
-        self._look_due: Deadline[CoordinatorResult] | None = None
+        self._expiry_due: Deadline[CoordinatorResult] | None = None
         self._orphans_due: Deadline[CoordinatorResult] | None = None
 
     def on_loaded(self, now_ms: int) -> None:
-        self._look_due = self._shard.deadlines.add(now_ms + self._interval_ms, self._look)
+        self._expiry_due = self._shard.deadlines.add(
+            now_ms + self._interval_ms, self._expire_offsets
+        )
 
     @property
     def _interval_ms(self) -> int:
-        return self._shard.around.config().offsets_retention_check_interval_ms
+        return self._shard.context.config().offsets_retention_check_interval_ms
 
     # Deleted topics.
 
     def on_image(self, delta: MetadataDelta) -> None:
         shard = self._shard
         for topic in delta.deleted_topics.values():
-            for group_id, partition in shard.offsets.of_topic(topic.name):
+            for group_id, partition in shard.offsets.partitions_of_topic(topic.name):
                 seen = self._record_offset(group_id, topic.name, partition)
                 self._orphans.append((group_id, topic.name, partition, seen))
-        if self._orphans and (self._orphans_due is None or not self._orphans_due.is_alive):
-            self._orphans_due = shard.deadlines.add(AT_ONCE, self._drop_orphans)
+        if self._orphans and (self._orphans_due is None or not self._orphans_due.is_active):
+            self._orphans_due = shard.deadlines.add(AT_ONCE, self._remove_orphans)
 
     def _record_offset(self, group_id: str, topic: str, partition: int) -> int:
         committed = self._shard.offsets.get(group_id, topic, partition)
         return NO_OFFSET if committed is None else committed.record_offset
 
-    def _drop_orphans(self, now_ms: int) -> CoordinatorResult:
+    def _remove_orphans(self, now_ms: int) -> CoordinatorResult:
         """Offsets that were committed since for a new topic of the same name are kept."""
         piece = [self._orphans.popleft() for _ in range(min(len(self._orphans), RECORDS_PER_PIECE))]
         records = [
@@ -81,20 +83,22 @@ class OffsetUpkeep:
 
     # Expired offsets.
 
-    def _look(self, now_ms: int) -> CoordinatorResult:
+    def _expire_offsets(self, now_ms: int) -> CoordinatorResult:
         shard = self._shard
-        if not self._unseen:
-            self._unseen.extend(shard.groups)
-        wall_ms = shard.around.wall_ms()
+        if not self._unchecked:
+            self._unchecked.extend(shard.groups)
+        wall_ms = shard.context.wall_ms()
         records: list[Record] = []
-        for _ in range(min(len(self._unseen), GROUPS_PER_PIECE)):
-            group = shard.groups.get(self._unseen.popleft())
+        for _ in range(min(len(self._unchecked), GROUPS_PER_PIECE)):
+            group = shard.groups.get(self._unchecked.popleft())
             if group is not None:
                 records += self._expired(group, wall_ms)
             if len(records) >= RECORDS_PER_PIECE:
                 break
-        assert self._look_due is not None
-        shard.deadlines.move(self._look_due, now_ms + (0 if self._unseen else self._interval_ms))
+        assert self._expiry_due is not None
+        shard.deadlines.move(
+            self._expiry_due, now_ms + (0 if self._unchecked else self._interval_ms)
+        )
         # Offsets that cannot be removed now are found again in the next pass.
         return CoordinatorResult(records=records, separable=True) if records else NOTHING
 
@@ -119,10 +123,10 @@ class OffsetUpkeep:
         return records
 
     def _is_expired(self, group: Group, committed: Committed, wall_ms: int) -> bool:
-        starts_ms = group.retention_starts_ms(committed.commit_ms)
+        starts_ms = group.retention_start_ms(committed.commit_ms)
         if starts_ms is None:
             return False
         if committed.expire_ms != NO_TIMESTAMP:
             return wall_ms >= committed.expire_ms
-        retention_ms = self._shard.around.config().offsets_retention_minutes * MS_PER_MINUTE
+        retention_ms = self._shard.context.config().offsets_retention_minutes * MS_PER_MINUTE
         return wall_ms - starts_ms >= retention_ms

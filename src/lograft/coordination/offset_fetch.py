@@ -30,43 +30,43 @@ def fetch_offsets(
         group.check_fetch(member_id=request.member_id, epoch=request.member_epoch)
     table = shard.offsets
 
-    def answer(
+    def response(
         topic: str, partition: int, topic_id: UUID = ZERO_UUID
     ) -> OffsetFetchResponsePartitions:
         if require_stable and table.is_pending(request.group_id, topic, partition):
             return _answer(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = table.get(request.group_id, topic, partition)
-        if committed is not None and not _are_same(committed.topic_id, topic_id):
+        if committed is not None and not _is_same_topic(committed.topic_id, topic_id):
             committed = None
         return _answer(partition, committed)
 
     if request.topics is None:
         topics = [
             OffsetFetchResponseTopics(
-                name=topic, partitions=[answer(topic, partition) for partition in partitions]
+                name=topic, partitions=[response(topic, partition) for partition in partitions]
             )
             for topic, partitions in table.of(request.group_id).items()
         ]
     else:
         topics = [
             OffsetFetchResponseTopics(
-                name=asked.name,
-                topic_id=asked.topic_id,
+                name=requested.name,
+                topic_id=requested.topic_id,
                 partitions=[
-                    answer(asked.name, partition, asked.topic_id)
-                    for partition in asked.partition_indexes
+                    response(requested.name, partition, requested.topic_id)
+                    for partition in requested.partition_indexes
                 ],
             )
-            for asked in request.topics
+            for requested in request.topics
         ]
     reply = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
     return CoordinatorResult(replies=[(ticket, reply)])
 
 
-def _are_same(committed: UUID, asked: UUID) -> bool:
+def _is_same_topic(committed: UUID, requested: UUID) -> bool:
     """Whether the offset belongs to this topic and not to an earlier one of the same name, as far
     as both ids are known."""
-    return committed in (asked, ZERO_UUID) or asked == ZERO_UUID
+    return committed in (requested, ZERO_UUID) or requested == ZERO_UUID
 
 
 def _answer(
@@ -80,13 +80,13 @@ def _answer(
             metadata="",
             error_code=code,
         )
-    answer = OffsetFetchResponsePartitions(
+    response = OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
     )
     if committed.before is not None:
-        answer.reset_timestamp = committed.before.reset_ms
-        answer.offset_before_reset = committed.before.offset
-    return answer
+        response.reset_timestamp = committed.before.reset_ms
+        response.offset_before_reset = committed.before.offset
+    return response

@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from lograft.coordination.offset_table import Before, OffsetTable
+from lograft.coordination.offset_table import OffsetBeforeReset, OffsetTable
 from lograft.coordination.types import Record
 from lograft.model.types import NO_TIMESTAMP, ZERO_UUID
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
@@ -26,7 +26,7 @@ def offset_record(
     commit_ms: int,
     expire_ms: int = NO_TIMESTAMP,
     topic_id: UUID = ZERO_UUID,
-    before: Before | None = None,
+    before: OffsetBeforeReset | None = None,
 ) -> Record:
     """`before` describes the committed offset before its last reset."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
@@ -59,5 +59,5 @@ def offset_tombstones(table: OffsetTable, group_id: str) -> list[Record]:
         for topic, partitions in table.of(group_id).items()
         for partition in partitions
     }
-    places.update(dict.fromkeys(table.pending_positions(group_id)))
+    places.update(dict.fromkeys(table.pending_partitions(group_id)))
     return [offset_tombstone(group_id, topic, partition) for topic, partition in places]

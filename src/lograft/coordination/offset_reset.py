@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_records import offset_record, offset_tombstone
-from lograft.coordination.offset_table import Before
+from lograft.coordination.offset_table import OffsetBeforeReset
 from lograft.coordination.types import CoordinatorResult, Record, Ticket
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_EPOCH, NO_OFFSET, RESET_GENERATION, ResetAction
@@ -31,9 +31,9 @@ def reset_offsets(
     if request.member_id or request.generation_id_or_member_epoch != RESET_GENERATION:
         raise _invalid(f"A reset must have an empty member id and generation {RESET_GENERATION}.")
     if request.reset_action == ResetAction.RESET:
-        records = list(_new_offsets(shard, request))
+        records = list(_reset_records(shard, request))
     elif request.reset_action == ResetAction.UNDO:
-        records = list(_old_offsets(shard, request))
+        records = list(_undo_records(shard, request))
     else:
         raise _invalid(f"Unknown reset action {request.reset_action}.")
     reply = (ticket, _answer(request))
@@ -45,56 +45,56 @@ def reset_offsets(
     return CoordinatorResult(records=[*fenced.records, *records], replies=[*fenced.replies, reply])
 
 
-def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
-    now_ms = shard.around.wall_ms()
-    metadata_max = shard.around.config().offset_metadata_max_bytes
-    for topic, asked in _each(request):
-        if asked.committed_offset < 0:
-            raise _invalid(f"Cannot reset to the negative offset {asked.committed_offset}.")
-        if len(asked.committed_metadata or "") > metadata_max:
+def _reset_records(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
+    now_ms = shard.context.wall_ms()
+    metadata_max = shard.context.config().offset_metadata_max_bytes
+    for topic, requested in _requested_partitions(request):
+        if requested.committed_offset < 0:
+            raise _invalid(f"Cannot reset to the negative offset {requested.committed_offset}.")
+        if len(requested.committed_metadata or "") > metadata_max:
             raise Rejected(
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 f"Offset metadata exceeds the maximum of {metadata_max} bytes.",
             )
-        known = shard.offsets.get(request.group_id, topic.name, asked.partition_index)
+        known = shard.offsets.get(request.group_id, topic.name, requested.partition_index)
         if known is None:
-            before = Before(NO_OFFSET, NO_EPOCH, "", now_ms)
+            before = OffsetBeforeReset(NO_OFFSET, NO_EPOCH, "", now_ms)
         else:
-            before = Before(known.offset, known.leader_epoch, known.metadata, now_ms)
+            before = OffsetBeforeReset(known.offset, known.leader_epoch, known.metadata, now_ms)
         yield offset_record(
             request.group_id,
             topic.name,
-            asked.partition_index,
-            offset=asked.committed_offset,
-            leader_epoch=asked.committed_leader_epoch,
-            metadata=asked.committed_metadata,
+            requested.partition_index,
+            offset=requested.committed_offset,
+            leader_epoch=requested.committed_leader_epoch,
+            metadata=requested.committed_metadata,
             commit_ms=now_ms,
             topic_id=topic.topic_id,
             before=before,
         )
 
 
-def _old_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
+def _undo_records(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
     """The request contains the offset to restore, as its client last saw it."""
-    now_ms = shard.around.wall_ms()
-    for topic, asked in _each(request):
-        place = (request.group_id, topic.name, asked.partition_index)
-        before = shard.offsets.before_reset(*place)
+    now_ms = shard.context.wall_ms()
+    for topic, requested in _requested_partitions(request):
+        key = (request.group_id, topic.name, requested.partition_index)
+        before = shard.offsets.before_reset(*key)
         if before is None:
             raise _invalid(
-                f"{topic.name}-{asked.partition_index} of group {request.group_id} was not reset,"
-                " or the reset is already undone."
+                f"{topic.name}-{requested.partition_index} of group {request.group_id} was not"
+                " reset, or the reset is already undone."
             )
-        if before.offset != asked.committed_offset:
+        if before.offset != requested.committed_offset:
             raise _invalid(
-                f"{topic.name}-{asked.partition_index} of group {request.group_id} had offset"
-                f" {before.offset} before its last reset, not {asked.committed_offset}."
+                f"{topic.name}-{requested.partition_index} of group {request.group_id} had offset"
+                f" {before.offset} before its last reset, not {requested.committed_offset}."
             )
         if before.offset == NO_OFFSET:
-            yield offset_tombstone(*place)
+            yield offset_tombstone(*key)
         else:
             yield offset_record(
-                *place,
+                *key,
                 offset=before.offset,
                 leader_epoch=before.leader_epoch,
                 metadata=before.metadata,
@@ -103,10 +103,10 @@ def _old_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Re
             )
 
 
-def _each(
+def _requested_partitions(
     request: OffsetCommitRequest,
 ) -> Iterator[tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]]:
-    return ((topic, asked) for topic in request.topics for asked in topic.partitions)
+    return ((topic, requested) for topic in request.topics for requested in topic.partitions)
 
 
 def _answer(request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -116,8 +116,8 @@ def _answer(request: OffsetCommitRequest) -> OffsetCommitResponse:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=asked.partition_index)
-                    for asked in topic.partitions
+                    OffsetCommitResponsePartition(partition_index=requested.partition_index)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics

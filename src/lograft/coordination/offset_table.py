@@ -12,7 +12,7 @@ from lograft.model.types import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Offset
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
 
-class Before(NamedTuple):
+class OffsetBeforeReset(NamedTuple):
     """A committed offset before its reset, kept until an undo or the next reset."""
 
     #: NO_OFFSET if there was none.
@@ -40,7 +40,7 @@ class Committed(NamedTuple):
     #: Offset of this commit's record in the internal topic.
     record_offset: Offset = NO_OFFSET
     #: None if it was not reset or the reset is undone. Later commits preserve it.
-    before: Before | None = None
+    before: OffsetBeforeReset | None = None
 
     @classmethod
     def of(cls, value: OffsetCommitValue, record_offset: Offset) -> "Committed":
@@ -54,7 +54,7 @@ class Committed(NamedTuple):
             record_offset,
             None
             if value.reset_timestamp == NO_TIMESTAMP
-            else Before(
+            else OffsetBeforeReset(
                 value.offset_before_reset,
                 value.leader_epoch_before_reset,
                 value.metadata_before_reset,
@@ -89,11 +89,11 @@ class OffsetTable:
         partitions = None if positions is None else positions.get(topic)
         return None if partitions is None else partitions.get(partition)
 
-    def before_reset(self, group_id: str, topic: str, partition: int) -> Before | None:
+    def before_reset(self, group_id: str, topic: str, partition: int) -> OffsetBeforeReset | None:
         known = self.get(group_id, topic, partition)
         return None if known is None else known.before
 
-    def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
+    def partitions_of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
         """(group, partition) of every offset in the topic, committed or pending."""
         for group_id, positions in self._committed.items():
             for partition in positions.get(topic, ()):
@@ -110,7 +110,7 @@ class OffsetTable:
             for producer in self._pending_by.get(group_id, ())
         )
 
-    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+    def contains(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether there is an offset, committed or pending."""
         known = self.get(group_id, topic, partition)
         return known is not None or self.is_pending(group_id, topic, partition)
@@ -118,7 +118,7 @@ class OffsetTable:
     def has_pending(self, group_id: str) -> bool:
         return group_id in self._pending_by
 
-    def pending_positions(self, group_id: str) -> Iterator[tuple[str, int]]:
+    def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
         for producer in self._pending_by.get(group_id, ()):
             for topic, partitions in self._pending[producer][group_id].items():
                 for partition in partitions:
@@ -154,8 +154,8 @@ class OffsetTable:
                 continue
             for topic, partitions in positions.items():
                 for partition, position in partitions.items():
-                    now = self.get(group_id, topic, partition)
-                    if now is None or now.record_offset < position.record_offset:
+                    current = self.get(group_id, topic, partition)
+                    if current is None or current.record_offset < position.record_offset:
                         self.set(group_id, topic, partition, position)
 
     def _forget_pending(self, producer_id: int, group_id: str) -> None:

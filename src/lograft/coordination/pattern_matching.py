@@ -2,14 +2,14 @@
 
 A pattern that is slow on a single name is slow on all topics of a cluster, and so are the patterns
 of a thousand members. They must not delay other clients: a decision that needs such matching raises
-TakesLong, and finds the results when it is repeated.
+NeedsLongWork, and finds the results when it is repeated.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from lograft.coordination.types import TakesLong
+from lograft.coordination.types import NeedsLongWork
 from lograft.model.patterns import NoPattern, compiled
 
 #: Matching steps, counted per character and pattern: a few milliseconds at worst, usually less.
@@ -30,11 +30,11 @@ class PatternMatching:
         #: By pattern. Waiting requests hold references to their searches; others are discarded.
         self._searches: WeakValueDictionary[str, Search] = WeakValueDictionary()
 
-    def among(
+    def match_names(
         self, patterns: Sequence[str], names: Collection[str], version: int
     ) -> dict[str, Matched]:
         """For each pattern, the names that match as a whole. A slow pattern is matched against the
-        names that existed when its search started. Raises NoPattern, TakesLong."""
+        names that existed when its search started. Raises NoPattern, NeedsLongWork."""
         found: dict[str, Matched] = {}
         unfinished: list[Search] = []
         snapshot: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class PatternMatching:
                 found[text] = Matched(set(search.found), search.version)
         if unfinished:
             pieces = (piece for search in unfinished for piece in search.pieces())
-            raise TakesLong(pieces, unfinished)
+            raise NeedsLongWork(pieces, unfinished)
         return found
 
 

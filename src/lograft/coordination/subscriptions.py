@@ -33,13 +33,13 @@ def resolve(
     wall_ms: int,
     *,
     matching: PatternMatching,
-    may_see: Callable[[str], bool],
+    can_describe: Callable[[str], bool],
 ) -> dict[str, ResolvedRegex]:
     """For each pattern, the topics whose whole name matches. Excludes topics that the requesting
     member is not authorized to describe, and topics that only one group may read, unless this group
-    has claimed them by name. Raises Rejected for invalid patterns, and TakesLong."""
+    has claimed them by name. Raises Rejected for invalid patterns, and NeedsLongWork."""
     try:
-        matched = matching.among(regexes, image.topic_ids, image.offset)
+        matched = matching.match_names(regexes, image.topic_ids, image.offset)
     except NoPattern as error:
         raise Rejected(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -47,13 +47,13 @@ def resolve(
         ) from None
     found: dict[str, ResolvedRegex] = {}
     for regex, (names, version) in matched.items():
-        topics = {name for name in names if name in image.topic_ids and may_see(name)}
+        topics = {name for name in names if name in image.topic_ids and can_describe(name)}
         topics.difference_update(unclaimed(image, group_id, topics))
         found[regex] = ResolvedRegex(tuple(sorted(topics)), version, wall_ms)
     return found
 
 
-def to_match(
+def patterns_due(
     subscribed: Sequence[str],
     resolved: Mapping[str, ResolvedRegex],
     *,
@@ -66,8 +66,8 @@ def to_match(
     new = [regex for regex in subscribed if regex not in resolved]
     if not resolved:
         return new
-    age_ms = wall_ms - min(one.resolved_ms for one in resolved.values())
+    age_ms = wall_ms - min(regex.resolved_ms for regex in resolved.values())
     if 0 <= age_ms <= REFRESH_INTERVAL_MS_MIN:
         return new
-    is_behind = min(one.version for one in resolved.values()) < topics_created_at
+    is_behind = min(regex.version for regex in resolved.values()) < topics_created_at
     return subscribed if is_behind or not 0 <= age_ms <= interval_ms else new

@@ -57,12 +57,12 @@ class Transaction(NamedTuple):
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
-    def initialised(
+    def initialized(
         self, producer_id: int, epoch: int, *, timeout_ms: int, wall_ms: int
     ) -> "Transaction":
         """A producer starts, or continues after an error."""
         return Transaction(
-            self._followed_by(EMPTY),
+            self._check_transition(EMPTY),
             producer_id,
             epoch,
             timeout_ms,
@@ -81,7 +81,7 @@ class Transaction(NamedTuple):
         if self.partitions:
             partitions = partitions_of((*self.partitions.items(), *partitions.items()))
         return Transaction(
-            self._followed_by(ONGOING),
+            self._check_transition(ONGOING),
             self.producer_id,
             self.epoch,
             self.timeout_ms,
@@ -104,7 +104,7 @@ class Transaction(NamedTuple):
     ) -> "Transaction":
         """Decides the outcome. The markers carry the epoch of the returned value."""
         return Transaction(
-            self._followed_by(PREPARE_COMMIT if commit else PREPARE_ABORT),
+            self._check_transition(PREPARE_COMMIT if commit else PREPARE_ABORT),
             self.producer_id,
             min(self.epoch + bumps_epoch, FENCING_EPOCH),
             self.timeout_ms,
@@ -119,9 +119,9 @@ class Transaction(NamedTuple):
 
     def completed(self, wall_ms: int) -> "Transaction":
         """Every partition has its marker."""
-        producer_id, epoch = self.identity_after()
+        producer_id, epoch = self.next_identity()
         return Transaction(
-            self._followed_by(PENDING[self.state]),
+            self._check_transition(PENDING[self.state]),
             producer_id,
             epoch,
             self.timeout_ms,
@@ -133,7 +133,7 @@ class Transaction(NamedTuple):
             self.started_ms,
         )
 
-    def _followed_by(self, state: TransactionState) -> TransactionState:
+    def _check_transition(self, state: TransactionState) -> TransactionState:
         assert state in FOLLOWERS[self.state], (self.state, state)
         return state
 
@@ -152,10 +152,10 @@ class Transaction(NamedTuple):
         return self.state is PREPARE_COMMIT or self.state is COMPLETE_COMMIT
 
     @property
-    def epochs_used_up(self) -> bool:
+    def has_exhausted_epochs(self) -> bool:
         return self.epoch >= LAST_EPOCH
 
-    def identity_after(self) -> tuple[int, int]:
+    def next_identity(self) -> tuple[int, int]:
         """The id and epoch that the producer uses once this pending transaction is complete."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer_id, self.epoch
@@ -169,7 +169,7 @@ class Transaction(NamedTuple):
             self.has(topic, index) for topic, indexes in partitions.items() for index in indexes
         )
 
-    def timed_out(self, wall_ms: int) -> bool:
+    def has_timed_out(self, wall_ms: int) -> bool:
         return (
             self.state is ONGOING
             and self.timeout_ms != NO_TIMEOUT_MS

@@ -14,7 +14,7 @@ from lograft.wire.messages.add_partitions_to_txn import (
 )
 
 
-def refuse_pending(transaction: Transaction) -> None:
+def reject_pending(transaction: Transaction) -> None:
     if transaction.is_pending:
         raise Rejected(
             ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -32,10 +32,10 @@ def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> No
             f" not {producer_id}.",
         )
     if epoch != transaction.epoch:
-        raise fenced_out(transaction, producer_id, epoch)
+        raise producer_fenced(transaction, producer_id, epoch)
 
 
-def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Rejected:
+def producer_fenced(transaction: Transaction, producer_id: int, epoch: int) -> Rejected:
     return Rejected(
         ErrorCode.PRODUCER_FENCED,
         f"Producer {producer_id} with epoch {epoch} was fenced: the transactional id is now used by"
@@ -43,7 +43,7 @@ def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Reject
     )
 
 
-def wrong_state(transaction: Transaction, *, committed: bool) -> Rejected:
+def invalid_state(transaction: Transaction, *, committed: bool) -> Rejected:
     wish = "commit" if committed else "abort"
     return Rejected(
         ErrorCode.INVALID_TXN_STATE,

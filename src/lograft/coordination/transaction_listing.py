@@ -35,7 +35,7 @@ def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> 
     return CoordinatorResult(replies=((ticket, described),))
 
 
-class Wanted:
+class TransactionFilter:
     """The filters of a ListTransactions request; an empty filter matches all transactions."""
 
     def __init__(self, request: ListTransactionsRequest) -> None:
@@ -56,31 +56,35 @@ class Wanted:
                     f"{self._pattern!r} is not a valid regular expression: {error}.",
                 ) from None
 
-    def among(self, shard: TransactionShard, *, wall_ms: int) -> dict[str, Transaction]:
-        """The matching transactions by transactional id. Raises TakesLong."""
+    def select(self, shard: TransactionShard, *, wall_ms: int) -> dict[str, Transaction]:
+        """The matching transactions by transactional id. Raises NeedsLongWork."""
         found = {
-            transactional_id: each
-            for transactional_id, each in shard.transactions.items()
-            if (self._any_state or each.state in self._states)
-            and (not self._producer_ids or each.producer_id in self._producer_ids)
-            and (self._longer_than_ms < 0 or wall_ms - each.started_ms > self._longer_than_ms)
+            transactional_id: transaction
+            for transactional_id, transaction in shard.transactions.items()
+            if (self._any_state or transaction.state in self._states)
+            and (not self._producer_ids or transaction.producer_id in self._producer_ids)
+            and (
+                self._longer_than_ms < 0 or wall_ms - transaction.started_ms > self._longer_than_ms
+            )
         }
         if self._pattern:
-            matched = shard.matching.among([self._pattern], found, wall_ms)[self._pattern]
-            found = {key: each for key, each in found.items() if key in matched.names}
+            matched = shard.matching.match_names([self._pattern], found, wall_ms)[self._pattern]
+            found = {key: transaction for key, transaction in found.items() if key in matched.names}
         return found
 
 
-def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> CoordinatorResult:
-    """Lists the matching transactions of one shard. Raises TakesLong."""
-    wall_ms = shard.around.wall_ms()
+def list_matching(
+    shard: TransactionShard, ticket: Ticket, filters: TransactionFilter
+) -> CoordinatorResult:
+    """Lists the matching transactions of one shard. Raises NeedsLongWork."""
+    wall_ms = shard.context.wall_ms()
     states = [
         list_transactions.TransactionState(
             transactional_id=transactional_id,
-            producer_id=each.producer_id,
-            transaction_state=each.state.text,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.text,
         )
-        for transactional_id, each in wanted.among(shard, wall_ms=wall_ms).items()
+        for transactional_id, transaction in filters.select(shard, wall_ms=wall_ms).items()
     ]
     return CoordinatorResult(
         replies=((ticket, ListTransactionsResponse(transaction_states=states)),)

@@ -31,11 +31,11 @@ from lograft.coordination.transaction import (
 )
 from lograft.coordination.transaction_checks import (
     check_identity,
-    fenced_out,
+    invalid_state,
     is_ended_by,
     partition_results,
-    refuse_pending,
-    wrong_state,
+    producer_fenced,
+    reject_pending,
 )
 from lograft.coordination.transaction_states import CAN_EXPIRE, EMPTY, ONGOING
 from lograft.coordination.types import (
@@ -101,11 +101,11 @@ class TransactionShard:
     """A `types.Core`. It raises `Rejected` for requests that it rejects."""
 
     def __init__(
-        self, around: CoordinatorContext, *, epoch: Epoch, new_producer_id: Callable[[], int]
+        self, context: CoordinatorContext, *, epoch: Epoch, new_producer_id: Callable[[], int]
     ) -> None:
         """`epoch` is the leader epoch of this shard. `new_producer_id` raises Rejected if no id is
         available yet."""
-        self.around = around
+        self.context = context
         self._epoch = epoch
         self._new_producer_id = new_producer_id
         self.transactions: dict[str, Transaction] = {}
@@ -113,10 +113,10 @@ class TransactionShard:
         self._ongoing: dict[str, None] = {}
         #: The epoch of the InitProducerId request that produced the current epoch: the request may
         #: be repeated if its response was lost. As in Kafka, a new leader does not know it.
-        self._asked_with: dict[str, int] = {}
+        self._previous_epochs: dict[str, int] = {}
         self._abort_at_ms = 0
         self._expire_at_ms = 0
-        self._to_look_at: list[str] = []
+        self._unchecked: list[str] = []
         self.matching = PatternMatching()
 
     # ── replay: the only writer of `transactions` ────────────────────────────────────────────
@@ -136,7 +136,7 @@ class TransactionShard:
         if value is None:
             self.transactions.pop(transactional_id, None)
             self._ongoing.pop(transactional_id, None)
-            self._asked_with.pop(transactional_id, None)
+            self._previous_epochs.pop(transactional_id, None)
             return
         assert type(value) is TransactionLogValue, value
         transaction = self.transactions[transactional_id] = Transaction.of(value)
@@ -145,7 +145,7 @@ class TransactionShard:
         else:
             self._ongoing.pop(transactional_id, None)
         if transaction.state is not EMPTY:
-            self._asked_with.pop(transactional_id, None)
+            self._previous_epochs.pop(transactional_id, None)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         """This topic has no transactional records."""
@@ -157,7 +157,7 @@ class TransactionShard:
         assert transactional_id is not None
         self._check_init(request)
         found = self.transactions.get(transactional_id)
-        wall_ms = self.around.wall_ms()
+        wall_ms = self.context.wall_ms()
         timeout_ms = NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms
         if found is None:
             asked_with: int = NO_PRODUCER_EPOCH
@@ -170,19 +170,19 @@ class TransactionShard:
                 updated_ms=wall_ms,
             )
         else:
-            refuse_pending(found)
+            reject_pending(found)
             if found.state is ONGOING:
                 return self._abort_to_init(ticket, transactional_id, found, request)
             asked_with = request.producer_epoch
             producer_id, epoch = self._next_identity(transactional_id, found, request)
-        after = found.initialised(producer_id, epoch, timeout_ms=timeout_ms, wall_ms=wall_ms)
+        after = found.initialized(producer_id, epoch, timeout_ms=timeout_ms, wall_ms=wall_ms)
         if asked_with == NO_PRODUCER_EPOCH:
-            self._asked_with.pop(transactional_id, None)
+            self._previous_epochs.pop(transactional_id, None)
         else:
-            self._asked_with[transactional_id] = asked_with
+            self._previous_epochs[transactional_id] = asked_with
 
         def failed(code: ErrorCode) -> Sequence[Reply]:
-            self._asked_with.pop(transactional_id, None)
+            self._previous_epochs.pop(transactional_id, None)
             return ()
 
         reply = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
@@ -193,7 +193,7 @@ class TransactionShard:
         )
 
     def _check_init(self, request: InitProducerIdRequest) -> None:
-        config = self.around.config()
+        config = self.context.config()
         if request.enable2_pc and not config.transaction_two_phase_commit_enable:
             raise Rejected(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -220,9 +220,9 @@ class TransactionShard:
     ) -> CoordinatorResult:
         """The previous producer left a transaction open. Aborts it with an epoch that no producer
         receives; the new producer retries until the abort is complete."""
-        asked = (request.producer_id, request.producer_epoch)
-        if request.producer_id != NO_PRODUCER_ID and asked != (found.producer_id, found.epoch):
-            raise fenced_out(found, *asked)
+        requested = (request.producer_id, request.producer_epoch)
+        if request.producer_id != NO_PRODUCER_ID and requested != (found.producer_id, found.epoch):
+            raise producer_fenced(found, *requested)
         again = InitProducerIdResponse(
             error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=NO_PRODUCER_EPOCH
         )
@@ -235,20 +235,20 @@ class TransactionShard:
         if request.producer_id != NO_PRODUCER_ID and not (
             request.producer_id == found.producer_id and request.producer_epoch == found.epoch
         ):
-            if self._was_given(transactional_id, found, request):
+            if self._is_repeated_init(transactional_id, found, request):
                 return found.producer_id, found.epoch
-            raise fenced_out(found, request.producer_id, request.producer_epoch)
-        if found.epochs_used_up:
+            raise producer_fenced(found, request.producer_id, request.producer_epoch)
+        if found.has_exhausted_epochs:
             return self._new_producer_id(), 0
         return found.producer_id, found.epoch + 1
 
-    def _was_given(
+    def _is_repeated_init(
         self, transactional_id: str, found: Transaction, request: InitProducerIdRequest
     ) -> bool:
         """Whether the producer received the current epoch in exchange for the one in the request:
         the response was lost and no other request came since."""
         if found.state is EMPTY:
-            given_for = self._asked_with.get(transactional_id, NO_PRODUCER_EPOCH)
+            given_for = self._previous_epochs.get(transactional_id, NO_PRODUCER_EPOCH)
             if request.producer_epoch != given_for:
                 return False
             if found.epoch == 0 and given_for >= LAST_EPOCH:
@@ -271,13 +271,13 @@ class TransactionShard:
         """Adds partitions before anything is written to them. `client_version` is that of the
         transaction protocol."""
         found = self._get(transactional_id)
-        refuse_pending(found)
+        reject_pending(found)
         check_identity(found, producer_id, producer_epoch)
         replies = ((ticket, partition_results(transactional_id, partitions)),)
         if found.state is ONGOING and found.has_all(partitions):
             return CoordinatorResult(replies=replies)
         after = found.with_partitions(
-            partitions, client_version=client_version, wall_ms=self.around.wall_ms()
+            partitions, client_version=client_version, wall_ms=self.context.wall_ms()
         )
         return CoordinatorResult(records=(self._record(transactional_id, after),), replies=replies)
 
@@ -294,7 +294,7 @@ class TransactionShard:
         append."""
         found = self._get(transactional_id)
         check_identity(found, producer_id, producer_epoch)
-        refuse_pending(found)
+        reject_pending(found)
         return CoordinatorResult(
             replies=((ticket, partition_results(transactional_id, partitions, found)),)
         )
@@ -306,40 +306,40 @@ class TransactionShard:
     ) -> CoordinatorResult:
         transactional_id = request.transactional_id
         found = self._get(transactional_id)
-        refuse_pending(found)
+        reject_pending(found)
         bumps = client_version >= EPOCH_BUMP_SINCE
         if bumps and is_ended_by(found, request.producer_id, request.producer_epoch):
-            return self._ended_before(ticket, found, request)
+            return self._repeat_response(ticket, found, request)
         check_identity(found, request.producer_id, request.producer_epoch)
         if not bumps and found.is_complete:
-            return self._ended_before(ticket, found, request)
+            return self._repeat_response(ticket, found, request)
         # With v2, a producer may abort without knowing whether anything was written.
         if found.state is not ONGOING and (request.committed or not bumps):
-            raise wrong_state(found, committed=request.committed)
-        rotates = bumps and found.epochs_used_up
+            raise invalid_state(found, committed=request.committed)
+        rotates = bumps and found.has_exhausted_epochs
         after = found.prepared(
             commit=request.committed,
             bumps_epoch=bumps,
             client_version=client_version,
             next_producer_id=self._new_producer_id() if rotates else NO_PRODUCER_ID,
-            wall_ms=self.around.wall_ms(),
+            wall_ms=self.context.wall_ms(),
         )
-        producer_id, epoch = after.identity_after()
+        producer_id, epoch = after.next_identity()
         reply = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
         return self._end(transactional_id, after, ticket, reply)
 
-    def _ended_before(
+    def _repeat_response(
         self, ticket: Ticket, found: Transaction, request: EndTxnRequest
     ) -> CoordinatorResult:
         """Repeats the response to a request whose first response was lost."""
         if request.committed != found.is_committed:
-            raise wrong_state(found, committed=request.committed)
+            raise invalid_state(found, committed=request.committed)
         reply = EndTxnResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
         return CoordinatorResult(replies=((ticket, reply),))
 
     def markers_written(self, ticket: Ticket, ended: Sequence[WriteMarkers]) -> CoordinatorResult:
         """Every partition of these transactions has its marker or was deleted."""
-        wall_ms = self.around.wall_ms()
+        wall_ms = self.context.wall_ms()
         records = [
             self._record(each.transactional_id, found.completed(wall_ms))
             for each in ended
@@ -355,8 +355,8 @@ class TransactionShard:
         found = self.transactions.get(ended.transactional_id)
         if found is None or not found.is_pending:
             return None
-        is_it = (found.producer_id, found.epoch) == (ended.producer_id, ended.producer_epoch)
-        return found if is_it else None
+        is_same = (found.producer_id, found.epoch) == (ended.producer_id, ended.producer_epoch)
+        return found if is_same else None
 
     def _markers(self, transactional_id: str, transaction: Transaction) -> WriteMarkers:
         return WriteMarkers(transactional_id, transaction, self._epoch)
@@ -364,13 +364,13 @@ class TransactionShard:
     def _fenced(self, found: Transaction) -> Transaction:
         """Aborted by the coordinator: the next epoch fences the producer."""
         bumps = self.version >= EPOCH_BUMP_SINCE
-        rotates = bumps and found.epochs_used_up
+        rotates = bumps and found.has_exhausted_epochs
         return found.prepared(
             commit=False,
             bumps_epoch=True,
             client_version=self.version if bumps else 0,
             next_producer_id=self._new_producer_id() if rotates else NO_PRODUCER_ID,
-            wall_ms=self.around.wall_ms(),
+            wall_ms=self.context.wall_ms(),
         )
 
     def _end(
@@ -387,7 +387,7 @@ class TransactionShard:
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult:
-        config = self.around.config()
+        config = self.context.config()
         self._abort_at_ms = (
             now_ms + config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         )
@@ -415,14 +415,14 @@ class TransactionShard:
         if self._abort_at_ms <= now_ms:
             return self._abort_timed_out(now_ms)
         if self._expire_at_ms <= now_ms:
-            return self._forget_expired(now_ms)
+            return self._remove_expired(now_ms)
         return NOTHING
 
     def _abort_timed_out(self, now_ms: int) -> CoordinatorResult:
         records: list[Record] = []
         effects: list[Effect] = []
-        wall_ms = self.around.wall_ms()
-        config = self.around.config()
+        wall_ms = self.context.wall_ms()
+        config = self.context.config()
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._abort_at_ms = now_ms + interval_ms
         for transactional_id in self._ongoing:
@@ -430,7 +430,7 @@ class TransactionShard:
                 self._abort_at_ms = now_ms
                 break
             found = self.transactions[transactional_id]
-            if not found.timed_out(wall_ms):
+            if not found.has_timed_out(wall_ms):
                 continue
             try:
                 after = self._fenced(found)
@@ -446,18 +446,18 @@ class TransactionShard:
 
         return CoordinatorResult(records=records, effects=effects, failed=failed, separable=True)
 
-    def _forget_expired(self, now_ms: int) -> CoordinatorResult:
-        config = self.around.config()
-        if not self._to_look_at:
-            self._to_look_at = list(self.transactions)
-        slice_, self._to_look_at = (
-            self._to_look_at[:EXPIRY_SLICE],
-            self._to_look_at[EXPIRY_SLICE:],
+    def _remove_expired(self, now_ms: int) -> CoordinatorResult:
+        config = self.context.config()
+        if not self._unchecked:
+            self._unchecked = list(self.transactions)
+        slice_, self._unchecked = (
+            self._unchecked[:EXPIRY_SLICE],
+            self._unchecked[EXPIRY_SLICE:],
         )
-        if not self._to_look_at:
+        if not self._unchecked:
             interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
             self._expire_at_ms = now_ms + interval_ms
-        oldest_ms = self.around.wall_ms() - config.transactional_id_expiration_ms
+        oldest_ms = self.context.wall_ms() - config.transactional_id_expiration_ms
         return CoordinatorResult(
             records=[
                 tombstone(transactional_id)
@@ -477,7 +477,7 @@ class TransactionShard:
     @property
     def version(self) -> int:
         """The finalized version of the transaction protocol."""
-        return self.around.image().features.get(TRANSACTION_VERSION, 0)
+        return self.context.image().features.get(TRANSACTION_VERSION, 0)
 
     def _get(self, transactional_id: str) -> Transaction:
         found = self.transactions.get(transactional_id)

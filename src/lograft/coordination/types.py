@@ -33,7 +33,7 @@ class Ticket:
 Reply: TypeAlias = tuple[Ticket, Message]
 
 
-class TakesLong(Exception):
+class NeedsLongWork(Exception):
     """Raised by a decision that needs work which would delay all other requests, before the
     decision has changed anything. The runtime does that work and repeats the command."""
 

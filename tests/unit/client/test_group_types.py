@@ -15,7 +15,7 @@ from lograft.coordination.types import CoordinatorResult, Record
 from lograft.node import Node
 from lograft.testing import Cluster
 from lograft.wire.messages.list_groups import ListGroupsResponse
-from tests.unit.coordination.test_unserved_groups import share_records, streams_records
+from tests.unit.coordination.test_unsupported_groups import share_records, streams_records
 
 FULL = TopicPartition("full", 0)
 UNSERVED = "it is a {} group, which this release does not support: use another group id"

@@ -8,9 +8,9 @@ from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.types import (
     CoordinatorContext,
     CoordinatorResult,
+    NeedsLongWork,
     Record,
     Reply,
-    TakesLong,
     Ticket,
 )
 from lograft.metadata.image import MetadataImage
@@ -86,7 +86,7 @@ class ShardDriver:
         self.replies, self.written = [], []
         try:
             outcome = decide(self.shard, Named(name), self.now_ms)
-        except TakesLong as work:
+        except NeedsLongWork as work:
             for _ in work.pieces:
                 pass
             outcome = decide(self.shard, Named(name), self.now_ms)

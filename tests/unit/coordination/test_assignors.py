@@ -12,7 +12,7 @@ from lograft.coordination.assignors import (
     GroupSpec,
     MemberSpec,
     assign_range,
-    assignor,
+    find_assignor,
 )
 
 A, B, C = (UUID(int=number) for number in (11, 12, 13))
@@ -37,7 +37,7 @@ def loads(assigned: dict[str, Assignment]) -> dict[str, int]:
 
 
 def assign(name: str, group: GroupSpec) -> dict[str, Assignment]:
-    function = assignor(name)
+    function = find_assignor(name)
     assert function is not None
     return function(group)
 
@@ -45,10 +45,10 @@ def assign(name: str, group: GroupSpec) -> dict[str, Assignment]:
 def group_of(
     members: Collection[str],
     counts: dict[UUID, int],
-    had: dict[str, Assignment] | None = None,
+    previous: dict[str, Assignment] | None = None,
 ) -> GroupSpec:
     topics = tuple(sorted(counts))
-    return GroupSpec({m: MemberSpec(topics, (had or {}).get(m, {})) for m in members}, counts)
+    return GroupSpec({m: MemberSpec(topics, (previous or {}).get(m, {})) for m in members}, counts)
 
 
 @st.composite
@@ -64,12 +64,13 @@ def groups(draw: st.DrawFn) -> GroupSpec:
         )
     )
     # What they had is arbitrary: topics that are gone, partitions beyond the end, claimed twice.
-    had = st.dictionaries(
+    previous = st.dictionaries(
         st.sampled_from(TOPICS),
         st.sets(st.integers(0, 9), min_size=1).map(lambda s: tuple(sorted(s))),
     )
     return GroupSpec(
-        {m: MemberSpec(tuple(sorted(topics)), draw(had)) for m, topics in members.items()}, counts
+        {m: MemberSpec(tuple(sorted(topics)), draw(previous)) for m, topics in members.items()},
+        counts,
     )
 
 
@@ -109,7 +110,7 @@ def test_no_single_move_makes_uniform_more_even(group: GroupSpec) -> None:
 def test_uniform_is_settled_after_one_run(group: GroupSpec) -> None:
     assigned = assign("uniform", group)
     again = GroupSpec(
-        {m: spec._replace(had=assigned[m]) for m, spec in group.members.items()},
+        {m: spec._replace(previous=assigned[m]) for m, spec in group.members.items()},
         group.partition_counts,
     )
     assert assign("uniform", again) == assigned
@@ -128,8 +129,10 @@ def test_uniform_moves_no_partition_that_need_not(count: int, before: int, after
     new = assign("uniform", group_of(members, counts, old))
     share, extra = divmod(count, after)
     #: The fullest may keep one more, as far as there are partitions left over.
-    had = sorted((loads(old).get(m, 0) for m in members), reverse=True)
-    kept_at_best = sum(min(load, share + (position < extra)) for position, load in enumerate(had))
+    previous = sorted((loads(old).get(m, 0) for m in members), reverse=True)
+    kept_at_best = sum(
+        min(load, share + (position < extra)) for position, load in enumerate(previous)
+    )
     before_of, after_of = owners(old), owners(new)
     kept = sum(before_of[one] == after_of[one] for one in before_of)
     assert kept == kept_at_best
@@ -207,4 +210,4 @@ def test_consistent_knows_a_static_member_again() -> None:
 
 
 def test_there_is_no_assignor_of_another_name() -> None:
-    assert assignor("sticky") is None
+    assert find_assignor("sticky") is None

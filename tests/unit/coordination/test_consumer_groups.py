@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lograft.coordination.consumer_member import MemberState, each_partition
+from lograft.coordination.consumer_member import MemberState, iterate_partitions
 from lograft.coordination.subscriptions import REFRESH_INTERVAL_MS_MIN
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.broker_table import CONSUMER_ASSIGNORS
@@ -145,7 +145,7 @@ class Life(RuleBasedStateMachine):
         owners: dict[tuple[UUID, int], str] = {}
         group = self.shard.consumers()
         for member in group.members.values():
-            for one in each_partition(member.assigned, member.revoking):
+            for one in iterate_partitions(member.assigned, member.revoking):
                 assert one not in owners, "two members own it (G2)"
                 owners[one] = member.member_id
         known = {(t, p): m for t, found in group.owners.items() for p, m in found.items()}

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lograft.coordination.deadlines import DEAD_MAX, Deadline, Deadlines
+from lograft.coordination.deadlines import OUTDATED_MAX, Deadline, Deadlines
 
 
 def names_due(deadlines: Deadlines[str], now_ms: int) -> list[str]:
@@ -37,7 +37,7 @@ def test_hastening_one_many_times_is_bounded() -> None:
     member = deadlines.add(10_000, lambda _: "expired")
     for at_ms in range(9_999, 5_000, -1):
         deadlines.move(member, at_ms)
-    assert len(deadlines._heap) <= 2 + DEAD_MAX
+    assert len(deadlines._heap) <= 2 + OUTDATED_MAX
     assert names_due(deadlines, 5_001) == ["expired"]
 
 

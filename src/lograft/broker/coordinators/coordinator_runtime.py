@@ -27,7 +27,7 @@ from lograft.coordination.errors import (
     NotCoordinator,
     UnreadableRecord,
 )
-from lograft.coordination.types import CoordinatorResult, Core, Effect, TakesLong, Ticket
+from lograft.coordination.types import CoordinatorResult, Core, Effect, NeedsLongWork, Ticket
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import LograftError
 from lograft.model.metrics import DURATION_BUCKETS, Counter, Gauge, Histogram, Label, Sample
@@ -193,11 +193,11 @@ class CoordinatorRuntime(Generic[C]):
         self._requests += 1
         try:
             return self._shard(index).ask(decide)
-        except TakesLong as work:
+        except NeedsLongWork as work:
             return self._ask_after(work, index, decide)
 
     async def _ask_after(
-        self, work: TakesLong, index: int, decide: Callable[[C, Ticket, int], CoordinatorResult]
+        self, work: NeedsLongWork, index: int, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message:
         """One such work at a time, so that however many there are everybody else has every second
         turn of the loop."""

@@ -19,14 +19,14 @@ from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, subscri
 from lograft.coordination.consumer_change import MemberChange
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_groups import ConsumerGroups
-from lograft.coordination.consumer_heartbeat import check_size, known_static
+from lograft.coordination.consumer_heartbeat import check_size, find_static_member
 from lograft.coordination.consumer_member import JOIN, ConsumerMember, MemberState
 from lograft.coordination.consumer_targets import metadata_hash
 from lograft.coordination.group import Group
 from lograft.coordination.group_conversion import (
     classic_metadata,
+    encode_assignment_by_name,
     may_downgrade,
-    named_assignment,
 )
 from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.metadata.image import MetadataImage
@@ -47,12 +47,12 @@ from lograft.wire.records.consumer_protocol_subscription import (
 )
 
 
-class HostedMembers:
+class ConsumerClassicMembers:
     """A `classic_groups.ClassicMembers`."""
 
     def __init__(self, groups: ConsumerGroups) -> None:
         self._groups: Final = groups
-        self._around: Final = groups.shard.around
+        self._context: Final = groups.shard.context
 
     # JoinGroup.
 
@@ -62,9 +62,9 @@ class HostedMembers:
         assert isinstance(group, ConsumerGroup), group
         try:
             return self._join(group, request, client, ticket=ticket, now_ms=now_ms)
-        except Rejected as refusal:
+        except Rejected as rejection:
             error = JoinGroupResponse(
-                error_code=refusal.code, member_id=request.member_id, leader=""
+                error_code=rejection.code, member_id=request.member_id, leader=""
             )
             return CoordinatorResult(replies=[(ticket, error)], waits=False)
 
@@ -77,23 +77,23 @@ class HostedMembers:
         ticket: Ticket,
         now_ms: int,
     ) -> CoordinatorResult:
-        around = self._groups.circumstances(group.group_id, client)
+        context = self._groups.change_context(group.group_id, client)
         is_known = request.member_id != ""
-        member_id = request.member_id or uuid_to_text(self._around.new_uuid())
-        check_size(group, member_id, around.settings)
+        member_id = request.member_id or uuid_to_text(self._context.new_uuid())
+        check_size(group, member_id, context.settings)
         subscription = _check_protocols(group, request)
         instance_id = request.group_instance_id
         if not is_known and instance_id is None and client.api_version >= MEMBER_ID_SINCE:
             # KIP-394. The id is not stored: a member with any unknown id may join.
-            told = JoinGroupResponse(
+            error = JoinGroupResponse(
                 error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, leader=""
             )
-            return CoordinatorResult(replies=[(ticket, told)], waits=False)
+            return CoordinatorResult(replies=[(ticket, error)], waits=False)
         replaces: ConsumerMember | None = None
         if instance_id is None:
             old = group.members.get(member_id) or ConsumerMember(member_id)
         elif is_known:
-            old = known_static(group, instance_id, member_id)
+            old = find_static_member(group, instance_id, member_id)
         else:
             replaces = group.static_member(instance_id)
             old = (
@@ -108,29 +108,31 @@ class HostedMembers:
             and may_downgrade(
                 group,
                 [replaces.member_id],
-                around.settings,
+                context.settings,
                 arriving=1,
-                classic_members_max=self._around.config().group_max_size,
+                classic_members_max=self._context.config().group_max_size,
             )
         ):
             outcome = self._groups.downgrade(group, [replaces], now_ms, arriving=new)
             epoch = group.epoch
         else:
-            change = MemberChange(group=group, around=around, old=old, new=new, replaces=replaces)
-            member = change.apply(_reported(subscription.owned_partitions, around.image))
+            change = MemberChange(group=group, context=context, old=old, new=new, replaces=replaces)
+            member = change.apply(_reported(subscription.owned_partitions, context.image))
             outcome, epoch = CoordinatorResult(records=change.records), member.epoch
             self._groups.extend_session(
                 group.group_id, member_id, now_ms, request.session_timeout_ms
             )
-            self._groups.await_step(group.group_id, new, now_ms, anew=True)  # SyncGroup comes next.
-        answer = JoinGroupResponse(
+            self._groups.start_step_timeout(
+                group.group_id, new, now_ms, restart=True
+            )  # SyncGroup comes next.
+        response = JoinGroupResponse(
             generation_id=epoch,
             protocol_type=CONSUMER_PROTOCOL,
             protocol_name=request.protocols[0].name,
             leader="",
             member_id=member_id,
         )
-        outcome.replies = [*outcome.replies, (ticket, answer)]
+        outcome.replies = [*outcome.replies, (ticket, response)]
         return outcome
 
     # SyncGroup.
@@ -155,24 +157,24 @@ class HostedMembers:
                 # A member that has to revoke partitions learns of it by this response.
                 member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
-                self._groups.await_step(group.group_id, member, now_ms)
+                self._groups.start_step_timeout(group.group_id, member, now_ms)
                 raise Rejected(
                     ErrorCode.REBALANCE_IN_PROGRESS,
                     f"Member {member.member_id} has to rejoin group {group.group_id}.",
                 )
-        except Rejected as refusal:
-            error = SyncGroupResponse(error_code=refusal.code)
+        except Rejected as rejection:
+            error = SyncGroupResponse(error_code=rejection.code)
             return CoordinatorResult(replies=[(ticket, error)], waits=False)
-        self._groups.end_step(group.group_id, member.member_id)
+        self._groups.cancel_step_timeout(group.group_id, member.member_id)
         self._extend(group, member, now_ms)
-        answer = SyncGroupResponse(
+        response = SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=named_assignment(
-                member.assigned, self._around.image(), metadata=bytes(protocol.metadata)
+            assignment=encode_assignment_by_name(
+                member.assigned, self._context.image(), metadata=bytes(protocol.metadata)
             ),
         )
-        return CoordinatorResult(replies=[(ticket, answer)])
+        return CoordinatorResult(replies=[(ticket, response)])
 
     # Heartbeat.
 
@@ -187,9 +189,9 @@ class HostedMembers:
             self._extend(group, member, now_ms)
             if self._has_to_join_again(group, member):
                 code = ErrorCode.REBALANCE_IN_PROGRESS
-                self._groups.await_step(group.group_id, member, now_ms)
-        except Rejected as refusal:
-            code = refusal.code
+                self._groups.start_step_timeout(group.group_id, member, now_ms)
+        except Rejected as rejection:
+            code = rejection.code
         return CoordinatorResult(
             replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False
         )
@@ -206,12 +208,12 @@ class HostedMembers:
             return True
         if member.epoch == group.epoch and not group.is_stale:
             return False
-        if any(one.classic is None for one in group.members.values()):
+        if any(other.classic is None for other in group.members.values()):
             return False  # That member's heartbeat computes the next target.
         if member.epoch < group.epoch:
             settings = self._groups.settings(group.group_id)
-            return not settings.is_too_early(group.target_ms, self._around.wall_ms())
-        found = metadata_hash(group.topic_names(), self._around.image())
+            return not settings.is_too_early(group.target_ms, self._context.wall_ms())
+        found = metadata_hash(group.topic_names(), self._context.image())
         group.is_stale = found != group.metadata_hash
         return group.is_stale
 
@@ -221,19 +223,19 @@ class HostedMembers:
         self, group: Group, request: LeaveGroupRequest, ticket: Ticket, now_ms: int
     ) -> CoordinatorResult:
         assert isinstance(group, ConsumerGroup), group
-        answers = []
+        responses = []
         leaving: dict[str, ConsumerMember] = {}
         for identity in request.members:
-            answer = MemberResponse(
+            response = MemberResponse(
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id
             )
-            answers.append(answer)
+            responses.append(response)
             try:
                 member = _leaving(group, identity)
                 leaving[member.member_id] = member
-            except Rejected as refusal:
-                answer.error_code = refusal.code
-        reply = (ticket, LeaveGroupResponse(members=answers))
+            except Rejected as rejection:
+                response.error_code = rejection.code
+        reply = (ticket, LeaveGroupResponse(members=responses))
         if not leaving:
             return CoordinatorResult(replies=[reply])
         outcome = self._groups.remove(group, list(leaving.values()), now_ms)
@@ -256,7 +258,7 @@ def _check_protocols(
     if request.protocol_type == CONSUMER_PROTOCOL and names:
         for member in group.members.values():
             if member.classic is not None and member.member_id != request.member_id:
-                names &= {one.name for one in member.classic.supported_protocols}
+                names &= {protocol.name for protocol in member.classic.supported_protocols}
         subscription = subscription_of(bytes(request.protocols[0].metadata))
     if not names or subscription is None:
         raise Rejected(
@@ -286,14 +288,14 @@ def _updated(
 
 def _reported(topics: Iterable[TopicPartition], image: MetadataImage) -> dict[UUID, list[int]]:
     ids = image.topic_ids
-    return {ids[one.topic]: one.partitions for one in topics if one.topic in ids}
+    return {ids[topic.topic]: topic.partitions for topic in topics if topic.topic in ids}
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     if instance_id is None:
         member = group.member(member_id)
     else:
-        member = known_static(group, instance_id, member_id)
+        member = find_static_member(group, instance_id, member_id)
     return _check_classic(member)
 
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 0
 
 
-class ForeignGroups:
+class UnclaimedReaders:
     def __init__(self, shard: "GroupShard") -> None:
         self._shard = shard
 
     def on_loaded(self) -> None:
-        self._fence_soon(set(self._shard.around.image().claims))
+        self._fence_soon(set(self._shard.context.image().claims))
 
     def on_image(self, delta: MetadataDelta) -> None:
-        claims = self._shard.around.image().claims
+        claims = self._shard.context.image().claims
         if claims:
             self._fence_soon(
                 {
@@ -51,7 +51,7 @@ class ForeignGroups:
         group = self._shard.groups.get(group_id)
         if group is None or group.is_empty():
             return False
-        missing = unclaimed(self._shard.around.image(), group_id, topics)
+        missing = unclaimed(self._shard.context.image(), group_id, topics)
         return any(group.reads(topic) for topic in missing)
 
     def _fence(self, group_id: str, topics: set[str], now_ms: int) -> CoordinatorResult:

@@ -37,7 +37,7 @@ NO_EPOCH: Final = -1
 STABLE_MEMBER: Final = 1
 
 
-class UnservedGroup:
+class UnsupportedGroup:
     """A `group.Group` that rejects everything that would change it."""
 
     def __init__(self, group_id: str, kind: GroupKind) -> None:
@@ -54,7 +54,7 @@ class UnservedGroup:
         self.current: dict[str, tuple[int, bool]] = {}
 
     def __repr__(self) -> str:
-        return f"UnservedGroup({self.group_id}, {self.kind.value}, members={len(self.members)})"
+        return f"UnsupportedGroup({self.group_id}, {self.kind.value}, members={len(self.members)})"
 
     @property
     def state_name(self) -> str:
@@ -144,17 +144,17 @@ class UnservedGroup:
         """Always False, so that no other group takes over its id and it does not expire."""
         return False
 
-    def retention_starts_ms(self, committed_ms: int) -> int | None:
+    def retention_start_ms(self, committed_ms: int) -> int | None:
         return None
 
     def tombstones(self) -> list[Record]:
         raise AssertionError(f"nothing here deletes {self}")
 
-    def commit_seen(self, member_id: str, now_ms: int) -> None:
+    def on_commit(self, member_id: str, now_ms: int) -> None:
         raise AssertionError(f"nothing is committed to {self}")
 
 
-class UnservedGroups:
+class UnsupportedGroups:
     """Replays the records of these groups; nothing here writes any."""
 
     def __init__(self, shard: "GroupShard") -> None:
@@ -170,12 +170,12 @@ class UnservedGroups:
         group = groups.get(group_id)
         if value is not None:
             self.counts[type(key).__name__.removesuffix("Key")] += 1
-        if not isinstance(group, UnservedGroup):
+        if not isinstance(group, UnsupportedGroup):
             if value is None:
                 return  # The tombstone of a deleted group.
             if group is not None and not group.is_empty():
                 raise UnreadableRecord(f"group {group_id} has members of another protocol")
-            group = groups[group_id] = UnservedGroup(group_id, kind)
+            group = groups[group_id] = UnsupportedGroup(group_id, kind)
         if value is None and key.KEY in (SHARE_GROUP, STREAMS_GROUP):
             del groups[group_id]
             if self._shard.offsets.of(group_id):
@@ -184,15 +184,17 @@ class UnservedGroups:
         group.replay(key, value)
 
     def load_notes(self) -> Sequence[str]:
-        groups = [one for one in self._shard.groups.values() if isinstance(one, UnservedGroup)]
+        groups = [
+            group for group in self._shard.groups.values() if isinstance(group, UnsupportedGroup)
+        ]
         if not groups:
             return ()
         kinds = Counter(group.kind.value for group in groups)
-        kept = ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
-        named = " and ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        records = ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
+        groups_by_kind = " and ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         return (
-            f"keeps {named} group(s) that Lograft does not serve yet; their ids are reserved"
-            f" (records: {kept})",
+            f"keeps {groups_by_kind} group(s) that Lograft does not serve yet; their ids are"
+            f" reserved (records: {records})",
         )
 
 
