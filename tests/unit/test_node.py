@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from lograft.cli.serving import embedded_properties
+from lograft.cli.node_runner import embedded_properties
 from lograft.metadata.types import ControllerResult
 from lograft.model.errors import InvalidConfig, LograftError
 from lograft.model.seams import Runtime

@@ -1,8 +1,8 @@
 """The command line `lograft`.
 
-Entry point: `main.main`. Commands and their options stand in `*_commands.py`; what they do is
-imported when they run, so that `lograft --help` answers at once. They ask through the client
-(`connecting.py`), of the cluster that `contexts.py` finds. An error is one sentence on stderr and
-exit code 1 (2 when the command line itself is wrong, 3 when no server answers), never a stack
-trace. `kafka/` has Kafka's own tools.
+Entry point: `main.main`. The `*_commands.py` modules define the commands and their options; the
+modules that do the work are imported when a command runs, so that `lograft --help` starts fast.
+Commands use the client (`client_runner.py`) and connect to the cluster that `contexts.py` selects.
+A command reports an error as one sentence on stderr, never as a stack trace, and exits with code 1
+(2 for a wrong command line, 3 if no server could be reached). `kafka/` contains Kafka's own tools.
 """

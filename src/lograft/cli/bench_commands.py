@@ -38,7 +38,7 @@ def bench(
     """
     from lograft.cli.bench import BenchOptions, lines
     from lograft.cli.bench import bench as measure
-    from lograft.cli.connecting import run_admin
+    from lograft.cli.client_runner import run_admin
     from lograft.cli.contexts import client_settings
     from lograft.cli.output import show, show_json
 

@@ -19,8 +19,8 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show the brokers, also those that are away, and what all nodes follow."""
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.cluster import describe_lines, registered_brokers
-    from lograft.cli.connecting import with_admin
     from lograft.cli.output import show, show_json
 
     async def work(admin: "Admin") -> "tuple[ClusterDescription, Features]":
@@ -40,8 +40,8 @@ def disks(
     json: Json = False,
 ) -> None:
     """Show the log directories of all brokers: what they hold, and what is free."""
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.cluster import disk_lines
-    from lograft.cli.connecting import with_admin
     from lograft.cli.output import show, show_json
 
     found = with_admin(bootstrap_server, command_config, lambda admin: admin.describe_log_dirs())
@@ -58,7 +58,7 @@ def unregister(
     command_config: CommandConfig = None,
 ) -> None:
     """Forget a broker that is gone for good. Move its partitions away first (lograft reassign)."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.unregister_broker(broker))
     print(f"Broker {broker} is forgotten.")

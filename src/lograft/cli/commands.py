@@ -95,7 +95,7 @@ def start(
     everything. The nodes of a cluster are processes: kill one, and see the others take over.
     """
     if nodes == 1:
-        from lograft.cli.serving import start_embedded
+        from lograft.cli.node_runner import start_embedded
 
         start_embedded(data or "lograft-data", port)
     else:
@@ -109,7 +109,7 @@ def server(
     file: Annotated[str, typer.Argument(metavar="FILE.properties", help="Kafka's settings.")],
 ) -> None:
     """Run the node that a Kafka .properties file describes."""
-    from lograft.cli.serving import serve_file
+    from lograft.cli.node_runner import serve_file
 
     serve_file(file)
 

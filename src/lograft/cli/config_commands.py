@@ -37,8 +37,8 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show settings, where each value comes from, and what it is for."""
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.configs import describe_lines, is_own
-    from lograft.cli.connecting import with_admin
     from lograft.cli.output import show, show_json
 
     resource = _resource(topic, broker, group)
@@ -81,7 +81,7 @@ def alter(
     ] = False,
 ) -> None:
     """Change the settings that are named, and no others."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
     from lograft.client.admin import ConfigChange, Operation
 

@@ -26,7 +26,7 @@ def add(
 ) -> None:
     """Remember a cluster; the first one is used at once."""
     from lograft.cli.contexts import SERVERS, read_contexts, write_contexts
-    from lograft.cli.serving import read_properties
+    from lograft.cli.node_runner import read_properties
     from lograft.client.administering.settings import AdminSettings
 
     settings = read_properties(command_config) if command_config is not None else {}

@@ -83,7 +83,7 @@ def settings_of(name: str) -> dict[str, str]:
 
 def client_settings(servers: str | None, config_file: str | None) -> dict[str, Any]:
     """What a client is told: the context, then the file, then what the command line says."""
-    from lograft.cli.serving import read_properties
+    from lograft.cli.node_runner import read_properties
 
     context = chosen_context()
     settings: dict[str, Any] = {SERVERS: DEFAULT_SERVERS}

@@ -14,7 +14,7 @@ from lograft.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from lograft.cli.consuming import Filter
+    from lograft.cli.record_reader import Filter
     from lograft.client.types import Acknowledged
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
@@ -71,14 +71,14 @@ def produce(
     """Send records, one for each value or line."""
     from functools import partial
 
-    from lograft.cli.connecting import run
+    from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.group_resets import parse_datetime_ms
+    from lograft.cli.line_producer import Places, ProduceOptions, parse_line
+    from lograft.cli.line_producer import produce as send
     from lograft.cli.output import count, show_json, warn
-    from lograft.cli.producing import Places, ProduceOptions, parse_line
-    from lograft.cli.producing import produce as send
     from lograft.cli.progress import progress_bar
-    from lograft.cli.stalls import StallWatch, explain_stall
+    from lograft.cli.stall_watch import StallWatch, explain_stall
     from lograft.client.admin import Admin
     from lograft.client.producer import Producer
 
@@ -212,8 +212,8 @@ def consume(
     json: Json = False,
 ) -> None:
     """Show records: from the beginning to the end that is there now, or as the options say."""
-    from lograft.cli import consuming
-    from lograft.cli.connecting import run
+    from lograft.cli import record_reader
+    from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.values import FORMATS
 
@@ -233,7 +233,7 @@ def consume(
         **({} if group is None else _group_settings(group, from_, is_member=is_member)),
         **pairs_of(setting),
     }
-    options = consuming.ConsumeOptions(
+    options = record_reader.ConsumeOptions(
         topic=topic,
         partitions=tuple(numbers_of(partition)),
         start=from_,
@@ -248,12 +248,12 @@ def consume(
     )
     if output is not None and follow:
         raise typer.BadParameter("--output ends at the end of the log: leave --follow out")
-    if output is not None and options.wanted != consuming.Filter():
+    if output is not None and options.wanted != record_reader.Filter():
         raise typer.BadParameter(
             "--output takes whole columns, without a look at single records: leave --key, --grep,"
             " --where and --header out, and filter the file"
         )
-    run(consuming.run(settings, options))
+    run(record_reader.run(settings, options))
 
 
 def get(
@@ -275,8 +275,8 @@ def get(
     json: Json = False,
 ) -> None:
     """Show the newest value of a key. Exit code 1 when the key is not there, or deleted."""
-    from lograft.cli import consuming
-    from lograft.cli.connecting import run
+    from lograft.cli import record_reader
+    from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.values import shown, typed
 
@@ -286,12 +286,12 @@ def get(
         **client_settings(bootstrap_server, command_config),
     }
     wanted = typed(key, key_format)
-    record = run(consuming.newest_of(settings, topic, wanted, partition))
+    record = run(record_reader.newest_of(settings, topic, wanted, partition))
     if record is None or record.value is None:
         why = "has no record" if record is None else "was deleted"
         typer.echo(f"lograft: key {key} {why} in {topic}", err=True)
         raise typer.Exit(1)
-    print(consuming.json_of(record) if json else shown(record.value, format_))
+    print(record_reader.json_of(record) if json else shown(record.value, format_))
 
 
 def _group_settings(group: str, start: str | None, *, is_member: bool) -> dict[str, str]:
@@ -307,7 +307,7 @@ def _filter(
 ) -> "Filter":
     import re
 
-    from lograft.cli.consuming import Filter, parse_where
+    from lograft.cli.record_reader import Filter, parse_where
 
     try:
         pattern = None if grep is None else re.compile(grep)

@@ -15,6 +15,6 @@ def demo(
     Runs on a node of its own in a temporary folder and ends by itself. The Spark part needs
     `pip install 'lograft[spark]'` and Java 17; without them, the demo says so and ends before it.
     """
-    from lograft.cli.demo.running import run_demo
+    from lograft.cli.demo.steps import run_demo
 
     run_demo(with_spark=spark)

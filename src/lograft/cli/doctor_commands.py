@@ -20,7 +20,7 @@ def doctor(
     Reads the settings, connects, checks every advertised address from here, the quorum and the
     partitions. Exit code 1 when something is wrong.
     """
-    from lograft.cli.connecting import run
+    from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.doctor import examine, lines, system_resolve
     from lograft.cli.output import show, show_json

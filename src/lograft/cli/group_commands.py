@@ -32,7 +32,7 @@ def list_(
     json: Json = False,
 ) -> None:
     """Show all groups."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.groups import list_lines
     from lograft.cli.output import show, show_json
 
@@ -58,7 +58,7 @@ def describe(
 ) -> None:
     """Show a group's members, where it stands, and how far behind it is."""
     from lograft.cli import groups as work
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
 
     found = with_admin(
@@ -103,7 +103,7 @@ def reset(
     Shows what would be done; --execute does it in one step. The members lose their membership, join
     again and begin at the new offsets; nothing that they commit for where they were counts.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_scope
 
     if all_topics == bool(topic):
@@ -131,7 +131,7 @@ def undo(
 
     Shows what would be done; --execute does it in one step, as reset does.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_scope
 
     scope = parse_scope(topic or ())
@@ -149,7 +149,7 @@ def delete(
     command_config: CommandConfig = None,
 ) -> None:
     """Delete groups with all that they have committed."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.delete_groups(group))
     print("\n".join(f"Group {one} is deleted." for one in group))

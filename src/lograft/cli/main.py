@@ -64,7 +64,7 @@ def _open_standard_streams() -> None:
 def _chosen(arguments: list[str]) -> Callable[[], None]:
     if len(arguments) == 2 and arguments[0] == "server" and not arguments[1].startswith("-"):
         # A node's own command needs no parser: that is a fifth of the time that it takes to start.
-        from lograft.cli.serving import serve_file
+        from lograft.cli.node_runner import serve_file
 
         return partial(serve_file, arguments[1])
     if arguments and arguments[0].startswith("kafka-"):

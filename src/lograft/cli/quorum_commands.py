@@ -27,7 +27,7 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show who votes, who leads, who follows, and how far everybody is."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.quorum import describe_lines
 
@@ -52,7 +52,7 @@ def add_voter(
     command_config: CommandConfig = None,
 ) -> None:
     """Let a controller that follows the quorum vote in it."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.quorum import directory_of
     from lograft.model.listeners import parse_address
 
@@ -74,7 +74,7 @@ def remove_voter(
     command_config: CommandConfig = None,
 ) -> None:
     """Take a controller's vote; it goes on following the quorum."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.quorum import directory_of
 
     async def work(admin: "Admin") -> None:

@@ -44,7 +44,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show how the load could be shared evenly with the fewest copies; changes nothing."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.reassign import make_plan, plan_as_json
 
     chosen, names = numbers_of(brokers), names_of(topics)
@@ -67,7 +67,7 @@ def diff(
     json: Json = False,
 ) -> None:
     """Show what lies between what there is and what a file wants; changes nothing."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.reassign import moves_to
 
     wanted = _read(plan)
@@ -92,7 +92,7 @@ def run(
 
     Ctrl-C ends the looking, not the reassignment: status shows it, cancel takes it back.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
     from lograft.cli.progress import progress_bar
     from lograft.cli.reassign import follow, make_plan, wanted_by
@@ -121,7 +121,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show what is being copied, and how far it is."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.reassign import progress_lines, read_copying
 
@@ -139,7 +139,7 @@ def cancel(
     topics: Topics = "",
 ) -> None:
     """Go back to the replicas that were there before."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
 
     async def work(admin: "Admin") -> int:

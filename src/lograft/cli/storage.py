@@ -11,7 +11,7 @@ from lograft.broker.quorum.formatting import (
     directories_of,
     format_directories,
 )
-from lograft.cli.serving import read_config
+from lograft.cli.node_runner import read_config
 from lograft.model.errors import InvalidInput, LograftError
 from lograft.model.feature_levels import parse_feature, parse_release_version
 from lograft.model.listeners import parse_initial_controllers

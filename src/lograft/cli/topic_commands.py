@@ -37,7 +37,7 @@ def list_(
     json: Json = False,
 ) -> None:
     """Show all topics."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import list_lines
 
@@ -80,7 +80,7 @@ def create(
     json: Json = False,
 ) -> None:
     """Create topics."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count, show, show_json
     from lograft.client.admin import NewTopic
 
@@ -113,7 +113,7 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show each partition's replication mode, leader and replicas with their lag."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import describe_lines
 
@@ -152,7 +152,7 @@ def alter(
 ) -> None:
     """Change how a topic is replicated, or how many partitions it has, while it is in use."""
     from lograft.cli import topics as work
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show
 
     if mode is None and replication_factor is None and partitions is None:
@@ -180,7 +180,7 @@ def delete(
     names: Names, bootstrap_server: BootstrapServer = None, command_config: CommandConfig = None
 ) -> None:
     """Delete topics and their records."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.delete_topics(names))
     print("\n".join(f"Deleted topic {name}." for name in names))
@@ -199,7 +199,7 @@ def holds(
 
     KEPT: how many records are there that retention.ms alone would have let go.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.retention_holds import holds_lines
     from lograft.runtime.clock import SystemClock
@@ -228,7 +228,7 @@ def groups(
     A group reads a topic if partitions of the topic are assigned to its members, or if it has
     committed offsets for them. --json also shows each partition with its offset, lag and member.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import jsonable, show, show_json
     from lograft.cli.topics import groups_lines
 
@@ -278,7 +278,7 @@ def elect(
     the controller soon elects the preferred replica again; `lograft reassign` changes which replica
     is preferred.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show_json
     from lograft.cli.topics import choose_leader, election_summary
     from lograft.cli.transactions import places_of

@@ -25,7 +25,7 @@ def list_(
     json: Json = False,
 ) -> None:
     """Show all transactional ids."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_duration_ms
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import list_lines
@@ -50,7 +50,7 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show what transactional ids are doing."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import describe_lines
     from lograft.runtime.clock import SystemClock
@@ -74,7 +74,7 @@ def producers(
     json: Json = False,
 ) -> None:
     """Show the producers that partitions remember, and where their transactions begin."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import places_of, producer_lines
 
@@ -106,7 +106,7 @@ def abort(
 
     Shows what would be ended; --execute does it.
     """
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_duration_ms
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import hanging_lines, places_of
@@ -143,7 +143,7 @@ def fence(
     command_config: CommandConfig = None,
 ) -> None:
     """Shut out whoever writes with these ids; what they have open is aborted."""
-    from lograft.cli.connecting import with_admin
+    from lograft.cli.client_runner import with_admin
 
     with_admin(
         bootstrap_server, command_config, lambda admin: admin.fence_producers(transactional_id)

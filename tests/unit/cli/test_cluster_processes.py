@@ -14,7 +14,7 @@ import pytest
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.peers import Lane
 from lograft.broker.quorum.formatting import FormatRequest, InitialControllers, format_directories
-from lograft.cli.serving import read_config
+from lograft.cli.node_runner import read_config
 from lograft.model.listeners import Voter
 from lograft.model.seams import Address
 from lograft.model.types import NodeId

@@ -11,7 +11,7 @@ import pytest
 
 from lograft.cli.input_lines import in_turns, input_lines
 from lograft.cli.kafka import console_producer
-from lograft.cli.producing import Line
+from lograft.cli.line_producer import Line
 from lograft.cli.values import raw_bytes
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from lograft.cli.local_cluster import start_cluster
-from lograft.cli.serving import start_embedded
+from lograft.cli.node_runner import start_embedded
 from lograft.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from lograft.model.errors import InvalidInput
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from lograft.cli.node_runner import read_config
 from lograft.cli.provider_sources import resolve_variables
-from lograft.cli.serving import read_config
 from lograft.model.errors import InvalidConfig, InvalidInput
 from lograft.model.settings.providers import ProviderKind
 from lograft.model.settings.resolution import describe_broker

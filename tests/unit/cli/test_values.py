@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from lograft.cli.consuming import Filter, json_of, line_of, moment_of, parse_where
-from lograft.cli.producing import Line, ProduceOptions, parse_line
+from lograft.cli.line_producer import Line, ProduceOptions, parse_line
+from lograft.cli.record_reader import Filter, json_of, line_of, moment_of, parse_where
 from lograft.cli.values import as_json, shown, typed
 from lograft.client.types import ConsumerRecord
 from lograft.model.errors import InvalidInput

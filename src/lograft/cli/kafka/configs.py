@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from lograft.cli.connecting import run_admin
+from lograft.cli.client_runner import run_admin
 from lograft.cli.kafka.tools import Parser, settings_of
-from lograft.cli.serving import read_properties
+from lograft.cli.node_runner import read_properties
 from lograft.client.admin import (
     Admin,
     ConfigChange,

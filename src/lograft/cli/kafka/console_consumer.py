@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lograft.cli.connecting import run as run_client
+from lograft.cli.client_runner import run as run_client
 from lograft.cli.kafka.tools import Parser, settings_of
-from lograft.cli.serving import read_properties
+from lograft.cli.node_runner import read_properties
 from lograft.client.consumer import Consumer
 from lograft.client.errors import ClientError
 from lograft.client.types import ConsumerRecord, TopicPartition

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from lograft.cli.connecting import run as run_client
+from lograft.cli.client_runner import run as run_client
 from lograft.cli.input_lines import input_lines
 from lograft.cli.kafka.tools import Parser, settings_of
-from lograft.cli.producing import Line, produce
-from lograft.cli.serving import read_properties
-from lograft.cli.stalls import StallWatch, explain_stall
+from lograft.cli.line_producer import Line, produce
+from lograft.cli.node_runner import read_properties
+from lograft.cli.stall_watch import StallWatch, explain_stall
 from lograft.cli.values import raw_bytes
 from lograft.client.errors import ClientError
 from lograft.client.producer import Producer

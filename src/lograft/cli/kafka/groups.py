@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from lograft.cli.connecting import run_admin
+from lograft.cli.client_runner import run_admin
 from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms, parse_scope
 from lograft.cli.groups import standings
 from lograft.cli.kafka.tools import Parser, settings_of

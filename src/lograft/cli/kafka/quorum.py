@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from lograft.cli.connecting import run_admin
+from lograft.cli.client_runner import run_admin
 from lograft.cli.kafka.tools import Parser, settings_of
-from lograft.cli.serving import read_config
+from lograft.cli.node_runner import read_config
 from lograft.client.admin import Admin, QuorumDescription, QuorumReplica
 from lograft.client.errors import ClientError
 from lograft.model.errors import InvalidInput

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lograft.cli.connecting import run_admin
+from lograft.cli.client_runner import run_admin
 from lograft.cli.kafka.log_dir_moves import cancel_moves, report_moves, start_moves
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.reassign import (

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from lograft.cli.kafka.tools import Parser
-from lograft.cli.serving import serve_file
+from lograft.cli.node_runner import serve_file
 
 
 def run(arguments: Sequence[str]) -> int:

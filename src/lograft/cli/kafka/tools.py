@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn, Protocol
 
 from lograft.cli.contexts import SERVERS
-from lograft.cli.serving import read_properties
+from lograft.cli.node_runner import read_properties
 
 #: Their modules in this package.
 TOOLS: Final = {

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from lograft.cli.connecting import run_admin
+from lograft.cli.client_runner import run_admin
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.client.admin import (
     Admin,

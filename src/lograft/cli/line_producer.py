@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from lograft.cli.output import count
-from lograft.cli.stalls import StallWatch
+from lograft.cli.stall_watch import StallWatch
 from lograft.cli.values import raw_bytes, typed
 from lograft.client.admin import Admin, topic_resource
 from lograft.client.errors import ClientError, NotAuthorized, TopicMissing

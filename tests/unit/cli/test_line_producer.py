@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lograft.cli.input_lines import in_turns
-from lograft.cli.producing import INTERRUPTED_SECONDS, Line, Places, Unacknowledged, produce
-from lograft.cli.stalls import StallWatch
+from lograft.cli.line_producer import INTERRUPTED_SECONDS, Line, Places, Unacknowledged, produce
+from lograft.cli.stall_watch import StallWatch
 from lograft.client.admin import Admin, NewTopic
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidInput
