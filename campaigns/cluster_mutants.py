@@ -25,7 +25,7 @@ from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.replicas.following import Following
 from lograft.broker.replicas.replicas import BrokersSeen
 from lograft.metadata import alter_partition, brokers
-from lograft.metadata.broker_partitions import leave
+from lograft.metadata.broker_partitions import handle_departure
 from lograft.metadata.elections import PartitionChange
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE
@@ -184,7 +184,7 @@ def _never_diverges(*_: Any) -> None:
 
 
 def _register_as_clean(image: Any, broker_id: int, config: Any) -> Any:
-    return leave(image, broker_id, config)
+    return handle_departure(image, broker_id, config)
 
 
 def _elect_anyone(self: PartitionChange, replica: int) -> bool:
@@ -274,12 +274,12 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "unclean stop unseen": ClusterMutant(
         "a broker that lost its power stays in sync",
-        [(brokers, "lose", _register_as_clean)],
+        [(brokers, "handle_loss", _register_as_clean)],
         two_down,
     ),
     "anyone is elected": ClusterMutant(
         "replicas that do not hold everything become leaders",
-        [(PartitionChange, "_holds_everything", _elect_anyone)],
+        [(PartitionChange, "_is_eligible", _elect_anyone)],
         kills,
     ),
     "registrations of members unchecked": ClusterMutant(

@@ -13,13 +13,13 @@ from lograft.api.context import Api, Context
 from lograft.api.own_resources import check_is_own, check_may_describe
 from lograft.api.types import each_item
 from lograft.broker.shared_services import SharedServices
-from lograft.metadata.names import check_topic_name
 from lograft.metadata.resource_configs import (
     client_metrics_documentation,
     describe_client_metrics,
     describe_group,
     group_documentation,
 )
+from lograft.metadata.topic_names import check_topic_name
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.keys import ConfigSource

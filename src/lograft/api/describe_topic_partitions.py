@@ -14,7 +14,7 @@ from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
 from lograft.metadata.mode_switch import status
-from lograft.metadata.names import check_topic_name
+from lograft.metadata.topic_names import check_topic_name
 from lograft.metadata.types import PartitionState
 from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.types import INTERNAL_TOPICS, NO_NODE, NO_OFFSET, NodeId

@@ -4,7 +4,7 @@ Topics, brokers ("" for all), client metrics and groups change in the metadata l
 its own settings, and those of all brokers, before the controller stores them. Loggers change
 in this process only, at once, and forget at the next start (KIP-412). Before the subscription mode
 or group of a topic changes, all coordinators are asked who reads it. Our own, between nodes: a
-coordinator claims a topic for a group (metadata/claims.py).
+coordinator claims a topic for a group (metadata/topic_claims.py).
 """
 
 import logging
@@ -15,12 +15,12 @@ from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
 from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
 from lograft.api.types import each_item, whole_request
-from lograft.metadata.claims import claim_topics
 from lograft.metadata.configs import (
     altered_values,
     incremental_alter_configs,
     topics_with_new_subscriptions,
 )
+from lograft.metadata.topic_claims import claim_topics
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.keys import AlterOperation

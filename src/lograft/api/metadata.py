@@ -18,7 +18,7 @@ from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import create_on_demand
 from lograft.broker.shared_services import SharedServices
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.names import check_topic_name
+from lograft.metadata.topic_names import check_topic_name
 from lograft.metadata.types import PartitionState, TopicState
 from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.types import INTERNAL_TOPICS, NO_NODE, ZERO_UUID

@@ -59,9 +59,9 @@ from lograft.broker.partitions.replica_selection import is_rack_aware, nearest_r
 from lograft.broker.replicas.follower_sessions import FollowerSessions
 from lograft.broker.replicas.replicas import Replicas
 from lograft.broker.shared_services import SharedServices
+from lograft.metadata.auto_creation import on_demand_max
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.on_demand import on_demand_max
 from lograft.metadata.types import (
     LeaderRecovery,
     PartitionState,

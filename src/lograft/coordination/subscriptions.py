@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lograft.coordination.pattern_matching import PatternMatching
-from lograft.metadata.claims import unclaimed
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.topic_claims import unclaimed
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.patterns import NoPattern
 

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lograft.coordination.types import NOTHING, CoordinatorResult
-from lograft.metadata.claims import unclaimed
 from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.topic_claims import unclaimed
 from lograft.metadata.types import ResourceType
 
 if TYPE_CHECKING:

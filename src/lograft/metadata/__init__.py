@@ -8,7 +8,7 @@ append and the reply to send once they are committed. They change nothing themse
 One file per family of decisions: `topics`, `partitions`, `configs`, `brokers`, `features`,
 `producer_ids`, `directories`, `alter_partition`, `elect_leaders`, `reassignment`, `rebalancing`,
 `mode_switch`, `activation`. `placement` selects the brokers of a new partition. Every change of an
-existing partition is built in `elections`, under the rules of `conditions`.
+existing partition is built in `elections`, under the rules of `leadership_rules`.
 
 Invariants: the records between a BeginTransactionRecord and its EndTransactionRecord take effect
 atomically. The leader epoch and the partition epoch of a partition never decrease. A topic id is

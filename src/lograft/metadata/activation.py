@@ -39,16 +39,16 @@ def _replayed(records: Iterable[Message]) -> MetadataImage:
     return image
 
 
-def bootstrap_records(given: Iterable[Message]) -> list[Message]:
+def bootstrap_records(formatted: Iterable[Message]) -> list[Message]:
     """The given records without features that this release does not support. metadata.version comes
     first; it defaults to the latest version."""
     version = LATEST_METADATA_VERSION
-    rest: list[Message] = []
-    for record in given:
+    others: list[Message] = []
+    for record in formatted:
         if not isinstance(record, FeatureLevelRecord):
-            rest.append(record)
+            others.append(record)
         elif record.name == METADATA_VERSION:
             version = record.feature_level
         elif record.name in SUPPORTED and record.feature_level in SUPPORTED[record.name]:
-            rest.append(record)
-    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=version), *rest]
+            others.append(record)
+    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=version), *others]

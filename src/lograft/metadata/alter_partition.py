@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.mode_switch import enter_raft, report_leader
 from lograft.metadata.replay import changed_partition, new_partition_state
 from lograft.metadata.types import ControllerResult, LeaderRecovery, PartitionState, TopicState
@@ -35,39 +35,43 @@ def alter_partition(
     """Decides each partition separately. Rejects the whole request if it does not come from the
     current registration of the broker."""
     _check_sender(image, request.broker_id, request.broker_epoch)
-    conditions = Conditions(image, config)
+    leadership_rules = LeadershipRules(image, config)
     records: list[PartitionChangeRecord | PartitionRecord] = []
     changed: dict[TopicIdPartition, None] = {}
     response = AlterPartitionResponse()
-    for asked in request.topics:
-        answers = []
-        topic = image.topics.get(asked.topic_id)
-        for proposal in asked.partitions:
+    for requested in request.topics:
+        partition_responses = []
+        topic = image.topics.get(requested.topic_id)
+        for proposal in requested.partitions:
             index = proposal.partition_index
             try:
                 if topic is None:
-                    raise _refused(ErrorCode.UNKNOWN_TOPIC_ID)
+                    raise _rejection(ErrorCode.UNKNOWN_TOPIC_ID)
                 state = topic.partitions.get(index)
                 if state is None:
-                    raise _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    raise _rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 key = TopicIdPartition(topic.topic_id, index)
                 if key in changed:
                     # A duplicate: its partition epoch is outdated by the first proposal.
-                    raise _refused(ErrorCode.INVALID_UPDATE_VERSION)
+                    raise _rejection(ErrorCode.INVALID_UPDATE_VERSION)
                 isr = _members(proposal, version)
-                record = _decide(image, conditions, request.broker_id, topic, proposal, isr)
+                record = _decide(image, leadership_rules, request.broker_id, topic, proposal, isr)
                 if record is not None:
                     records.append(record)
                     changed[key] = None
-                answers.append(_answer(request.broker_id, index, state, record))
-            except Rejected as refusal:
-                answers.append(
+                partition_responses.append(
+                    _partition_response(request.broker_id, index, state, record)
+                )
+            except Rejected as rejection:
+                partition_responses.append(
                     AlterPartitionResponsePartitionData(
-                        partition_index=index, error_code=refusal.code
+                        partition_index=index, error_code=rejection.code
                     )
                 )
         response.topics.append(
-            AlterPartitionResponseTopicData(topic_id=asked.topic_id, partitions=answers)
+            AlterPartitionResponseTopicData(
+                topic_id=requested.topic_id, partitions=partition_responses
+            )
         )
     return ControllerResult(tuple(records), response)
 
@@ -98,13 +102,13 @@ def _check_proposal(
         or proposal.partition_epoch > state.partition_epoch
     ):
         # The leader is ahead of this controller: another controller must be active by now.
-        raise _refused(ErrorCode.NOT_CONTROLLER)
+        raise _rejection(ErrorCode.NOT_CONTROLLER)
     if proposal.leader_epoch < state.leader_epoch:
-        raise _refused(ErrorCode.FENCED_LEADER_EPOCH)
+        raise _rejection(ErrorCode.FENCED_LEADER_EPOCH)
     if sender != state.leader:
-        raise _refused(ErrorCode.INVALID_REQUEST)
+        raise _rejection(ErrorCode.INVALID_REQUEST)
     if proposal.partition_epoch < state.partition_epoch:
-        raise _refused(ErrorCode.INVALID_UPDATE_VERSION)
+        raise _rejection(ErrorCode.INVALID_UPDATE_VERSION)
     members = [member.broker_id for member in isr]
     recovery = proposal.leader_recovery_state
     if (
@@ -113,11 +117,11 @@ def _check_proposal(
         or any(member not in state.replicas for member in members)
         or recovery not in (LeaderRecovery.RECOVERED, LeaderRecovery.RECOVERING)
     ):
-        raise _refused(ErrorCode.INVALID_REQUEST)
+        raise _rejection(ErrorCode.INVALID_REQUEST)
     if recovery == LeaderRecovery.RECOVERING and (
         len(members) > 1 or state.leader_recovery == LeaderRecovery.RECOVERED
     ):
-        raise _refused(ErrorCode.INVALID_REQUEST)
+        raise _rejection(ErrorCode.INVALID_REQUEST)
 
 
 def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
@@ -130,12 +134,12 @@ def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
             or not broker.is_active
             or member.broker_epoch not in (ANY_EPOCH, broker.epoch)
         ):
-            raise _refused(ErrorCode.INELIGIBLE_REPLICA)
+            raise _rejection(ErrorCode.INELIGIBLE_REPLICA)
 
 
 def _decide(
     image: MetadataImage,
-    conditions: Conditions,
+    leadership_rules: LeadershipRules,
     sender: int,
     topic: TopicState,
     proposal: AlterPartitionRequestPartitionData,
@@ -145,7 +149,7 @@ def _decide(
     in_sync = tuple(member.broker_id for member in isr)
     if state.mode is ReplicationMode.RAFT:
         if proposal.replication_mode != ReplicationMode.RAFT:
-            raise _refused(ErrorCode.INVALID_REQUEST)
+            raise _rejection(ErrorCode.INVALID_REQUEST)
         return report_leader(
             topic,
             proposal.partition_index,
@@ -157,7 +161,7 @@ def _decide(
         )
     if proposal.replication_mode == ReplicationMode.RAFT and proposal.raft_life != NO_EPOCH:
         # Elected by the voters of a raft incarnation that has ended.
-        raise _refused(ErrorCode.FENCED_LEADER_EPOCH)
+        raise _rejection(ErrorCode.FENCED_LEADER_EPOCH)
     _check_proposal(sender, state, proposal, isr)
     _check_members(image, isr)
     if proposal.replication_mode == ReplicationMode.RAFT:
@@ -172,24 +176,24 @@ def _decide(
         )
     if state.mode is ReplicationMode.LEAVING and not set(state.isr) <= set(in_sync):
         # No member may leave the ISR before enough replicas have all records.
-        raise _refused(ErrorCode.OPERATION_NOT_ATTEMPTED)
-    return _build(conditions, topic, proposal, isr)
+        raise _rejection(ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return _build(leadership_rules, topic, proposal, isr)
 
 
 def _build(
-    conditions: Conditions,
+    leadership_rules: LeadershipRules,
     topic: TopicState,
     proposal: AlterPartitionRequestPartitionData,
     isr: Iterable[BrokerState],
 ) -> PartitionChangeRecord | None:
-    change = PartitionChange(conditions, topic, proposal.partition_index)
+    change = PartitionChange(leadership_rules, topic, proposal.partition_index)
     change.isr = tuple(member.broker_id for member in isr)
     change.recovery = proposal.leader_recovery_state
     change.elect_uncleanly_if_allowed()
     return change.build()
 
 
-def _answer(
+def _partition_response(
     sender: int,
     index: int,
     before: PartitionState,
@@ -215,6 +219,6 @@ def _answer(
     )
 
 
-def _refused(code: ErrorCode) -> Rejected:
+def _rejection(code: ErrorCode) -> Rejected:
     """AlterPartition responses have only error codes, no messages."""
     return Rejected(code, code.name)

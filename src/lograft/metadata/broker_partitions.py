@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.mode_switch import collect_again
 from lograft.metadata.types import PartitionState
 from lograft.model.settings.broker import BrokerConfig
@@ -13,7 +13,9 @@ from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 from lograft.wire.message import Message
 
 
-def leave(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
+def handle_departure(
+    image: MetadataImage, broker_id: int, config: BrokerConfig
+) -> Iterator[Message]:
     """For a broker that is fenced or shuts down: it leads no partition and leaves every ISR. It
     keeps its records and remains eligible where it has all committed ones."""
     return _without(
@@ -24,7 +26,7 @@ def leave(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterato
     )
 
 
-def lose(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
+def handle_loss(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
     """For a broker that stopped without closing its logs or is removed permanently: unflushed
     records are lost, so it is neither in sync nor eligible as a leader."""
     return _without(
@@ -32,11 +34,11 @@ def lose(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator
         broker_id,
         config,
         lambda state: broker_id in state.isr or broker_id in state.elr or state.leader == broker_id,
-        lost=broker_id,
+        crashed=broker_id,
     )
 
 
-def leads_by_decision(image: MetadataImage, broker_id: int) -> bool:
+def leads_controller_elected_partition(image: MetadataImage, broker_id: int) -> bool:
     """Whether the broker leads a partition for which only the controller can elect another leader.
     In raft mode, the replicas themselves detect the failure of their leader."""
     if not image.leader_counts.get(broker_id, 0):
@@ -48,7 +50,7 @@ def leads_by_decision(image: MetadataImage, broker_id: int) -> bool:
     )
 
 
-def lose_directories(
+def handle_directory_failure(
     image: MetadataImage, broker_id: int, directories: Collection[UUID], config: BrokerConfig
 ) -> Iterator[Message]:
     """For a broker that lost some of its log directories: their replicas go offline."""
@@ -60,12 +62,12 @@ def lose_directories(
     )
 
 
-def arrive(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
+def handle_arrival(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
     """For a broker that is active (again): offline partitions may now get a leader."""
-    for change in _concerned(
+    for change in _affected_changes(
         image,
         image.leaderless,
-        Conditions(image, config, arriving=broker_id),
+        LeadershipRules(image, config, arriving=broker_id),
         lambda state: broker_id in state.replicas,
     ):
         record = change.build()
@@ -77,14 +79,16 @@ def _without(
     image: MetadataImage,
     broker_id: int,
     config: BrokerConfig,
-    concerns: Callable[[PartitionState], bool],
+    is_affected: Callable[[PartitionState], bool],
     *,
-    lost: int = NO_NODE,
+    crashed: int = NO_NODE,
 ) -> Iterator[Message]:
-    conditions = Conditions(image, config, leaving=broker_id)
-    for change in _concerned(image, image.held_by.get(broker_id, ()), conditions, concerns):
-        change.without(broker_id)
-        change.lost = lost
+    leadership_rules = LeadershipRules(image, config, leaving=broker_id)
+    for change in _affected_changes(
+        image, image.held_by.get(broker_id, ()), leadership_rules, is_affected
+    ):
+        change.remove_from_isr(broker_id)
+        change.crashed = crashed
         record = change.build()
         if record is not None:
             yield record
@@ -95,17 +99,17 @@ def _without(
             yield collect_again(topic, index)
 
 
-def _concerned(
+def _affected_changes(
     image: MetadataImage,
     keys: Iterable[TopicIdPartition],
-    conditions: Conditions,
-    concerns: Callable[[PartitionState], bool],
+    leadership_rules: LeadershipRules,
+    is_affected: Callable[[PartitionState], bool],
 ) -> Iterator[PartitionChange]:
     topics = image.topics
     for topic_id, index in keys:
         topic = topics[topic_id]
         state = topic.partitions[index]
-        if concerns(state) and controller_elects(state):
-            change = PartitionChange(conditions, topic, index)
+        if is_affected(state) and controller_elects(state):
+            change = PartitionChange(leadership_rules, topic, index)
             change.elect_uncleanly_if_allowed()
             yield change

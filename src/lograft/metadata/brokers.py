@@ -5,11 +5,11 @@ from typing import Final
 from uuid import UUID
 
 from lograft.metadata.broker_partitions import (
-    arrive,
-    leads_by_decision,
-    leave,
-    lose,
-    lose_directories,
+    handle_arrival,
+    handle_departure,
+    handle_directory_failure,
+    handle_loss,
+    leads_controller_elected_partition,
 )
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import (
@@ -59,9 +59,9 @@ def register_broker(
     *,
     cluster_id: str,
     config: BrokerConfig,
-    predecessor_alive: bool = False,
+    is_predecessor_alive: bool = False,
 ) -> ControllerResult[BrokerRegistrationResponse]:
-    """`predecessor_alive`: whether the currently registered broker with this id recently sent a
+    """`is_predecessor_alive`: whether the currently registered broker with this id recently sent a
     heartbeat.
 
     A new incarnation starts fenced and leads no partition. Its unflushed records may be lost unless
@@ -71,7 +71,7 @@ def register_broker(
     _check_registration(image, request, cluster_id=cluster_id)
     before = image.brokers.get(request.broker_id)
     is_same = before is not None and before.incarnation_id == request.incarnation_id
-    if before is not None and not is_same and predecessor_alive:
+    if before is not None and not is_same and is_predecessor_alive:
         raise Rejected(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"A broker with id {request.broker_id} is already running. Configure another node.id"
@@ -80,7 +80,7 @@ def register_broker(
     records: list[Message] = []
     if before is not None and not is_same:
         is_clean = request.previous_broker_epoch == before.epoch
-        records += (leave if is_clean else lose)(image, request.broker_id, config)
+        records += (handle_departure if is_clean else handle_loss)(image, request.broker_id, config)
     # The broker epoch is the offset of the registration record. It comes last: if the record were
     # appended without some of the others, nothing would ever append those.
     new_epoch = image.offset + len(records) + 1
@@ -136,15 +136,15 @@ def heartbeat(
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and image.metadata_version >= CORDONED_LOG_DIRS_SINCE:
         records += _cordon(broker, cordoned)
-    fenced, may_go = broker.fenced, False
+    fenced, may_shut_down = broker.fenced, False
     offline = [d for d in request.offline_log_dirs if d in broker.log_dirs]
     has_disk = len(offline) < len(broker.log_dirs) or not broker.log_dirs
     if offline and has_disk:
         # Everything else waits for the next heartbeat: a decision changes a partition only once.
         records += _lose_directories(image, broker, offline, config)
     elif request.want_shut_down:
-        if fenced or not leads_by_decision(image, broker.broker_id):
-            may_go = True
+        if fenced or not leads_controller_elected_partition(image, broker.broker_id):
+            may_shut_down = True
             if not fenced:
                 records += _fence(image, broker, config)
                 fenced = True
@@ -156,7 +156,7 @@ def heartbeat(
                     in_controlled_shutdown=1,
                 )
             )
-            records += leave(image, broker.broker_id, config)
+            records += handle_departure(image, broker.broker_id, config)
     elif request.want_fence or not has_disk:
         if not fenced:
             records += _fence(image, broker, config)
@@ -174,10 +174,10 @@ def heartbeat(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1
             )
         )
-        records += arrive(image, broker.broker_id, config)
+        records += handle_arrival(image, broker.broker_id, config)
         fenced = False
     reply = BrokerHeartbeatResponse(
-        is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_go
+        is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_shut_down
     )
     return ControllerResult(tuple(records), reply, atomic=False)
 
@@ -207,7 +207,7 @@ def unregister_broker(
         raise Rejected(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {request.broker_id} is not registered."
         )
-    records: list[Message] = [*lose(image, request.broker_id, config)]
+    records: list[Message] = [*handle_loss(image, request.broker_id, config)]
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
     return ControllerResult(
         tuple(records), UnregisterBrokerResponse(error_message=None), atomic=False
@@ -273,7 +273,9 @@ def _check_registration(
     ):
         if len(set(names)) != len(names):
             raise Rejected(ErrorCode.INVALID_REQUEST, f"The names of {what} must be unique.")
-    if any(not 0 <= each.security_protocol < SECURITY_PROTOCOLS for each in request.listeners):
+    if any(
+        not 0 <= listener.security_protocol < SECURITY_PROTOCOLS for listener in request.listeners
+    ):
         raise Rejected(ErrorCode.INVALID_REQUEST, "A listener has an unknown security protocol.")
     if any(is_reserved_directory(directory) for directory in request.log_dirs):
         raise Rejected(ErrorCode.INVALID_REQUEST, "A log directory has a reserved directory id.")
@@ -302,7 +304,7 @@ def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState
 
 
 def _fence(image: MetadataImage, broker: BrokerState, config: BrokerConfig) -> Iterator[Message]:
-    yield from leave(image, broker.broker_id, config)
+    yield from handle_departure(image, broker.broker_id, config)
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1
     )
@@ -311,7 +313,7 @@ def _fence(image: MetadataImage, broker: BrokerState, config: BrokerConfig) -> I
 def _lose_directories(
     image: MetadataImage, broker: BrokerState, offline: list[UUID], config: BrokerConfig
 ) -> Iterator[Message]:
-    yield from lose_directories(image, broker.broker_id, offline, config)
+    yield from handle_directory_failure(image, broker.broker_id, offline, config)
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from lograft.metadata.conditions import MIN_ISR, UNCLEAN_ELECTIONS, Conditions
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import MIN_ISR, UNCLEAN_ELECTIONS, LeadershipRules
 from lograft.metadata.types import ELR_VERSION, ConfigResource, ResourceType, TopicState
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
@@ -28,31 +28,33 @@ def effects(
     after = image.copy()
     for record in records:
         after.replay(record)
-    conditions = Conditions(after, config)
-    made: list[Message] = []
+    leadership_rules = LeadershipRules(after, config)
+    partition_records: list[Message] = []
     for topic in _topics(image, records):
         for index, state in topic.partitions.items():
             if state.elr or state.leader < 0:
-                change = PartitionChange(conditions, topic, index)
+                change = PartitionChange(leadership_rules, topic, index)
                 change.elect_uncleanly_if_allowed()
                 partition_record = change.build()
                 if partition_record is not None:
-                    made.append(partition_record)
-    return made
+                    partition_records.append(partition_record)
+    return partition_records
 
 
-def check_min_isr(image: MetadataImage, resource: ConfigResource, wanted: Iterable[str]) -> None:
+def check_min_isr(
+    image: MetadataImage, resource: ConfigResource, new_values: Iterable[str]
+) -> None:
     """With ELR, all brokers must use the same minimum, because it decides what is committed."""
     if resource.type != ResourceType.BROKER or not image.features.get(ELR_VERSION, 0):
         return
     is_set = MIN_ISR in image.configs.get(resource, {})
-    if resource.name and MIN_ISR in wanted:
+    if resource.name and MIN_ISR in new_values:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"{MIN_ISR} cannot differ between brokers while {ELR_VERSION} is enabled. Set it for"
             " all brokers or for a topic.",
         )
-    if not resource.name and is_set and MIN_ISR not in wanted:
+    if not resource.name and is_set and MIN_ISR not in new_values:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"{MIN_ISR} cannot be removed for all brokers while {ELR_VERSION} is enabled. Set it"

@@ -7,19 +7,19 @@ request. Both apply atomically per resource.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from lograft.metadata.claims import settled
+from lograft.metadata.auto_creation import check_on_demand_max
 from lograft.metadata.config_effects import check_min_isr, effects
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import check_modes
-from lograft.metadata.names import check_topic_name
-from lograft.metadata.on_demand import check_on_demand_max
-from lograft.metadata.replica_count import resize
+from lograft.metadata.replication_factor import resize
 from lograft.metadata.resource_configs import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
     check_client_metrics_configs,
     check_group_configs,
 )
+from lograft.metadata.topic_claims import settle_claim
+from lograft.metadata.topic_names import check_topic_name
 from lograft.metadata.types import (
     POINT_TO_POINT,
     SUBSCRIPTION_GROUP,
@@ -64,7 +64,7 @@ R = TypeVar("R", bound=_Resource)
 
 #: For topics whose subscription configs a request changes: the groups that use each topic.
 Users = Mapping[str, Collection[str]]
-_NOT_ASKED: Final[Users] = {}
+_NO_USERS: Final[Users] = {}
 
 
 def topics_with_new_subscriptions(request: _Request) -> list[str]:
@@ -73,7 +73,9 @@ def topics_with_new_subscriptions(request: _Request) -> list[str]:
         resource.resource_name
         for resource in request.resources
         if resource.resource_type == ResourceType.TOPIC
-        and any(one.name in (SUBSCRIPTION_MODE, SUBSCRIPTION_GROUP) for one in resource.configs)
+        and any(
+            config.name in (SUBSCRIPTION_MODE, SUBSCRIPTION_GROUP) for config in resource.configs
+        )
     ]
 
 
@@ -82,27 +84,27 @@ def alter_configs(
     request: replacing.AlterConfigsRequest,
     *,
     config: BrokerConfig,
-    users: Users = _NOT_ASKED,
+    users: Users = _NO_USERS,
 ) -> ControllerResult[replacing.AlterConfigsResponse]:
     records: list[ConfigRecord] = []
     responses = []
-    for resource, twice in _with_repeats(request.resources):
+    for resource, is_duplicate in _with_duplicates(request.resources):
         response = replacing.AlterConfigsResourceResponse(
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
         try:
-            _check_resource(image, resource, twice)
-            wanted = _with_claim(image, resource, replaced_values(resource))
-            records += _changes(image, resource, wanted, wanted, config, users)
-        except Rejected as refusal:
-            response.error_code, response.error_message = refusal.code, refusal.message
+            _check_resource(image, resource, is_duplicate)
+            new_values = _keep_claim(image, resource, replaced_values(resource))
+            records += _changes(image, resource, new_values, new_values, config, users)
+        except Rejected as rejection:
+            response.error_code, response.error_message = rejection.code, rejection.message
         responses.append(response)
     if request.validate_only:
         records.clear()
-    made = (*_enabling(image, records), *records, *effects(image, records, config))
-    return ControllerResult(made, replacing.AlterConfigsResponse(responses=responses))
+    all_records = (*_enabling_records(image, records), *records, *effects(image, records, config))
+    return ControllerResult(all_records, replacing.AlterConfigsResponse(responses=responses))
 
 
 def incremental_alter_configs(
@@ -110,33 +112,40 @@ def incremental_alter_configs(
     request: incremental.IncrementalAlterConfigsRequest,
     *,
     config: BrokerConfig,
-    users: Users = _NOT_ASKED,
+    users: Users = _NO_USERS,
 ) -> ControllerResult[incremental.IncrementalAlterConfigsResponse]:
     records: list[ConfigRecord] = []
-    resized: list[Message] = []
+    resize_records: list[Message] = []
     responses = []
-    for resource, twice in _with_repeats(request.resources):
+    for resource, is_duplicate in _with_duplicates(request.resources):
         response = incremental.AlterConfigsResourceResponse(
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
         try:
-            _check_resource(image, resource, twice)
-            wanted = altered_values(image, resource)
-            named = [each.name for each in resource.configs]
-            changes = _changes(image, resource, wanted, named, config, users)
+            _check_resource(image, resource, is_duplicate)
+            new_values = altered_values(image, resource)
+            named = [config.name for config in resource.configs]
+            changes = _changes(image, resource, new_values, named, config, users)
             _check_partitions(image, request, resource)
-            resized += _resized(image, request, resource, config)
+            resize_records += _resize_records(image, request, resource, config)
             records += changes
-        except Rejected as refusal:
-            response.error_code, response.error_message = refusal.code, refusal.message
+        except Rejected as rejection:
+            response.error_code, response.error_message = rejection.code, rejection.message
         responses.append(response)
     if request.validate_only:
         records.clear()
-        resized.clear()
-    made = (*_enabling(image, records), *records, *effects(image, records, config), *resized)
-    return ControllerResult(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
+        resize_records.clear()
+    all_records = (
+        *_enabling_records(image, records),
+        *records,
+        *effects(image, records, config),
+        *resize_records,
+    )
+    return ControllerResult(
+        all_records, incremental.IncrementalAlterConfigsResponse(responses=responses)
+    )
 
 
 def _check_partitions(
@@ -154,7 +163,7 @@ def _check_partitions(
             )
 
 
-def _resized(
+def _resize_records(
     image: MetadataImage,
     request: incremental.IncrementalAlterConfigsRequest,
     resource: incremental.AlterConfigsResource,
@@ -171,7 +180,7 @@ def _resized(
     return resize(image, topic, request.partitions, request.replication_factor, config=config)
 
 
-def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
+def _with_duplicates(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
     """Each resource, and whether the request contains it more than once."""
     times: dict[ConfigResource, int] = {}
     for resource in resources:
@@ -182,8 +191,8 @@ def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
         yield resource, times[key] > 1
 
 
-def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> None:
-    if twice:
+def _check_resource(image: MetadataImage, resource: _Resource, is_duplicate: bool) -> None:
+    if is_duplicate:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource may appear only once.")
     name = resource.resource_name
     match resource.resource_type:
@@ -220,15 +229,15 @@ def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> N
 def replaced_values(resource: replacing.AlterConfigsResource) -> dict[str, str]:
     """All explicit values of the resource after AlterConfigs."""
     values: dict[str, str] = {}
-    for one in resource.configs:
-        if one.name in values:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate configuration {one.name}.")
-        if one.value is None:
+    for entry in resource.configs:
+        if entry.name in values:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate configuration {entry.name}.")
+        if entry.value is None:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"The value of configuration {one.name} must not be null.",
+                f"The value of configuration {entry.name} must not be null.",
             )
-        values[one.name] = one.value
+        values[entry.name] = entry.value
     return values
 
 
@@ -244,38 +253,38 @@ def altered_values(
         raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _with_claim(
-    image: MetadataImage, resource: _Resource, wanted: dict[str, str]
+def _keep_claim(
+    image: MetadataImage, resource: _Resource, new_values: dict[str, str]
 ) -> dict[str, str]:
     """AlterConfigs keeps the claim of a topic unless the request contains another one."""
     if (
         resource.resource_type == ResourceType.TOPIC
-        and wanted.get(SUBSCRIPTION_MODE) == POINT_TO_POINT
+        and new_values.get(SUBSCRIPTION_MODE) == POINT_TO_POINT
         and image.claims.get(resource.resource_name)
     ):
-        wanted.setdefault(SUBSCRIPTION_GROUP, image.claims[resource.resource_name])
-    return wanted
+        new_values.setdefault(SUBSCRIPTION_GROUP, image.claims[resource.resource_name])
+    return new_values
 
 
 def _alterations(configs: Iterable[incremental.AlterableConfig]) -> list[Alteration]:
     alterations: dict[str, Alteration] = {}
-    for one in configs:
-        if one.name in alterations:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate configuration {one.name}.")
+    for entry in configs:
+        if entry.name in alterations:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate configuration {entry.name}.")
         try:
-            operation = AlterOperation(one.config_operation)
+            operation = AlterOperation(entry.config_operation)
         except ValueError:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"Unknown config operation {one.config_operation}:"
+                f"Unknown config operation {entry.config_operation}:"
                 " use 0 (set), 1 (delete), 2 (append) or 3 (subtract).",
             ) from None
-        if one.value is None and operation is not AlterOperation.DELETE:
+        if entry.value is None and operation is not AlterOperation.DELETE:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"The value of configuration {one.name} must not be null.",
+                f"The value of configuration {entry.name} must not be null.",
             )
-        alterations[one.name] = Alteration(one.name, operation, one.value)
+        alterations[entry.name] = Alteration(entry.name, operation, entry.value)
     return list(alterations.values())
 
 
@@ -289,7 +298,9 @@ def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
     return CLIENT_METRICS_CONFIGS
 
 
-def _enabling(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[FeatureLevelRecord]:
+def _enabling_records(
+    image: MetadataImage, records: Iterable[ConfigRecord]
+) -> list[FeatureLevelRecord]:
     """The feature level that the first topic in raft mode requires."""
     for record in records:
         if record.resource_type == ResourceType.TOPIC and record.value is not None:
@@ -309,44 +320,44 @@ def _check_no_variables(values: Mapping[str, str]) -> None:
 def _changes(
     image: MetadataImage,
     resource: _Resource,
-    wanted: Mapping[str, str],
+    new_values: Mapping[str, str],
     named: Iterable[str],
     config: BrokerConfig,
     users: Users,
 ) -> list[ConfigRecord]:
-    """The records that change the current configs to `wanted`, after validating them."""
+    """The records that change the current configs to `new_values`, after validating them."""
     key = ConfigResource(resource.resource_type, resource.resource_name)
     current = image.configs.get(key, {})
     named = list(named)
     if key.type != ResourceType.BROKER:
-        _check_no_variables({name: wanted[name] for name in named if name in wanted})
+        _check_no_variables({name: new_values[name] for name in named if name in new_values})
     if key.type == ResourceType.TOPIC:
-        wanted = settled(key.name, wanted, current, users=users.get(key.name))
+        new_values = settle_claim(key.name, new_values, current, users=users.get(key.name))
         try:
-            validate_topic_configs(wanted, config)
+            validate_topic_configs(new_values, config)
         except InvalidConfig as error:
             raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
-        check_on_demand_max(key.name, wanted, current)
-        check_modes(image, wanted)
+        check_on_demand_max(key.name, new_values, current)
+        check_modes(image, new_values)
     elif key.type == ResourceType.BROKER:
         try:
-            validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)
+            validate_dynamic(new_values, changed_names=named, whole_cluster=not key.name)
         except InvalidInput as error:
             raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from None
-        check_min_isr(image, key, wanted)
+        check_min_isr(image, key, new_values)
     elif key.type == ResourceType.GROUP:
-        check_group_configs(wanted, config)
+        check_group_configs(new_values, config)
     elif key.type == ResourceType.CLIENT_METRICS:
-        check_client_metrics_configs(wanted)
+        check_client_metrics_configs(new_values)
     # Broker configs are written even if their value is unchanged: the record makes the broker
     # reload the files that they name (keystores).
     repeated = {name for name in named if key.type == ResourceType.BROKER}
     changed = {
         name: value
-        for name, value in wanted.items()
+        for name, value in new_values.items()
         if current.get(name) != value or name in repeated
     }
-    removed = [name for name in current if name not in wanted]
+    removed = [name for name in current if name not in new_values]
     return [
         ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value)
         for name, value in [*changed.items(), *((name, None) for name in removed)]

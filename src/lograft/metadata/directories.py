@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.types import ControllerResult
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
@@ -31,26 +31,28 @@ def assign_directories(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is registered with epoch {broker.epoch}, not {broker_epoch}.",
         )
-    conditions = Conditions(image, config)
+    leadership_rules = LeadershipRules(image, config)
     records: dict[TopicIdPartition, PartitionChangeRecord] = {}
-    refused: dict[TopicIdPartition, ErrorCode] = {}
+    errors: dict[TopicIdPartition, ErrorCode] = {}
     for directory, partitions in assignments.items():
         for key in partitions:
             state = image.partition(key.topic_id, key.partition)
             if key.topic_id not in image.topics:
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_ID
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_ID
             elif state is None:
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif broker_id not in state.replicas:
-                refused[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                errors[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif key in records:
-                refused[key] = ErrorCode.INVALID_REQUEST  # In two directories.
+                errors[key] = ErrorCode.INVALID_REQUEST  # In two directories.
             else:
-                change = PartitionChange(conditions, image.topics[key.topic_id], key.partition)
+                change = PartitionChange(
+                    leadership_rules, image.topics[key.topic_id], key.partition
+                )
                 change.directories[broker_id] = directory
                 if not broker.serves(directory) and controller_elects(state):
-                    change.without(broker_id)
+                    change.remove_from_isr(broker_id)
                 record = change.build()
                 if record is not None:
                     records[key] = record
-    return ControllerResult(tuple(records.values()), refused)
+    return ControllerResult(tuple(records.values()), errors)

@@ -5,9 +5,9 @@ from enum import IntEnum
 from itertools import islice
 from typing import Final
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import Election, PartitionChange, controller_elects
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.types import ControllerResult, PartitionState
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
@@ -56,13 +56,13 @@ def elect_leaders(
             ErrorCode.INVALID_REQUEST,
             "An election of a given broker must specify its partitions and cannot be unclean.",
         )
-    conditions = Conditions(image, config)
+    leadership_rules = LeadershipRules(image, config)
     records: dict[tuple[str, int], PartitionChangeRecord] = {}
     results = []
-    for name, indexes in _asked(image, request, kind):
+    for name, indexes in _requested_partitions(image, request, kind):
         result = ReplicaElectionResult(topic=name)
         for index in indexes:
-            answer = PartitionResult(partition_id=index, error_message=None)
+            partition_result = PartitionResult(partition_id=index, error_message=None)
             try:
                 if (name, index) not in records:
                     if len(records) >= ELECTIONS_PER_REQUEST_MAX:
@@ -72,15 +72,18 @@ def elect_leaders(
                             " elections. Send the remaining ones in another request.",
                         )
                     records[name, index] = _elect(
-                        image, conditions, kind, name, index, leader=request.leader
+                        image, leadership_rules, kind, name, index, leader=request.leader
                     )
-            except Rejected as refusal:
+            except Rejected as rejection:
                 if request.topic_partitions is None and (
-                    refusal.code == ErrorCode.ELECTION_NOT_NEEDED
+                    rejection.code == ErrorCode.ELECTION_NOT_NEEDED
                 ):
                     continue
-                answer.error_code, answer.error_message = refusal.code, refusal.message
-            result.partition_result.append(answer)
+                partition_result.error_code, partition_result.error_message = (
+                    rejection.code,
+                    rejection.message,
+                )
+            result.partition_result.append(partition_result)
         results.append(result)
     response = ElectLeadersResponse(replica_election_results=results)
     return ControllerResult(tuple(records.values()), response)
@@ -89,14 +92,14 @@ def elect_leaders(
 def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]:
     """Elects the preferred replica as leader wherever it is eligible. The reply states whether more
     elections may follow."""
-    conditions = Conditions(image, config)
+    leadership_rules = LeadershipRules(image, config)
     records: list[PartitionChangeRecord] = []
     for topic_id, index in image.not_preferred:
         if len(records) == ELECTIONS_MAX:
             break
         topic = image.topics[topic_id]
         if controller_elects(topic.partitions[index]):
-            change = PartitionChange(conditions, topic, index)
+            change = PartitionChange(leadership_rules, topic, index)
             change.election = Election.PREFERRED
             record = change.build()
             if record is not None:
@@ -104,16 +107,16 @@ def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Controller
     return ControllerResult(tuple(records), len(records) == ELECTIONS_MAX)
 
 
-def elect_where_nobody_leads(
+def elect_for_leaderless_partitions(
     image: MetadataImage, *, config: BrokerConfig
 ) -> ControllerResult[bool]:
     """Elects leaders uncleanly where the topic's configs allow it, and regularly if a controller
     failed over during elections. The reply is the same as above."""
-    conditions = Conditions(image, config)
+    leadership_rules = LeadershipRules(image, config)
 
     def elections() -> Iterator[PartitionChangeRecord]:
         for topic_id, index in image.leaderless:
-            change = PartitionChange(conditions, image.topics[topic_id], index)
+            change = PartitionChange(leadership_rules, image.topics[topic_id], index)
             if controller_elects(change.before):
                 change.elect_uncleanly_if_allowed()
                 record = change.build()
@@ -124,12 +127,12 @@ def elect_where_nobody_leads(
     return ControllerResult(records, len(records) == ELECTIONS_MAX)
 
 
-def _asked(
+def _requested_partitions(
     image: MetadataImage, request: ElectLeadersRequest, kind: ElectionType
 ) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is not None:
-        for asked in request.topic_partitions:
-            yield asked.topic, asked.partitions
+        for requested in request.topic_partitions:
+            yield requested.topic, requested.partitions
         return
     hands_over = kind is ElectionType.PREFERRED
     for topic in image.topics.values():
@@ -145,7 +148,7 @@ def _asked(
 
 def _elect(
     image: MetadataImage,
-    conditions: Conditions,
+    leadership_rules: LeadershipRules,
     kind: ElectionType,
     name: str,
     index: int,
@@ -158,25 +161,27 @@ def _elect(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {name}-{index} does not exist."
         )
     state = topic.partitions[index]
-    elects = controller_elects(state)
-    wanted = state.replicas[0] if leader == NO_NODE else leader
+    is_controller_elected = controller_elects(state)
+    candidate = state.replicas[0] if leader == NO_NODE else leader
     if leader != NO_NODE:
-        _check_candidate(conditions, state, leader, f"{name}-{index}")
+        _check_candidate(leadership_rules, state, leader, f"{name}-{index}")
     # For a raft partition, the image has only the leader that was reported last.
-    if not _needs(state, kind, wanted) and (elects or kind is ElectionType.PREFERRED):
+    if not _needs_election(state, kind, candidate) and (
+        is_controller_elected or kind is ElectionType.PREFERRED
+    ):
         raise Rejected(
             ErrorCode.ELECTION_NOT_NEEDED, f"The preferred leader of {name}-{index} already leads."
         )
-    if not elects:
+    if not is_controller_elected:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
             f"The replicas of {name}-{index} elect their leader themselves, because its replication"
             f" mode is {state.mode.text}.",
         )
-    change = PartitionChange(conditions, topic, index)
+    change = PartitionChange(leadership_rules, topic, index)
     if kind is ElectionType.PREFERRED:
         change.election = Election.PREFERRED
-        change.preferred = wanted
+        change.preferred = candidate
     else:
         change.election = Election.UNCLEAN
     record = change.build()
@@ -184,7 +189,7 @@ def _elect(
         if kind is ElectionType.PREFERRED:
             raise Rejected(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-                f"Broker {wanted} cannot lead {name}-{index}: it is offline or not in sync.",
+                f"Broker {candidate} cannot lead {name}-{index}: it is offline or not in sync.",
             )
         raise Rejected(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -193,7 +198,9 @@ def _elect(
     return record
 
 
-def _check_candidate(conditions: Conditions, state: PartitionState, leader: int, name: str) -> None:
+def _check_candidate(
+    leadership_rules: LeadershipRules, state: PartitionState, leader: int, name: str
+) -> None:
     """Does not check whether the broker is in sync if the replicas elect their leader themselves,
     because their voters decide that."""
     if leader not in state.replicas:
@@ -205,7 +212,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
     if leader == state.leader:
         return
     reason = ""
-    if not conditions.may_lead(state, leader):
+    if not leadership_rules.may_lead(state, leader):
         reason = "it is offline, fenced or shutting down, or its log directory has failed"
     elif controller_elects(state) and leader not in state.isr:
         reason = "it is not in sync"
@@ -216,7 +223,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
         )
 
 
-def _needs(state: PartitionState, kind: ElectionType, wanted: int) -> bool:
+def _needs_election(state: PartitionState, kind: ElectionType, candidate: int) -> bool:
     if kind is ElectionType.PREFERRED:
-        return state.leader != wanted
+        return state.leader != candidate
     return state.leader == NO_NODE

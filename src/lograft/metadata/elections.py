@@ -16,7 +16,7 @@ After 3 and 4 the partition is `recovering`, because committed records may be lo
 from enum import Enum
 from uuid import UUID
 
-from lograft.metadata.conditions import Conditions
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.replay import LEADER_UNCHANGED, MODE_UNCHANGED, RECOVERY_UNCHANGED
 from lograft.metadata.types import LeaderRecovery, PartitionState, TopicState
 from lograft.model.types import NO_NODE, ReplicationMode
@@ -40,16 +40,16 @@ class PartitionChange:
     """
 
     __slots__ = (
-        "_conditions",
+        "_leadership_rules",
         "_rules",
         "adding",
         "before",
+        "crashed",
         "directories",
         "election",
         "elr",
         "index",
         "isr",
-        "lost",
         "preferred",
         "recovery",
         "removing",
@@ -57,10 +57,10 @@ class PartitionChange:
         "topic",
     )
 
-    def __init__(self, conditions: Conditions, topic: TopicState, index: int) -> None:
+    def __init__(self, leadership_rules: LeadershipRules, topic: TopicState, index: int) -> None:
         before = topic.partitions[index]
-        self._conditions = conditions
-        self._rules = conditions.rules_of(topic.name)
+        self._leadership_rules = leadership_rules
+        self._rules = leadership_rules.rules_of(topic.name)
         self.topic = topic
         self.index = index
         self.before: PartitionState = before
@@ -74,7 +74,7 @@ class PartitionChange:
         #: The replica for a preferred election; None for the first replica.
         self.preferred: int | None = None
         #: A broker that stopped without closing its logs and may have lost records.
-        self.lost: int = NO_NODE
+        self.crashed: int = NO_NODE
         #: The directories of replicas that are new or have moved.
         self.directories: dict[int, UUID] = {}
 
@@ -83,7 +83,7 @@ class PartitionChange:
         if self._rules.unclean_elections:
             self.election = Election.UNCLEAN
 
-    def without(self, broker_id: int) -> None:
+    def remove_from_isr(self, broker_id: int) -> None:
         """The broker is no longer in sync."""
         self.isr = tuple(member for member in self.isr if member != broker_id)
 
@@ -97,7 +97,7 @@ class PartitionChange:
             self._keep_eligible()
         if controller_elects(before):
             leader = self._elect()
-        if not self.isr and not self._conditions.elr_enabled:
+        if not self.isr and not self._leadership_rules.elr_enabled:
             # Nothing else records which replicas have everything.
             self.isr = tuple(member for member in before.isr if member in self.replicas)
         return self._record(leader, last_known=self._last_known(leader))
@@ -128,12 +128,12 @@ class PartitionChange:
         """Below the minimum the leader commits nothing. A replica that leaves the ISR then, or by
         leaving takes the ISR below the minimum, therefore has everything that is committed."""
         self.elr = ()
-        if self._conditions.elr_enabled and self._is_below_minimum():
+        if self._leadership_rules.elr_enabled and self._is_below_minimum():
             holders = sorted({*self.before.elr, *self.before.isr})
             self.elr = tuple(
                 replica
                 for replica in holders
-                if replica not in self.isr and replica != self.lost and replica in self.replicas
+                if replica not in self.isr and replica != self.crashed and replica in self.replicas
             )
 
     def _is_below_minimum(self) -> bool:
@@ -147,7 +147,7 @@ class PartitionChange:
             first = (self.replicas[0] if self.preferred is None else self.preferred,)
         candidate: int
         for candidate in (*first, before.leader, *self.replicas):
-            if self._holds_everything(candidate) and self._may_lead(candidate):
+            if self._is_eligible(candidate) and self._may_lead(candidate):
                 if candidate not in self.isr:
                     self.isr = (candidate,)
                     self._keep_eligible()
@@ -163,20 +163,20 @@ class PartitionChange:
 
     def _elect_last_known(self) -> int:
         last = self.before.last_known_elr
-        if self._conditions.elr_enabled and not self.isr and not self.elr and len(last) == 1:
+        if self._leadership_rules.elr_enabled and not self.isr and not self.elr and len(last) == 1:
             return last[0] if last[0] in self.replicas and self._may_lead(last[0]) else NO_NODE
         return NO_NODE
 
-    def _holds_everything(self, replica: int) -> bool:
+    def _is_eligible(self, replica: int) -> bool:
         return replica in self.isr or (not self.isr and replica in self.elr)
 
     def _may_lead(self, replica: int) -> bool:
-        return self._conditions.may_lead(self.before, replica, self.directories.get(replica))
+        return self._leadership_rules.may_lead(self.before, replica, self.directories.get(replica))
 
     def _last_known(self, leader: int) -> tuple[int, ...]:
         """The leader at the time when the ISR became empty; cleared once there is a new leader."""
         before = self.before
-        if not self._conditions.elr_enabled:
+        if not self._leadership_rules.elr_enabled:
             return before.last_known_elr
         if leader != NO_NODE:
             return ()
@@ -187,7 +187,7 @@ class PartitionChange:
     def _record(self, leader: int, *, last_known: tuple[int, ...]) -> PartitionChangeRecord | None:
         before = self.before
         record = PartitionChangeRecord(partition_id=self.index, topic_id=self.topic.topic_id)
-        if leader != before.leader or self._needs_epoch():
+        if leader != before.leader or self._needs_leader_epoch():
             record.leader = leader
         if self.isr != before.isr:
             record.isr = list(self.isr)
@@ -209,20 +209,22 @@ class PartitionChange:
             record.last_known_elr = list(last_known)
         if (mode := self._mode()) is not before.mode:
             record.replication_mode = mode
-        return record if _says_something(record) else None
+        return record if _has_changes(record) else None
 
-    def _needs_epoch(self) -> bool:
+    def _needs_leader_epoch(self) -> bool:
         """A replica that is removed and returns must not be mistaken for the earlier one."""
         before = self.before
         if self.replicas != before.replicas and _loses(before.replicas, self.replicas):
             return True
-        return self._conditions.epoch_per_shrink and _loses(before.isr, self.isr)
+        return self._leadership_rules.epoch_per_shrink and _loses(before.isr, self.isr)
 
     def _directories_now(self) -> tuple[UUID, ...]:
         known = dict(zip(self.before.replicas, self.before.directories, strict=True))
         known.update(self.directories)
         return tuple(
-            known[replica] if replica in known else self._conditions.default_directory(replica)
+            known[replica]
+            if replica in known
+            else self._leadership_rules.default_directory(replica)
             for replica in self.replicas
         )
 
@@ -231,7 +233,7 @@ def _loses(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     return any(replica not in after for replica in before)
 
 
-def _says_something(record: PartitionChangeRecord) -> bool:
+def _has_changes(record: PartitionChangeRecord) -> bool:
     return (
         record.leader != LEADER_UNCHANGED
         or record.isr is not None

@@ -99,8 +99,8 @@ def update_features(
                 records.append(FeatureLevelRecord(name=name, feature_level=level))
                 if name == ELR_VERSION:
                     records += _elr_changes(image, level, controller.min_insync_replicas)
-    except Rejected as refusal:
-        response.error_code, response.error_message = refusal.code, refusal.message
+    except Rejected as rejection:
+        response.error_code, response.error_message = rejection.code, rejection.message
         response.results.clear()
         return ControllerResult((), response)
     return ControllerResult(() if request.validate_only else tuple(records), response)
@@ -124,24 +124,24 @@ def _checked_level(
     """The level to store, or None if no record is needed. Checks in the same order as Kafka."""
     name, level, kind = change
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise _refused(f"invalid upgrade type {kind}: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
+        raise _rejection(f"invalid upgrade type {kind}: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
     if level < 0:
-        raise _refused(f"{name} cannot have the negative level {level}")
+        raise _rejection(f"{name} cannot have the negative level {level}")
     _check_support(image, name, level)
     is_kraft_version = name == KRAFT_VERSION
     current = controller.kraft_version if is_kraft_version else image.features.get(name, 0)
     if level < current and kind == UPGRADE:
-        raise _refused(
+        raise _rejection(
             f"{name} is at level {current}: lowering it to {level} requires a safe or unsafe"
             " downgrade"
         )
     if level > current and kind != UPGRADE:
-        raise _refused(f"{name} is at level {current}: raising it to {level} requires an upgrade")
+        raise _rejection(f"{name} is at level {current}: raising it to {level} requires an upgrade")
     if level == current:
         return None
     if is_kraft_version:
         if level < current:
-            raise _refused("kraft.version cannot be lowered")
+            raise _rejection("kraft.version cannot be lowered")
         return None
     if name == METADATA_VERSION:
         if level < current:
@@ -149,7 +149,7 @@ def _checked_level(
         return level
     needed = NEEDS_METADATA_VERSION.get((name, level), 0)
     if proposed.get(METADATA_VERSION, 0) < needed:
-        raise _refused(f"{name} {level} requires metadata.version {needed}")
+        raise _rejection(f"{name} {level} requires metadata.version {needed}")
     return level
 
 
@@ -157,31 +157,34 @@ def _check_support(image: MetadataImage, name: str, level: int) -> None:
     """Checks that this controller and all registered brokers and controllers support the level."""
     known = SUPPORTED.get(name) or STORED.get(name)
     if known is None:
-        raise _refused(f"The feature {name} is unknown")
+        raise _rejection(f"The feature {name} is unknown")
     if level not in known:
-        raise _refused(
+        raise _rejection(
             f"{name} supports levels {known.min_version} to {known.max_version}, not {level}"
         )
     if level == 0:
         return
     nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
-        *((f"Broker {one.broker_id}", one.features) for one in image.brokers.values()),
-        *((f"Controller {one.controller_id}", one.features) for one in image.controllers.values()),
+        *((f"Broker {node.broker_id}", node.features) for node in image.brokers.values()),
+        *(
+            (f"Controller {node.controller_id}", node.features)
+            for node in image.controllers.values()
+        ),
     ]
     for node, features in nodes:
         if name in STORED and REPLICATION_VERSION in features:
             continue  # A Lograft node, where the feature has no effect.
         versions = features.get(name)
         if versions is None or level not in versions:
-            raise _refused(f"{node} does not support {name} {level}")
+            raise _rejection(f"{node} does not support {name} {level}")
 
 
 def _check_metadata_downgrade(current: int, level: int, kind: int) -> None:
     """Kafka lowers metadata.version only if no version in between has changed the records."""
-    changed = [one for one in METADATA_CHANGES if level < one <= current]
+    changed = [version for version in METADATA_CHANGES if level < version <= current]
     if not changed:
         return
-    raise _refused(
+    raise _rejection(
         f"metadata.version cannot be lowered from {current} to {level}: "
         + (
             "unsafe downgrades are not supported"
@@ -200,7 +203,7 @@ def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> 
     for topic_id, index in image.leaderless:
         topic = image.topics[topic_id]
         if not topic.partitions[index].isr:
-            raise _refused(
+            raise _rejection(
                 f"Partition {topic.name}-{index} has no replica in sync. Disabling the feature"
                 " would discard the information which replicas hold its records: start their"
                 " brokers first"
@@ -208,5 +211,5 @@ def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> 
     yield ClearElrRecord()
 
 
-def _refused(problem: str) -> Rejected:
+def _rejection(problem: str) -> Rejected:
     return Rejected(ErrorCode.INVALID_UPDATE_VERSION, f"{problem}.")

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from lograft.metadata.image import MetadataImage
 
 #: Represents a partition before its creation and after its deletion.
-_NOTHING = PartitionState((), (), (), (), (), (), (), NO_NODE, 0, 0, 0)
+_NO_PARTITION = PartitionState((), (), (), (), (), (), (), NO_NODE, 0, 0, 0)
 
 
-def note(
+def update_indexes(
     image: "MetadataImage",
     key: TopicIdPartition,
     before: PartitionState | None,
     after: PartitionState,
 ) -> None:
     if before is None:
-        before = _NOTHING
+        before = _NO_PARTITION
     if before.leader != after.leader:
         _count(image.leader_counts, before.leader, -1)
         _count(image.leader_counts, after.leader, +1)
     if before.replicas != after.replicas:
-        _hold(image, key, before.replicas, after.replicas)
+        _update_replicas(image, key, before.replicas, after.replicas)
     _mark(image.leaderless, key, bool(after.replicas) and after.leader == NO_NODE)
     _mark(image.not_preferred, key, after.leader != NO_NODE and after.leader != after.replicas[0])
     _mark(image.not_isr, key, after.mode is not ReplicationMode.ISR)
@@ -39,11 +39,13 @@ def note(
     _mark(image.reassigning, key, bool(after.adding_replicas or after.removing_replicas))
 
 
-def forget(image: "MetadataImage", key: TopicIdPartition, before: PartitionState) -> None:
-    note(image, key, before, _NOTHING)
+def remove_from_indexes(
+    image: "MetadataImage", key: TopicIdPartition, before: PartitionState
+) -> None:
+    update_indexes(image, key, before, _NO_PARTITION)
 
 
-def note_claim(image: "MetadataImage", topic: str) -> None:
+def update_claim(image: "MetadataImage", topic: str) -> None:
     """Updates the claim after a config of the topic changed or all were removed."""
     settings = image.config_of(ResourceType.TOPIC, topic)
     if settings.get(SUBSCRIPTION_MODE) == POINT_TO_POINT:
@@ -62,7 +64,7 @@ def _count(counts: dict[int, int], broker_id: int, by: int) -> None:
         del counts[broker_id]
 
 
-def _hold(
+def _update_replicas(
     image: "MetadataImage",
     key: TopicIdPartition,
     before: tuple[int, ...],

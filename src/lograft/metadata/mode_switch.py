@@ -48,12 +48,12 @@ RAFT, LEAVING = ReplicationMode.RAFT, ReplicationMode.LEAVING
 
 class ModeStatus(NamedTuple):
     mode: ReplicationMode
-    wish: ReplicationMode
+    desired: ReplicationMode
     #: What a switch waits for; empty if none is in progress or the controller takes the next step.
     reason: str
 
 
-class LogTail(NamedTuple):
+class LogEndPosition(NamedTuple):
     """The position of a log's end. The greatest one of a majority includes everything committed."""
 
     last_epoch: int
@@ -65,14 +65,14 @@ class Collection:
     """The replies to one `leaving` epoch. Only in memory: a new controller collects them again."""
 
     epoch: int
-    answers: dict[int, LogTail] = field(default_factory=dict)
+    log_ends: dict[int, LogEndPosition] = field(default_factory=dict)
 
 
-def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> ReplicationMode:
+def desired_mode(image: MetadataImage, topic: TopicState, index: int) -> ReplicationMode:
     """The mode in the topic's configs, which were validated when they were set."""
     settings = image.config_of(ResourceType.TOPIC, topic.name)
-    for word in settings.get(MODE_OF_PARTITIONS, "").split(","):
-        partition, _, mode = word.strip().partition(":")
+    for entry in settings.get(MODE_OF_PARTITIONS, "").split(","):
+        partition, _, mode = entry.strip().partition(":")
         if partition == str(index):
             return ReplicationMode[mode.upper()]
     return ReplicationMode[settings.get(MODE, ISR.text).upper()]
@@ -82,11 +82,11 @@ def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[Featu
     """Checks whether a topic may have these configs; raises Rejected otherwise. Returns the record
     that enables raft mode with the first such topic, so that Apache Kafka can read the metadata of
     clusters that never use it."""
-    words = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
-    if is_enabled(image) or not any(word.strip().endswith(RAFT.text) for word in words):
+    entries = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
+    if is_enabled(image) or not any(entry.strip().endswith(RAFT.text) for entry in entries):
         return []
-    registered = [(each.broker_id, each.features) for each in image.brokers.values()]
-    registered += [(each.controller_id, each.features) for each in image.controllers.values()]
+    registered = [(node.broker_id, node.features) for node in image.brokers.values()]
+    registered += [(node.controller_id, node.features) for node in image.controllers.values()]
     for node_id, features in registered:
         if REPLICATION_VERSION not in features or 1 not in features[REPLICATION_VERSION]:
             raise Rejected(
@@ -107,15 +107,15 @@ def majority(replicas: tuple[int, ...]) -> int:
 
 def status(image: MetadataImage, topic: TopicState, index: int) -> ModeStatus:
     state = topic.partitions[index]
-    wish = wished_mode(image, topic, index)
-    return ModeStatus(state.mode, wish, _reason(image, state, wish))
+    desired = desired_mode(image, topic, index)
+    return ModeStatus(state.mode, desired, _reason(image, state, desired))
 
 
-def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) -> str:
+def _reason(image: MetadataImage, state: PartitionState, desired: ReplicationMode) -> str:
     needed = majority(state.replicas)
     match state.mode:
-        case ReplicationMode.ISR if wish == RAFT:
-            return _why_not_enter(image, state)
+        case ReplicationMode.ISR if desired == RAFT:
+            return _reason_not_to_enter(image, state)
         case ReplicationMode.ENTERING if state.leader == NO_NODE:
             return "the partition has no leader"
         case ReplicationMode.ENTERING if len(state.isr) < needed:
@@ -123,7 +123,7 @@ def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) 
         case ReplicationMode.ENTERING:
             waits = f"replicas {list(state.isr)} to flush their logs"
             return f"leader {state.leader} waits for {waits}"
-        case ReplicationMode.RAFT if wish == ISR and is_reassigning(state):
+        case ReplicationMode.RAFT if desired == ISR and is_reassigning(state):
             return "the partition is being reassigned"
         case ReplicationMode.LEAVING if state.leader == NO_NODE:
             return f"{needed} of the replicas {list(state.replicas)} must report their log end"
@@ -133,7 +133,7 @@ def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) 
             return ""
 
 
-def _why_not_enter(image: MetadataImage, state: PartitionState) -> str:
+def _reason_not_to_enter(image: MetadataImage, state: PartitionState) -> str:
     needed = majority(state.replicas)
     if not is_enabled(image):
         return f"the feature {REPLICATION_VERSION} is at level 0: upgrade it to 1"
@@ -154,21 +154,23 @@ def _why_not_enter(image: MetadataImage, state: PartitionState) -> str:
 def next_step(image: MetadataImage, topic: TopicState, index: int) -> PartitionRecord | None:
     """The next record for a partition that is not in its desired mode; None to wait (`status`)."""
     state = topic.partitions[index]
-    wish = wished_mode(image, topic, index)
-    if state.mode == ISR and wish == RAFT:
-        if _why_not_enter(image, state):
+    desired = desired_mode(image, topic, index)
+    if state.mode == ISR and desired == RAFT:
+        if _reason_not_to_enter(image, state):
             return None
         # A new epoch, because records fetched in earlier ones were not fsynced first.
-        return _written(topic, index, state, mode=ENTERING, leader_epoch=state.leader_epoch + 1)
-    if state.mode == ENTERING and wish == ISR:
-        return _written(topic, index, state, mode=ISR)
-    if state.mode == RAFT and wish == ISR and not is_reassigning(state):
+        return _build_record(
+            topic, index, state, mode=ENTERING, leader_epoch=state.leader_epoch + 1
+        )
+    if state.mode == ENTERING and desired == ISR:
+        return _build_record(topic, index, state, mode=ISR)
+    if state.mode == RAFT and desired == ISR and not is_reassigning(state):
         return _leave(topic, index, state, epoch=state.leader_epoch + 1)
     return None
 
 
 def _leave(topic: TopicState, index: int, state: PartitionState, *, epoch: int) -> PartitionRecord:
-    return _written(topic, index, state, mode=LEAVING, leader=NO_NODE, leader_epoch=epoch)
+    return _build_record(topic, index, state, mode=LEAVING, leader=NO_NODE, leader_epoch=epoch)
 
 
 def collect_again(topic: TopicState, index: int) -> PartitionRecord:
@@ -201,9 +203,9 @@ def enter_raft(
         raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"The leader is broker {state.leader}.")
     if partition_epoch != state.partition_epoch or set(isr) != set(state.isr):
         raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, "The in-sync replicas have changed.")
-    if why := _why_not_enter(image, state):
+    if why := _reason_not_to_enter(image, state):
         raise Rejected(ErrorCode.OPERATION_NOT_ATTEMPTED, why)
-    return _written(
+    return _build_record(
         topic, index, state, mode=RAFT, life=state.leader_epoch, elr=(), last_known_elr=()
     )
 
@@ -234,7 +236,7 @@ def report_leader(
     ):
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Broker {leader} cannot lead this partition.")
     after = state._replace(leader=leader, leader_epoch=leader_epoch)
-    target = tuple(each for each in state.replicas if each not in state.removing_replicas)
+    target = tuple(member for member in state.replicas if member not in state.removing_replicas)
     if is_reassigning(state) and set(voters) == set(target):
         kept = dict(zip(state.replicas, state.directories, strict=True))
         after = after._replace(
@@ -243,7 +245,7 @@ def report_leader(
             adding_replicas=(),
             removing_replicas=(),
         )
-    after = after._replace(isr=tuple(each for each in after.replicas if each in in_sync))
+    after = after._replace(isr=tuple(member for member in after.replicas if member in in_sync))
     if after == state:
         return None
     return _record(topic, index, after)
@@ -259,7 +261,7 @@ def on_tail(
     collection: Collection,
     *,
     replica: int,
-    tail: LogTail,
+    tail: LogEndPosition,
     min_isr: int,
 ) -> PartitionRecord | None:
     """A replica has fsynced its log, promised to follow the controller's epoch, and reports where
@@ -267,19 +269,19 @@ def on_tail(
     state = topic.partitions[index]
     if not _is_collecting(state, collection) or replica not in state.replicas:
         return None
-    collection.answers[replica] = tail
+    collection.log_ends[replica] = tail
     # Offline replicas cannot be appointed, and any majority of the others is sufficient.
-    tails: Mapping[int, LogTail] = {
-        each: collection.answers[each]
-        for each in state.replicas
-        if each in collection.answers and _is_active(image, each)
+    tails: Mapping[int, LogEndPosition] = {
+        member: collection.log_ends[member]
+        for member in state.replicas
+        if member in collection.log_ends and _is_active(image, member)
     }
     if len(tails) < majority(state.replicas):
         return None
     highest = max(tails.values())
-    isr = tuple(each for each, its in tails.items() if its == highest)
+    isr = tuple(member for member, tail in tails.items() if tail == highest)
     enough = len(isr) >= min(min_isr, len(state.replicas))
-    return _written(
+    return _build_record(
         topic,
         index,
         state,
@@ -313,7 +315,7 @@ def _is_active(image: MetadataImage, broker_id: int) -> bool:
     return broker is not None and broker.is_active
 
 
-def _written(
+def _build_record(
     topic: TopicState, index: int, state: PartitionState, **changes: object
 ) -> PartitionRecord:
     return _record(topic, index, state._replace(**changes))  # type: ignore[arg-type]

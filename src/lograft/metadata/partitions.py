@@ -50,17 +50,17 @@ def create_partitions(
                     f"The partition count of {topic.name} cannot change, because it determines"
                     " the coordinator of each group and transaction.",
                 )
-            made = _grow(image, topic)
-            if len(records) + len(made) > PARTITIONS_PER_REQUEST_MAX:
+            new_records = _new_partitions(image, topic)
+            if len(records) + len(new_records) > PARTITIONS_PER_REQUEST_MAX:
                 raise Rejected(
                     ErrorCode.INVALID_PARTITIONS,
                     f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions."
                     " Split it.",
                 )
-            records += made
-        except Rejected as refusal:
-            result.error_code = refusal.code
-            result.error_message = refusal.message
+            records += new_records
+        except Rejected as rejection:
+            result.error_code = rejection.code
+            result.error_message = rejection.message
         results.append(result)
     if request.validate_only:
         records.clear()
@@ -141,50 +141,53 @@ def check_assignment(
     )
 
 
-def _grow(image: MetadataImage, wanted: CreatePartitionsTopic) -> list[PartitionRecord]:
-    topic = image.topic(wanted.name)
+def _new_partitions(
+    image: MetadataImage, requested: CreatePartitionsTopic
+) -> list[PartitionRecord]:
+    topic = image.topic(requested.name)
     if topic is None:
         raise Rejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{wanted.name}' does not exist."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{requested.name}' does not exist."
         )
     present = len(topic.partitions)
-    if wanted.count == present:
-        raise Rejected(
-            ErrorCode.INVALID_PARTITIONS, f"Topic '{wanted.name}' already has {present} partitions."
-        )
-    if wanted.count < present:
+    if requested.count == present:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic '{wanted.name}' has {present} partitions, and the partition count cannot be"
-            f" decreased to {wanted.count}.",
+            f"Topic '{requested.name}' already has {present} partitions.",
         )
-    if wanted.count - present > PARTITIONS_PER_REQUEST_MAX:
+    if requested.count < present:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
-            f"The request creates {wanted.count - present} partitions, more than the maximum of"
+            f"Topic '{requested.name}' has {present} partitions, and the partition count cannot be"
+            f" decreased to {requested.count}.",
+        )
+    if requested.count - present > PARTITIONS_PER_REQUEST_MAX:
+        raise Rejected(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The request creates {requested.count - present} partitions, more than the maximum of"
             f" {PARTITIONS_PER_REQUEST_MAX}.",
         )
-    replicas = _new_replicas(image, topic, wanted)
+    replicas = _new_replicas(image, topic, requested)
     return [
-        new_partition(image, topic.topic_id, index, chosen)
-        for index, chosen in enumerate(replicas, start=present)
+        new_partition(image, topic.topic_id, index, assignments)
+        for index, assignments in enumerate(replicas, start=present)
     ]
 
 
 def _new_replicas(
-    image: MetadataImage, topic: TopicState, wanted: CreatePartitionsTopic
+    image: MetadataImage, topic: TopicState, requested: CreatePartitionsTopic
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
-    if wanted.assignments is None:
-        return placed(image, topic.name, range(present, wanted.count), replication_factor=factor)
-    if len(wanted.assignments) != wanted.count - present:
+    if requested.assignments is None:
+        return placed(image, topic.name, range(present, requested.count), replication_factor=factor)
+    if len(requested.assignments) != requested.count - present:
         raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The request adds {wanted.count - present} partitions but contains"
-            f" {len(wanted.assignments)} assignments.",
+            f"The request adds {requested.count - present} partitions but contains"
+            f" {len(requested.assignments)} assignments.",
         )
-    chosen = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
-    for index, replicas in enumerate(chosen, start=present):
+    assignments = [tuple(assignment.broker_ids) for assignment in requested.assignments]
+    for index, replicas in enumerate(assignments, start=present):
         check_assignment(image, index, replicas, replication_factor=factor)
-    return chosen
+    return assignments

@@ -53,14 +53,14 @@ def place_partitions(
 
     `topic_leaders` has the number of the topic's existing partitions that each broker leads.
     """
-    everyone = {candidate.broker_id: candidate for candidate in candidates}
-    active = tuple(sorted(b for b, candidate in everyone.items() if candidate.active))
-    _check_factor(replication_factor, len(everyone), len(active))
-    if len(everyone) == 1:
+    brokers = {candidate.broker_id: candidate for candidate in candidates}
+    active = tuple(sorted(b for b, candidate in brokers.items() if candidate.active))
+    _check_factor(replication_factor, len(brokers), len(active))
+    if len(brokers) == 1:
         return [active] * len(indexes)
-    spread = _Spread(everyone, active, len(indexes), replication_factor, topic_leaders or {})
-    ring = broker_ring(tuple(sorted(everyone)))
-    return [spread.place(ring.walk(f"{topic} {index}")) for index in indexes]
+    tracker = _LoadTracker(brokers, active, len(indexes), replication_factor, topic_leaders or {})
+    ring = broker_ring(tuple(sorted(brokers)))
+    return [tracker.place(ring.walk(f"{topic} {index}")) for index in indexes]
 
 
 def _check_factor(replication_factor: int, known: int, active: int) -> None:
@@ -83,35 +83,35 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
     )
 
 
-class _Spread:
+class _LoadTracker:
     """The load of each broker while partitions are placed one after another."""
 
     def __init__(
         self,
-        everyone: dict[int, Candidate],
+        brokers: dict[int, Candidate],
         active: tuple[int, ...],
         count: int,
         replication_factor: int,
         topic_leaders: Mapping[int, int],
     ) -> None:
-        self._everyone = everyone
+        self._brokers = brokers
         self._replication_factor = replication_factor
         self._topic_leaders = dict(topic_leaders)
-        self._leaders = {b: candidate.leaders for b, candidate in everyone.items()}
-        self._topic_followers = dict.fromkeys(everyone, 0)
+        self._leaders = {b: candidate.leaders for b, candidate in brokers.items()}
+        self._topic_followers = dict.fromkeys(brokers, 0)
         total = count + sum(topic_leaders.values())
         self._topic_leaders_max = -(-total // len(active))
         self._leaders_max = (count + sum(self._leaders.values())) / len(active) * LEADER_SLACK
-        self._replicas = {b: candidate.replicas for b, candidate in everyone.items()}
+        self._replicas = {b: candidate.replicas for b, candidate in brokers.items()}
         held = count * replication_factor + sum(self._replicas.values())
-        self._replicas_max = held / len(everyone) * REPLICA_SLACK
+        self._replicas_max = held / len(brokers) * REPLICA_SLACK
         #: Per broker and placed partition.
-        self._followers_share = (replication_factor - 1) / len(everyone) * FOLLOWER_SLACK
+        self._followers_share = (replication_factor - 1) / len(brokers) * FOLLOWER_SLACK
         self._placed = 0
 
     def place(self, walk: list[int]) -> tuple[int, ...]:
         leader = min(
-            (b for b in walk if self._everyone[b].active),
+            (b for b in walk if self._brokers[b].active),
             key=lambda b: (
                 self._topic_leaders.get(b, 0) >= self._topic_leaders_max,
                 self._leaders[b] + 1 > self._leaders_max,
@@ -125,24 +125,24 @@ class _Spread:
         start = walk.index(leader)
         walk = walk[start:] + walk[:start]
         replicas = [leader]
-        racks: dict[str | None, int] = {self._everyone[leader].rack: 1}
+        racks: dict[str | None, int] = {self._brokers[leader].rack: 1}
         while len(replicas) < self._replication_factor:
             follower = min(
                 (b for b in walk if b not in replicas),
                 key=lambda b: (
-                    not self._everyone[b].active,
-                    racks.get(self._everyone[b].rack, 0) if self._has_rack(b) else 0,
+                    not self._brokers[b].active,
+                    racks.get(self._brokers[b].rack, 0) if self._has_rack(b) else 0,
                     self._topic_followers[b] >= followers_max,
                     self._replicas[b] + 1 > self._replicas_max,
                 ),
             )
             replicas.append(follower)
             self._topic_followers[follower] += 1
-            rack = self._everyone[follower].rack
+            rack = self._brokers[follower].rack
             racks[rack] = racks.get(rack, 0) + 1
         for broker_id in replicas:
             self._replicas[broker_id] += 1
         return tuple(replicas)
 
     def _has_rack(self, broker_id: int) -> bool:
-        return self._everyone[broker_id].rack is not None
+        return self._brokers[broker_id].rack is not None

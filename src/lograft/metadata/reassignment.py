@@ -1,9 +1,9 @@
 """Reassignment of partitions. New replicas are added first. Once they are in sync, as reported by
 the leader's AlterPartition, `elections.PartitionChange` removes the old ones."""
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, is_reassigning
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX
 from lograft.metadata.replay import changed_partition
 from lograft.metadata.types import ControllerResult, PartitionState, TopicState
@@ -29,36 +29,38 @@ def alter_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, *, config: BrokerConfig
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
     """Decides each partition separately; one without replicas has its reassignment canceled."""
-    conditions = Conditions(image, config)
+    leadership_rules = LeadershipRules(image, config)
     records: dict[TopicIdPartition, PartitionChangeRecord] = {}
     response = AlterPartitionReassignmentsResponse(
         error_message=None,
         allow_replication_factor_change=request.allow_replication_factor_change,
     )
-    for asked in request.topics:
-        answers = []
-        for one in asked.partitions:
-            answer = ReassignablePartitionResponse(
-                partition_index=one.partition_index, error_message=None
+    for requested in request.topics:
+        results = []
+        for partition in requested.partitions:
+            result = ReassignablePartitionResponse(
+                partition_index=partition.partition_index, error_message=None
             )
             try:
-                topic, state = _partition(image, asked.name, one.partition_index)
-                key = TopicIdPartition(topic.topic_id, one.partition_index)
-                _check_free(key, asked.name, state, records)
-                change = PartitionChange(conditions, topic, one.partition_index)
-                if one.replicas is None:
+                topic, state = _partition(image, requested.name, partition.partition_index)
+                key = TopicIdPartition(topic.topic_id, partition.partition_index)
+                _check_free(key, requested.name, state, records)
+                change = PartitionChange(leadership_rules, topic, partition.partition_index)
+                if partition.replicas is None:
                     record = _cancel(change)
                 else:
-                    _check_target(image, state, one.replicas)
+                    _check_target(image, state, partition.replicas)
                     if not request.allow_replication_factor_change:
-                        _check_factor(state, one.replicas)
-                    record = start_reassignment(change, tuple(one.replicas))
+                        _check_factor(state, partition.replicas)
+                    record = start_reassignment(change, tuple(partition.replicas))
                 if record is not None:
                     records[key] = record
-            except Rejected as refusal:
-                answer.error_code, answer.error_message = refusal.code, refusal.message
-            answers.append(answer)
-        response.responses.append(ReassignableTopicResponse(name=asked.name, partitions=answers))
+            except Rejected as rejection:
+                result.error_code, result.error_message = rejection.code, rejection.message
+            results.append(result)
+        response.responses.append(
+            ReassignableTopicResponse(name=requested.name, partitions=results)
+        )
     return ControllerResult(tuple(records.values()), response)
 
 
@@ -71,10 +73,10 @@ def list_reassignments(
         keys = list(image.reassigning)
     else:
         keys = [
-            TopicIdPartition(image.topic_ids[asked.name], index)
-            for asked in request.topics
-            if asked.name in image.topic_ids
-            for index in asked.partition_indexes
+            TopicIdPartition(image.topic_ids[requested.name], index)
+            for requested in request.topics
+            if requested.name in image.topic_ids
+            for index in requested.partition_indexes
         ]
     for topic_id, index in keys:
         state = image.partition(topic_id, index)

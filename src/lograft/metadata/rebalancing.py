@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.placement import broker_ring
 from lograft.metadata.reassignment import start_reassignment, target_of
 from lograft.metadata.types import ControllerResult
@@ -81,11 +81,11 @@ def rebalance(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult
     progress. The reply is always False: no immediate continuation is needed."""
     records: list[PartitionChangeRecord] = []
     if not image.reassigning and is_uneven(image):
-        conditions = Conditions(image, config)
+        leadership_rules = LeadershipRules(image, config)
         for move in islice(plan(image, image.brokers), MOVES_AT_ONCE):
             topic = image.topic(move.topic)
             assert topic is not None, move
-            change = PartitionChange(conditions, topic, move.partition)
+            change = PartitionChange(leadership_rules, topic, move.partition)
             record = start_reassignment(change, move.after)
             if record is not None:
                 records.append(record)
@@ -104,14 +104,14 @@ def is_uneven(image: MetadataImage) -> bool:
 
 def plan_moves(holdings: Iterable[Holding], racks: dict[int, str | None]) -> list[Move]:
     """`racks` has the brokers that should host all replicas, with their racks."""
-    sharing = _Sharing(list(holdings), racks)
-    sharing.replace_strangers()
-    sharing.even_out_replicas()
-    sharing.even_out_leaders()
-    return sharing.moves()
+    balancer = _Balancer(list(holdings), racks)
+    balancer.replace_outside_brokers()
+    balancer.balance_replicas()
+    balancer.balance_leader_counts()
+    return balancer.moves()
 
 
-class _Sharing:
+class _Balancer:
     def __init__(self, holdings: list[Holding], racks: dict[int, str | None]) -> None:
         self._holdings = holdings
         self._racks = racks
@@ -124,7 +124,7 @@ class _Sharing:
                 f" {len(racks)}.",
             )
         ring = broker_ring(tuple(self._brokers))
-        self._walks = [ring.walk(f"{one.topic} {one.partition}") for one in holdings]
+        self._walks = [ring.walk(f"{holding.topic} {holding.partition}") for holding in holdings]
         self._now = [list(holding.replicas) for holding in holdings]
         self._loads = dict.fromkeys(self._brokers, 0)
         for replicas in self._now:
@@ -139,19 +139,19 @@ class _Sharing:
             if tuple(now) != holding.replicas
         ]
 
-    def replace_strangers(self) -> None:
+    def replace_outside_brokers(self) -> None:
         for walk, replicas in zip(self._walks, self._now, strict=True):
-            for place, stranger in enumerate(replicas):
-                if stranger not in self._loads:
+            for position, outsider in enumerate(replicas):
+                if outsider not in self._loads:
                     others = [b for b in replicas if b in self._loads]
-                    taken = min(
+                    replacement = min(
                         (b for b in walk if b not in others),
                         key=lambda b: (-self._spread([*others, b]), self._loads[b]),
                     )
-                    replicas[place] = taken
-                    self._loads[taken] += 1
+                    replicas[position] = replacement
+                    self._loads[replacement] += 1
 
-    def even_out_replicas(self) -> None:
+    def balance_replicas(self) -> None:
         """Moves single replicas to brokers that have at least two fewer. First only brokers with
         more than the share give replicas away; then all brokers do, in case racks or existing
         replicas prevented the first moves."""
@@ -159,85 +159,87 @@ class _Sharing:
         for above in (share, 0):
             for _ in range(PASSES_MAX):
                 moved = False
-                for taker in sorted(self._brokers, key=self._loads.__getitem__):
-                    if max(self._loads.values()) - self._loads[taker] >= 2:
-                        moved |= self._give_to(taker, above=above)
+                for receiver in sorted(self._brokers, key=self._loads.__getitem__):
+                    if max(self._loads.values()) - self._loads[receiver] >= 2:
+                        moved |= self._move_to(receiver, above=above)
                 if not moved:
                     break
 
-    def _give_to(self, taker: int, *, above: int) -> bool:
+    def _move_to(self, receiver: int, *, above: int) -> bool:
         """Partitions that are closest to the taker on the ring come first."""
         moved = False
-        near = sorted(
-            (walk.index(taker), number)
+        nearest = sorted(
+            (walk.index(receiver), number)
             for number, walk in enumerate(self._walks)
-            if taker not in self._now[number]
+            if receiver not in self._now[number]
         )
-        for _, number in near:
-            if max(self._loads.values()) - self._loads[taker] < 2:
+        for _, number in nearest:
+            if max(self._loads.values()) - self._loads[receiver] < 2:
                 break
             replicas = self._now[number]
-            giver = self._giver(replicas, taker, above=above)
-            if giver is not None:
-                replicas[replicas.index(giver)] = taker
-                self._loads[giver] -= 1
-                self._loads[taker] += 1
+            donor = self._find_donor(replicas, receiver, above=above)
+            if donor is not None:
+                replicas[replicas.index(donor)] = receiver
+                self._loads[donor] -= 1
+                self._loads[receiver] += 1
                 moved = True
         return moved
 
-    def _giver(self, replicas: list[int], taker: int, *, above: int) -> int | None:
+    def _find_donor(self, replicas: list[int], receiver: int, *, above: int) -> int | None:
         """The most loaded broker, a follower rather than the leader. The move must not reduce the
         number of racks."""
         best: tuple[int, int] | None = None
-        giver = None
+        donor = None
         before = self._spread(replicas)
-        for place, broker_id in enumerate(replicas):
+        for position, broker_id in enumerate(replicas):
             load = self._loads[broker_id]
-            if load <= above or load - self._loads[taker] < 2:
+            if load <= above or load - self._loads[receiver] < 2:
                 continue
-            rank = (load, place)
+            rank = (load, position)
             if best is None or rank > best:
-                after = [taker if one == broker_id else one for one in replicas]
+                after = [receiver if replica == broker_id else replica for replica in replicas]
                 if self._spread(after) >= before:
-                    best, giver = rank, broker_id
-        return giver
+                    best, donor = rank, broker_id
+        return donor
 
     def _spread(self, replicas: list[int]) -> int:
         """The number of distinct racks; each broker without a rack counts as one."""
         named = {self._racks[b] for b in replicas if self._racks[b] is not None}
         return len(named) + sum(self._racks[b] is None for b in replicas)
 
-    def even_out_leaders(self) -> None:
+    def balance_leader_counts(self) -> None:
         """Moves leadership along chains of brokers with common partitions, from a broker that leads
         at least two partitions more than the last one of the chain."""
-        led: dict[int, dict[int, None]] = {broker_id: {} for broker_id in self._brokers}
+        led_partitions: dict[int, dict[int, None]] = {broker_id: {} for broker_id in self._brokers}
         for number, replicas in enumerate(self._now):
             if replicas:
-                led[replicas[0]][number] = None
+                led_partitions[replicas[0]][number] = None
         done = False
         while not done:
             done = True
-            for start in sorted(self._brokers, key=lambda b: -len(led[b])):
-                chain = self._chain(start, led)
+            for start in sorted(self._brokers, key=lambda b: -len(led_partitions[b])):
+                chain = self._chain(start, led_partitions)
                 if chain:
                     done = False
-                    self._hand_over(chain, led)
+                    self._transfer_leadership(chain, led_partitions)
                     break
 
-    def _chain(self, start: int, led: dict[int, dict[int, None]]) -> list[tuple[int, int, int]]:
+    def _chain(
+        self, start: int, led_partitions: dict[int, dict[int, None]]
+    ) -> list[tuple[int, int, int]]:
         """Steps (partition, from, to) to the nearest broker that leads two fewer; [] if none."""
         reached: dict[int, tuple[int, int]] = {start: (-1, -1)}
         queue = deque([start])
         while queue:
             here = queue.popleft()
-            if len(led[start]) - len(led[here]) >= 2:
+            if len(led_partitions[start]) - len(led_partitions[here]) >= 2:
                 steps: list[tuple[int, int, int]] = []
                 while here != start:
                     number, source = reached[here]
                     steps.append((number, source, here))
                     here = source
                 return steps
-            for number in led[here]:
+            for number in led_partitions[here]:
                 for follower in self._now[number][1:]:
                     if follower not in reached:
                         reached[follower] = (number, here)
@@ -246,12 +248,12 @@ class _Sharing:
                     break
         return []
 
-    def _hand_over(
-        self, chain: list[tuple[int, int, int]], led: dict[int, dict[int, None]]
+    def _transfer_leadership(
+        self, chain: list[tuple[int, int, int]], led_partitions: dict[int, dict[int, None]]
     ) -> None:
         for number, source, target in chain:
             replicas = self._now[number]
-            place = replicas.index(target)
-            replicas[0], replicas[place] = target, source
-            del led[source][number]
-            led[target][number] = None
+            position = replicas.index(target)
+            replicas[0], replicas[position] = target, source
+            del led_partitions[source][number]
+            led_partitions[target][number] = None

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import InconsistentRecord
-from lograft.metadata.indexes import forget, note, note_claim
-from lograft.metadata.names import similar_form
+from lograft.metadata.indexes import remove_from_indexes, update_claim, update_indexes
+from lograft.metadata.topic_names import similar_form
 from lograft.metadata.types import (
     UNASSIGNED_DIRECTORY,
     BrokerState,
@@ -83,10 +83,10 @@ def remove_topic(image: "MetadataImage", record: RemoveTopicRecord, delta: Metad
         if not names:
             del image.similar_names[form]
     for index, state in removed.partitions.items():
-        forget(image, TopicIdPartition(removed.topic_id, index), state)
+        remove_from_indexes(image, TopicIdPartition(removed.topic_id, index), state)
     resource = ConfigResource(ResourceType.TOPIC, removed.name)
     if image.configs.pop(resource, None) is not None:
-        note_claim(image, removed.name)
+        update_claim(image, removed.name)
         delta.configs[resource] = None
     delta.topic_deleted(removed)
 
@@ -182,7 +182,7 @@ def config(image: "MetadataImage", record: ConfigRecord, delta: MetadataDelta) -
             if not values:
                 del image.configs[resource]
     if resource.type == ResourceType.TOPIC:
-        note_claim(image, resource.name)
+        update_claim(image, resource.name)
     delta.configs[resource] = None
 
 
@@ -377,7 +377,9 @@ def _put_partition(
     state: PartitionState,
     delta: MetadataDelta,
 ) -> None:
-    note(image, TopicIdPartition(owner.topic_id, index), owner.partitions.get(index), state)
+    update_indexes(
+        image, TopicIdPartition(owner.topic_id, index), owner.partitions.get(index), state
+    )
     owner.partitions[index] = state
     delta.partition_changed(owner.topic_id, index)
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from uuid import UUID
 
+from lograft.metadata.auto_creation import check_on_demand_max
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import MODE, check_modes
-from lograft.metadata.names import check_topic_name, similar_form
-from lograft.metadata.on_demand import check_on_demand_max
 from lograft.metadata.partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     check_assignment,
     new_partition,
     placed,
 )
+from lograft.metadata.topic_names import check_topic_name, similar_form
 from lograft.metadata.types import ControllerResult, ResourceType
 from lograft.model.errors import ErrorCode, InvalidConfig, Rejected
 from lograft.model.settings.broker import BrokerConfig
@@ -58,15 +58,15 @@ def create_topics(
     for topic in request.topics:
         if counts[topic.name] > 1:
             counts[topic.name] = -1  # Reported only once.
-            results.append(_refused(topic.name, _twice(topic.name)))
+            results.append(_rejected_result(topic.name, _duplicate_rejection(topic.name)))
         elif counts[topic.name] == 1:
             try:
-                made = _create(image, topic, config=config, new_id=new_id)
-            except Rejected as refusal:
-                results.append(_refused(topic.name, refusal))
+                new_records = _create(image, topic, config=config, new_id=new_id)
+            except Rejected as rejection:
+                results.append(_rejected_result(topic.name, rejection))
                 continue
-            records += made
-            results.append(_created(made, config))
+            records += new_records
+            results.append(_created_result(new_records, config))
     if request.validate_only:
         records.clear()
         for result in results:
@@ -78,13 +78,13 @@ def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, *, config: BrokerConfig
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Deletes topics by name (in `topic_names` up to version 5) or by id."""
-    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not config.delete_topic_enable:
         raise Rejected(
             ErrorCode.TOPIC_DELETION_DISABLED,
             "Topic deletion is disabled: delete.topic.enable is false.",
         )
-    times = Counter((topic.name, topic.topic_id) for topic in wanted)
+    times = Counter((topic.name, topic.topic_id) for topic in requested)
     removed: dict[UUID, None] = {}
     results = []
     for (name, given_id), count in times.items():
@@ -97,9 +97,9 @@ def delete_topics(
                 raise Rejected(
                     ErrorCode.INVALID_REQUEST, "The request contains the topic by name and by id."
                 )
-        except Rejected as refusal:
-            result.error_code = refusal.code
-            result.error_message = refusal.message
+        except Rejected as rejection:
+            result.error_code = rejection.code
+            result.error_message = rejection.message
         else:
             result.topic_id = topic_id
             result.name = image.topics[topic_id].name
@@ -183,7 +183,7 @@ def _create(
         assignments = _given_assignments(image, topic)
     else:
         assignments = _placed_assignments(image, topic, config)
-    topic_id = _fresh_id(image, new_id)
+    topic_id = _generate_topic_id(image, new_id)
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += (
         ConfigRecord(
@@ -246,7 +246,7 @@ def _placed_assignments(
     return placed(image, topic.name, range(count), replication_factor=factor)
 
 
-def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
+def _generate_topic_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
     """Never a reserved id, nor one whose text could be mistaken for a command-line option."""
     while True:
         topic_id = new_id()
@@ -275,12 +275,14 @@ def _topic_to_delete(image: MetadataImage, name: str | None, given_id: UUID) -> 
     return given_id
 
 
-def _twice(name: str) -> Rejected:
+def _duplicate_rejection(name: str) -> Rejected:
     return Rejected(ErrorCode.INVALID_REQUEST, f"The request contains topic '{name}' twice.")
 
 
-def _refused(name: str, refusal: Rejected) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+def _rejected_result(name: str, rejection: Rejected) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=rejection.code, error_message=rejection.message
+    )
 
 
 def _describe(overrides: Mapping[str, str], config: BrokerConfig) -> list[CreatableTopicConfigs]:
@@ -319,15 +321,15 @@ def _describe_settings(
     }
 
 
-def _created(made: Sequence[Message], config: BrokerConfig) -> CreatableTopicResult:
-    topic = made[0]
+def _created_result(new_records: Sequence[Message], config: BrokerConfig) -> CreatableTopicResult:
+    topic = new_records[0]
     assert isinstance(topic, TopicRecord)
     overrides = {
         record.name: record.value
-        for record in made
+        for record in new_records
         if isinstance(record, ConfigRecord) and record.value is not None
     }
-    partitions = [record for record in made if isinstance(record, PartitionRecord)]
+    partitions = [record for record in new_records if isinstance(record, PartitionRecord)]
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -30,7 +30,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 #: Topic config: maximum number of partitions that producers can create by writing beyond the last
 #: one. Automatically created topics may get it from the broker's configs.
 ON_DEMAND_MAX: Final = "auto.create.partitions.max"
-#: Topic configs for topics that only one group may read (metadata/claims.py).
+#: Topic configs for topics that only one group may read (metadata/topic_claims.py).
 SUBSCRIPTION_MODE: Final = "subscription.mode"
 SUBSCRIPTION_GROUP: Final = "subscription.group"
 POINT_TO_POINT: Final = "ptp"

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from lograft.metadata.broker_sessions import BrokerSessions
 from lograft.metadata.brokers import (
     fence_broker,
     heartbeat,
@@ -16,7 +17,6 @@ from lograft.metadata.brokers import (
 from lograft.metadata.directories import assign_directories
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import placed
-from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import RECORDS_PER_BATCH, ControllerResult, LeaderRecovery
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import ReplicationMode, TopicIdPartition
@@ -201,7 +201,7 @@ def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) ->
     image = with_partition(cluster(1), apply, [1])
     epoch = image.brokers[1].epoch
     same = registration(incarnation_id=image.brokers[1].incarnation_id)
-    outcome = register_broker(image, same, cluster_id="c", config=CONFIG, predecessor_alive=True)
+    outcome = register_broker(image, same, cluster_id="c", config=CONFIG, is_predecessor_alive=True)
     assert outcome.reply.broker_epoch == epoch
     assert len(outcome.records) == 1
     assert not image.brokers[1].fenced
@@ -246,7 +246,7 @@ def test_registrations_that_cannot_be(
 ) -> None:
     with pytest.raises(Rejected) as refusal:
         register_broker(
-            cluster(1, 2), request_, cluster_id="c", config=CONFIG, predecessor_alive=alive
+            cluster(1, 2), request_, cluster_id="c", config=CONFIG, is_predecessor_alive=alive
         )
     assert refusal.value.code == code
 
@@ -390,7 +390,7 @@ def test_sessions_end_in_silence() -> None:
     assert sessions.expired(100) == []
     assert sessions.next_expiry_ms() == 101
     assert sessions.expired(101) == [(1, 5)]
-    sessions.heard(1, epoch=5, metadata_offset=9, now_ms=101)
+    sessions.on_heartbeat(1, epoch=5, metadata_offset=9, now_ms=101)
     assert sessions.is_alive(1, epoch=5, now_ms=201)
     assert not sessions.is_alive(1, epoch=6, now_ms=201)
     assert not sessions.is_alive(1, epoch=5, now_ms=202)
@@ -403,19 +403,19 @@ def test_sessions_end_in_silence() -> None:
 def test_a_broker_without_a_connection_is_suspect_until_it_speaks() -> None:
     sessions = BrokerSessions(timeout_ms=100)
     sessions.expect(1, epoch=5, now_ms=0)
-    sessions.heard(2, epoch=6, metadata_offset=9, now_ms=0)
+    sessions.on_heartbeat(2, epoch=6, metadata_offset=9, now_ms=0)
     assert sessions.suspects(0) == [(1, 5)]
     assert sessions.suspects(1) == [(1, 5), (2, 6)]  # late
-    sessions.heard(1, epoch=5, metadata_offset=9, now_ms=10)
+    sessions.on_heartbeat(1, epoch=5, metadata_offset=9, now_ms=10)
     assert sessions.suspects(0) == []
-    sessions.disconnected(1, epoch=4)  # of an earlier registration
+    sessions.on_disconnected(1, epoch=4)  # of an earlier registration
     assert sessions.is_alive(1, epoch=5, now_ms=10)
-    sessions.disconnected(1, epoch=5)
+    sessions.on_disconnected(1, epoch=5)
     assert not sessions.is_alive(1, epoch=5, now_ms=10)
-    assert sessions.is_suspect(1, epoch=5, heard_before_ms=0)
-    assert not sessions.is_suspect(1, epoch=4, heard_before_ms=0)
-    assert not sessions.is_suspect(2, epoch=6, heard_before_ms=0)
-    assert sessions.is_suspect(2, epoch=6, heard_before_ms=1)
+    assert sessions.is_suspect(1, epoch=5, last_heartbeat_before_ms=0)
+    assert not sessions.is_suspect(1, epoch=4, last_heartbeat_before_ms=0)
+    assert not sessions.is_suspect(2, epoch=6, last_heartbeat_before_ms=0)
+    assert sessions.is_suspect(2, epoch=6, last_heartbeat_before_ms=1)
 
 
 def test_cordoned_log_dirs_are_noted_and_new_replicas_go_elsewhere(

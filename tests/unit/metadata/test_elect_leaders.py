@@ -9,8 +9,8 @@ import pytest
 from lograft.metadata import elect_leaders as elections
 from lograft.metadata.elect_leaders import (
     balance_leaders,
+    elect_for_leaderless_partitions,
     elect_leaders,
-    elect_where_nobody_leads,
 )
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, Rejected
@@ -155,7 +155,7 @@ def test_leaders_go_home_by_themselves(
 
 
 def test_unclean_elections_only_where_they_are_allowed(image: MetadataImage) -> None:
-    assert elect_where_nobody_leads(image, config=CONFIG).records == ()
+    assert elect_for_leaderless_partitions(image, config=CONFIG).records == ()
     append(
         image,
         [
@@ -167,7 +167,7 @@ def test_unclean_elections_only_where_they_are_allowed(image: MetadataImage) -> 
             )
         ],
     )
-    outcome = elect_where_nobody_leads(image, config=CONFIG)
+    outcome = elect_for_leaderless_partitions(image, config=CONFIG)
     assert not outcome.reply
     append(image, outcome.records)
     assert leaders(image) == [1, 2, 1, 2, -1, 2]

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import Election, PartitionChange
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.replay import changed_partition
 from lograft.metadata.types import (
     ELR_VERSION,
@@ -84,8 +84,8 @@ class Case:
     def topic(self) -> TopicState:
         return self.image.topics[T]
 
-    def change(self, **conditions: int) -> PartitionChange:
-        made = Conditions(self.image, make_config(), **conditions)
+    def change(self, **leadership_rules: int) -> PartitionChange:
+        made = LeadershipRules(self.image, make_config(), **leadership_rules)
         return PartitionChange(made, self.topic, 0)
 
     def built(self, change: PartitionChange) -> str:
@@ -125,7 +125,7 @@ UNCLEAN = {"unclean.leader.election.enable": "true"}
 def test_a_broker_leaves(cluster: Cluster, up: str, before: str, gone: int, after: str) -> None:
     case = Case(cluster(*brokers(up), fenced=others(up)), before, settings=MIN_2)
     change = case.change(leaving=gone)
-    change.without(gone)
+    change.remove_from_isr(gone)
     assert case.built(change) == after
 
 
@@ -134,7 +134,7 @@ def others(up: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("before", "lost", "after"),
+    ("before", "crashed", "after"),
     [
         ("123/1/23 1", 2, "123/1/3 1"),
         ("123//12/1 -", 1, "123//2/1 -"),
@@ -143,12 +143,14 @@ def others(up: str) -> list[int]:
         ("1//1/1 -", 1, "1///1 -"),
     ],
 )
-def test_who_crashed_is_not_eligible(cluster: Cluster, before: str, lost: int, after: str) -> None:
-    up = "1" if before.startswith("123") and lost == 2 else ""
+def test_who_crashed_is_not_eligible(
+    cluster: Cluster, before: str, crashed: int, after: str
+) -> None:
+    up = "1" if before.startswith("123") and crashed == 2 else ""
     case = Case(cluster(*brokers(up), fenced=others(up)), before, settings=MIN_2)
-    change = case.change(leaving=lost)
-    change.without(lost)
-    change.lost = lost
+    change = case.change(leaving=crashed)
+    change.remove_from_isr(crashed)
+    change.crashed = crashed
     assert case.built(change) == after
 
 
@@ -261,7 +263,7 @@ def test_whoever_is_removed_is_not_eligible_any_more(cluster: Cluster) -> None:
 def test_a_partition_needs_no_more_replicas_in_sync_than_it_has(cluster: Cluster) -> None:
     case = Case(cluster(1, 2), "12/12 1", settings={"min.insync.replicas": "3"})
     change = case.change(leaving=2)
-    change.without(2)
+    change.remove_from_isr(2)
     assert case.built(change) == "12/1/2 1"
     change = case.change()
     change.isr = (1, 2)
@@ -272,7 +274,7 @@ def test_where_the_minimum_comes_from(cluster: Cluster) -> None:
     """The topic's own setting, this node's, the cluster's, the file's."""
 
     def minimum(image: MetadataImage, **settings: str) -> int:
-        return Conditions(image, make_config(**settings)).rules_of("t").min_insync_replicas
+        return LeadershipRules(image, make_config(**settings)).rules_of("t").min_insync_replicas
 
     def set_(kind: int, name: str, value: str) -> Iterable[Message]:
         record = ConfigRecord(resource_type=kind, resource_name=name, value=value)
@@ -335,7 +337,7 @@ def test_without_the_feature_nobody_is_eligible(cluster: Cluster) -> None:
     case = Case(image, "123/1/23/1 1", settings=MIN_2)
     append(image, [FeatureLevelRecord(name=ELR_VERSION, feature_level=0)])
     change = case.change(leaving=1)
-    change.without(1)
+    change.remove_from_isr(1)
     assert case.built(change) == "123/1//1 - +epoch"
 
 

@@ -7,21 +7,21 @@ from uuid import UUID
 import pytest
 
 from lograft.metadata.alter_partition import alter_partition
-from lograft.metadata.broker_partitions import leave, lose
+from lograft.metadata.broker_partitions import handle_departure, handle_loss
 from lograft.metadata.configs import incremental_alter_configs
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import partition_record
 from lograft.metadata.mode_switch import (
     Collection,
-    LogTail,
+    LogEndPosition,
     check_modes,
+    desired_mode,
     enter_raft,
     next_step,
     on_fenced,
     on_tail,
     report_leader,
     status,
-    wished_mode,
 )
 from lograft.metadata.partitions import new_partition
 from lograft.metadata.topics import create_topics
@@ -66,7 +66,7 @@ def state(image: MetadataImage) -> PartitionState:
     return topic(image).partitions[0]
 
 
-def wish(image: MetadataImage, value: str, name: str = "replication.mode") -> None:
+def desired(image: MetadataImage, value: str, name: str = "replication.mode") -> None:
     image.replay(ConfigRecord(resource_type=2, resource_name="a", name=name, value=value))
 
 
@@ -76,17 +76,17 @@ def put(image: MetadataImage, **changes: object) -> None:
 
 
 def test_single_partitions_may_differ_from_their_topic(image: MetadataImage) -> None:
-    assert wished_mode(image, topic(image), 0) is ISR
-    wish(image, "raft")
-    assert wished_mode(image, topic(image), 0) is RAFT
-    wish(image, "10:raft,0:isr", "replication.mode.partitions")
-    assert wished_mode(image, topic(image), 0) is ISR
-    assert wished_mode(image, topic(image), 1) is RAFT
+    assert desired_mode(image, topic(image), 0) is ISR
+    desired(image, "raft")
+    assert desired_mode(image, topic(image), 0) is RAFT
+    desired(image, "10:raft,0:isr", "replication.mode.partitions")
+    assert desired_mode(image, topic(image), 0) is ISR
+    assert desired_mode(image, topic(image), 1) is RAFT
 
 
 def test_entering_begins_an_epoch_with_the_same_leader(image: MetadataImage) -> None:
     assert next_step(image, topic(image), 0) is None
-    wish(image, "raft")
+    desired(image, "raft")
     record = next_step(image, topic(image), 0)
     assert record is not None
     assert (record.replication_mode, record.leader, record.leader_epoch) == (ENTERING, 1, 1)
@@ -108,7 +108,7 @@ def test_entering_begins_an_epoch_with_the_same_leader(image: MetadataImage) -> 
 def test_entering_waits_and_says_for_what(
     image: MetadataImage, changes: dict[str, object], reason: str
 ) -> None:
-    wish(image, "raft")
+    desired(image, "raft")
     put(image, **changes)
     assert next_step(image, topic(image), 0) is None
     assert reason in status(image, topic(image), 0).reason
@@ -119,7 +119,7 @@ def test_without_the_feature_nothing_is_switched_or_set(image: MetadataImage) ->
     with pytest.raises(Rejected, match=REPLICATION_VERSION):
         check_modes(image, {"replication.mode.partitions": "3:raft"})
     check_modes(image, {"replication.mode": "isr"})
-    wish(image, "raft")
+    desired(image, "raft")
     assert next_step(image, topic(image), 0) is None
     assert REPLICATION_VERSION in status(image, topic(image), 0).reason
 
@@ -171,14 +171,14 @@ def test_evidence_that_does_not_count(
 
 
 def report(image: MetadataImage, **said: object) -> PartitionRecord | None:
-    words: dict[str, object] = {
+    entries: dict[str, object] = {
         "leader": 2,
         "leader_epoch": 9,
         "life": 5,
         "in_sync": (2, 3),
         "voters": (1, 2, 3),
     }
-    return report_leader(topic(image), 0, **(words | said))  # type: ignore[arg-type]
+    return report_leader(topic(image), 0, **(entries | said))  # type: ignore[arg-type]
 
 
 def test_an_elected_leader_may_be_many_epochs_ahead(image: MetadataImage) -> None:
@@ -205,7 +205,7 @@ def test_voters_complete_a_reassignment(image: MetadataImage) -> None:
         adding_replicas=(4,),
         removing_replicas=(1,),
     )
-    wish(image, "isr")
+    desired(image, "isr")
     assert next_step(image, topic(image), 0) is None
     assert "reassigned" in status(image, topic(image), 0).reason
     record = report(image, voters=(1, 2, 3, 4))
@@ -234,7 +234,7 @@ def answer(
         0,
         collection,
         replica=replica,
-        tail=LogTail(epoch, end),
+        tail=LogEndPosition(epoch, end),
         min_isr=2,
     )
 
@@ -247,16 +247,19 @@ def test_the_best_log_of_a_majority_leads(image: MetadataImage) -> None:
     assert record is not None
     assert (record.replication_mode, record.leader, record.leader_epoch) == (LEAVING, 3, 11)
     assert record.isr == [3]
-    both = answer(image, Collection(10, {1: LogTail(9, 100)}), 3, 9, 100)
+    both = answer(image, Collection(10, {1: LogEndPosition(9, 100)}), 3, 9, 100)
     assert both is not None
     assert (both.replication_mode, both.leader, both.isr) == (ISR, 1, [1, 3])
 
 
 def test_answers_to_another_epoch_or_of_the_fenced_do_not_count(image: MetadataImage) -> None:
     put(image, mode=LEAVING, life=5, leader=-1, leader_epoch=10)
-    assert answer(image, Collection(9, {1: LogTail(9, 1), 2: LogTail(9, 1)}), 3, 9, 1) is None
+    assert (
+        answer(image, Collection(9, {1: LogEndPosition(9, 1), 2: LogEndPosition(9, 1)}), 3, 9, 1)
+        is None
+    )
     image.brokers[1] = replace(image.brokers[1], fenced=True)
-    assert answer(image, Collection(10, {1: LogTail(9, 100)}), 3, 9, 90) is None
+    assert answer(image, Collection(10, {1: LogEndPosition(9, 100)}), 3, 9, 90) is None
 
 
 def test_a_replica_in_a_higher_epoch_makes_the_last_one_grow(image: MetadataImage) -> None:
@@ -271,11 +274,11 @@ def test_raft_partitions_are_left_alone_when_a_broker_goes(
     image: MetadataImage, config: BrokerConfig
 ) -> None:
     put(image, mode=RAFT, life=5, leader_epoch=5)
-    assert list(leave(image, 1, config)) == []
-    assert list(lose(image, 1, config)) == []
+    assert list(handle_departure(image, 1, config)) == []
+    assert list(handle_loss(image, 1, config)) == []
     put(image, mode=LEAVING, leader_epoch=11, isr=(1,))
-    assert list(leave(image, 2, config)) == []
-    (again,) = lose(image, 1, config)
+    assert list(handle_departure(image, 2, config)) == []
+    (again,) = handle_loss(image, 1, config)
     assert isinstance(again, PartitionRecord)
     assert (again.replication_mode, again.leader, again.leader_epoch) == (LEAVING, -1, 12)
 

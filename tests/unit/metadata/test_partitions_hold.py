@@ -21,15 +21,15 @@ from lograft.metadata.brokers import (
     register_broker,
     unregister_broker,
 )
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.configs import incremental_alter_configs
 from lograft.metadata.elect_leaders import (
     balance_leaders,
+    elect_for_leaderless_partitions,
     elect_leaders,
-    elect_where_nobody_leads,
 )
 from lograft.metadata.elections import is_reassigning
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.reassignment import alter_reassignments
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import ELR_VERSION, ControllerResult, LeaderRecovery, PartitionState
@@ -77,7 +77,7 @@ class Lives:
         #: Members of the ISR that is being proposed.
         self.joining: list[int] = []
         #: A broker whose records are gone, as the controller is about to hear.
-        self.lost = -1
+        self.crashed = -1
         #: The registrations that stopped in good order, by broker.
         self.stopped: dict[int, int] = {}
         self._append(
@@ -152,7 +152,7 @@ class Lives:
         if new.leader >= 0 and new.leader not in trusted and new.leader != old.leader:
             assert new.leader_recovery == LeaderRecovery.RECOVERING, where
             assert self.unclean or old.last_known_elr == (new.leader,), where
-            assert self.unclean or {*old.isr, *old.elr} <= {self.lost}, where
+            assert self.unclean or {*old.isr, *old.elr} <= {self.crashed}, where
             self.complete[key] = {new.leader}
         self.complete[key] &= set(new.replicas)
         assert set(new.isr) <= self.complete[key], where
@@ -171,7 +171,7 @@ class Lives:
 
     def commit(self) -> None:
         """Leaders go on, as far as they may."""
-        rules = Conditions(self.image, CONFIG).rules_of("t")
+        rules = LeadershipRules(self.image, CONFIG).rules_of("t")
         for key, state in self.partitions():
             needed = min(rules.min_insync_replicas, len(state.replicas))
             if state.leader >= 0 and len(state.isr) >= needed:
@@ -181,7 +181,7 @@ class Lives:
         before = self.image.brokers.get(broker_id)
         previous = self.stopped.get(broker_id, -1)
         if before is None or before.epoch != previous:
-            self.lost = broker_id
+            self.crashed = broker_id
             for holders in self.complete.values():
                 holders.discard(broker_id)
         request = BrokerRegistrationRequest(
@@ -192,14 +192,14 @@ class Lives:
             previous_broker_epoch=previous,
         )
         self.do(lambda image: register_broker(image, request, cluster_id="c", config=CONFIG))
-        self.lost = -1
+        self.crashed = -1
 
     def unregister(self, broker_id: int) -> None:
         """Whatever it has, nobody counts on it any more."""
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        self.lost = broker_id
+        self.crashed = broker_id
         self.do(lambda image: unregister_broker(image, request, config=CONFIG))
-        self.lost = -1
+        self.crashed = -1
 
     def beat(self, broker_id: int, *, stop: bool = False) -> None:
         broker = self.image.brokers.get(broker_id)
@@ -294,7 +294,7 @@ class Lives:
                 self.elect()
             case 12:
                 self.do(lambda image: balance_leaders(image, config=CONFIG))
-                self.do(lambda image: elect_where_nobody_leads(image, config=CONFIG))
+                self.do(lambda image: elect_for_leaderless_partitions(image, config=CONFIG))
             case 13 if self.chance.random() < 0.2:
                 self.unregister(broker_id)
             case _:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lograft.metadata import rebalancing
 from lograft.metadata.brokers import fence_broker
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.placement import Candidate, place_partitions
 from lograft.metadata.rebalancing import (
     Holding,
@@ -157,7 +157,7 @@ def catch_up(image: MetadataImage) -> None:
     """Every leader says that all its replicas are in sync."""
     for topic_id, index in list(image.reassigning):
         topic = image.topics[topic_id]
-        change = PartitionChange(Conditions(image, make_config()), topic, index)
+        change = PartitionChange(LeadershipRules(image, make_config()), topic, index)
         change.isr = tuple(sorted(topic.partitions[index].replicas))
         record = change.build()
         assert record is not None

@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 
 from lograft.metadata.activation import activation_records
-from lograft.metadata.conditions import MIN_ISR
 from lograft.metadata.features import (
     SUPPORTED,
     Controller,
@@ -17,6 +16,7 @@ from lograft.metadata.features import (
 )
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import broker_record
+from lograft.metadata.leadership_rules import MIN_ISR
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.record_versions import version_of
 from lograft.metadata.types import ELR_VERSION, REPLICATION_VERSION, VersionRange

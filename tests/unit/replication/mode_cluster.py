@@ -20,7 +20,7 @@ from lograft.consensus.types import (
     ReplicaKey,
     VoterSet,
 )
-from lograft.metadata.mode_switch import LogTail
+from lograft.metadata.mode_switch import LogEndPosition
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, ReplicationMode
 from lograft.replication.raft_modes import ModeReplica, voters_of
@@ -337,7 +337,7 @@ class ModeCluster:
             tail = node.replica.tail_in(Epoch(epoch))
             if tail is None:
                 return
-            answer = LogTail(*tail) if isinstance(tail, LogEnd) else int(tail)
+            answer = LogEndPosition(*tail) if isinstance(tail, LogEnd) else int(tail)
             self._send(
                 f"tail {node.node_id}",
                 node,
@@ -689,10 +689,10 @@ class ModeCluster:
                     self.deliver()
             self.check()
 
-    def check_settled(self, wish: ReplicationMode) -> None:
+    def check_settled(self, desired: ReplicationMode) -> None:
         state = self.controller.state
-        if state.mode is not wish:
-            raise Violation(f"{wish.text} was wished for, but the mode stays {state}")
+        if state.mode is not desired:
+            raise Violation(f"{desired.text} was wished for, but the mode stays {state}")
         leaders = [
             node
             for node in self.nodes.values()

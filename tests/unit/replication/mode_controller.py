@@ -7,9 +7,9 @@ from uuid import UUID
 
 from lograft.metadata import mode_switch
 from lograft.metadata.alter_partition import alter_partition
-from lograft.metadata.broker_partitions import arrive, leave, lose
+from lograft.metadata.broker_partitions import handle_arrival, handle_departure, handle_loss
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.mode_switch import Collection, LogTail
+from lograft.metadata.mode_switch import Collection, LogEndPosition
 from lograft.metadata.partitions import new_partition
 from lograft.metadata.types import (
     ELR_VERSION,
@@ -119,25 +119,25 @@ class ModeController:
     def register(self, node: NodeId) -> BrokerEpoch:
         """After a stop that was not clean: its log may lack what was not on disk."""
         epoch = BrokerEpoch(self.image.offset + 100)
-        lost = list(lose(self.image, node, self.config))
+        lost = list(handle_loss(self.image, node, self.config))
         self.write([self._registration(node, fenced=True, epoch=epoch), *lost])
         return epoch
 
     def fence(self, node: NodeId) -> None:
         broker = self.image.brokers[node]
         if not broker.fenced:
-            left = list(leave(self.image, node, self.config))
+            left = list(handle_departure(self.image, node, self.config))
             self.write([*left, FenceBrokerRecord(id=node, epoch=broker.epoch)])
 
     def unfence(self, node: NodeId) -> None:
         broker = self.image.brokers[node]
         if broker.fenced:
-            came = list(arrive(self.image, node, self.config))
+            came = list(handle_arrival(self.image, node, self.config))
             self.write([UnfenceBrokerRecord(id=node, epoch=broker.epoch), *came])
 
     # The switch.
 
-    def wish(self, mode: ReplicationMode) -> None:
+    def set_mode(self, mode: ReplicationMode) -> None:
         self.write(
             [
                 ConfigRecord(
@@ -155,13 +155,13 @@ class ModeController:
     def is_collecting(self) -> bool:
         return self.state.mode is ReplicationMode.LEAVING and self.state.leader < 0
 
-    def on_answer(self, node: NodeId, epoch: int, answer: LogTail | int) -> None:
+    def on_answer(self, node: NodeId, epoch: int, answer: LogEndPosition | int) -> None:
         """What a replica said to the question that ends the life with `epoch`."""
         if not self.is_collecting or self.state.leader_epoch != epoch:
             return
         if self.collection.epoch != epoch:
             self.collection = Collection(epoch)
-        if isinstance(answer, LogTail):
+        if isinstance(answer, LogEndPosition):
             record = self.on_tail(
                 self.image,
                 self.topic,

@@ -70,7 +70,7 @@ class Guide:
 
     def enter(self, leader: int, *in_sync: int) -> None:
         """From isr to raft, as far as the controller and these replicas go."""
-        self.controller.wish(RAFT)
+        self.controller.set_mode(RAFT)
         self.controller.step()
         self.learn(leader, *in_sync)
         self.follow(leader, *in_sync)
@@ -109,7 +109,7 @@ class Guide:
         return replica is not None and replica.leader is not None
 
     def leave(self) -> None:
-        self.controller.wish(ISR)
+        self.controller.set_mode(ISR)
         self.controller.step()
 
     def answer(self, *numbers: int) -> None:

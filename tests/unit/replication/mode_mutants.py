@@ -117,7 +117,7 @@ def any_isr(image: object, topic: object, index: int, **asked: object) -> Partit
     state = topic.partitions[index]  # type: ignore[attr-defined]
     if state.mode is not ReplicationMode.ENTERING or is_reassigning(state):
         raise Rejected(ErrorCode.INVALID_REQUEST, "")
-    return mode_switch._written(
+    return mode_switch._build_record(
         topic,  # type: ignore[arg-type]
         index,
         state,

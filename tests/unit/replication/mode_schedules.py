@@ -44,10 +44,10 @@ class Schedule:
             if cluster.has_given_up:
                 return
             cluster.check()
-        wish = RAFT if chance.random() < 0.5 else ISR
-        cluster.controller.wish(wish)
+        desired = RAFT if chance.random() < 0.5 else ISR
+        cluster.controller.set_mode(desired)
         cluster.settle(90)
-        cluster.check_settled(wish)
+        cluster.check_settled(desired)
 
     def step(self) -> None:
         cluster, chance = self.cluster, self.chance
@@ -67,9 +67,9 @@ class Schedule:
         elif kind < 0.487:
             mode = cluster.controller.state.mode
             rolls_back = mode is ENTERING and chance.random() < 0.15
-            wish = ISR if mode is RAFT or rolls_back else RAFT
-            cluster.controller.wish(wish)
-            self.trace.append(f"wish {wish.text}")
+            desired = ISR if mode is RAFT or rolls_back else RAFT
+            cluster.controller.set_mode(desired)
+            self.trace.append(f"wish {desired.text}")
         else:
             node = chance.choice(list(cluster.nodes.values()))
             name = chance.choices(self._names, self._weights)[0]

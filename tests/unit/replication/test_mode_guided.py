@@ -49,7 +49,7 @@ def figure_eight(cluster: ModeCluster) -> None:
 def power_lost_behind_the_evidence(cluster: ModeCluster) -> None:
     """Two replicas fetched without an fsync; the power goes in raft mode, where that is allowed."""
     guide = Guide(cluster)
-    guide.controller.wish(RAFT)
+    guide.controller.set_mode(RAFT)
     guide.controller.step()
     guide.learn(1, 2, 3)
     guide.produce(1)
@@ -77,7 +77,7 @@ def power_lost_by_a_leader_that_did_not_fsync(cluster: ModeCluster) -> None:
     guide.fetch(2, 1, times=3)
     acked = dict(cluster.acked)
     assert acked
-    guide.controller.wish(RAFT)
+    guide.controller.set_mode(RAFT)
     guide.controller.step()
     guide.learn(1, 2)
     guide.flush(2)
@@ -97,12 +97,12 @@ def power_lost_by_a_leader_that_did_not_fsync(cluster: ModeCluster) -> None:
 
 def evidence_from_before_a_rollback(cluster: ModeCluster) -> None:
     guide = Guide(cluster)
-    guide.controller.wish(RAFT)
+    guide.controller.set_mode(RAFT)
     guide.controller.step()
     guide.learn(1, 2, 3)
     guide.follow(1, 2, 3)
     cluster.ask_raft(guide.node(1))
-    guide.controller.wish(ISR)
+    guide.controller.set_mode(ISR)
     guide.controller.step()
     guide.learn(1, 2, 3)
     # ISR's rules: acknowledged without an fsync.
@@ -111,7 +111,7 @@ def evidence_from_before_a_rollback(cluster: ModeCluster) -> None:
         guide.fetch(2, 1)
         guide.fetch(3, 1)
     assert cluster.acked
-    guide.controller.wish(RAFT)
+    guide.controller.set_mode(RAFT)
     guide.controller.step()
     assert guide.mode is ENTERING
     guide.deliver("ask 1")
@@ -133,7 +133,7 @@ def raft_with_an_isr_of_one(cluster: ModeCluster) -> None:
     guide.learn(1, 2)
     guide.fetch(2, 1)
     assert cluster.acked
-    guide.controller.wish(RAFT)
+    guide.controller.set_mode(RAFT)
     guide.controller.step()
     guide.learn(1)
     guide.flush(1)

@@ -17,7 +17,7 @@ def test_a_calm_round_trip() -> None:
     cluster = ModeCluster()
     for wish in (RAFT, ISR, RAFT, ISR):
         cluster.produce(cluster.nodes[cluster.controller.state.leader])  # type: ignore[index]
-        cluster.controller.wish(wish)
+        cluster.controller.set_mode(wish)
         cluster.settle(40)
         cluster.check_settled(wish)
 

@@ -19,6 +19,7 @@ from lograft.broker.control.dead_processes import DeadProcesses
 from lograft.broker.errors import NotController
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.metadata.activation import activation_records
+from lograft.metadata.broker_sessions import BrokerSessions
 from lograft.metadata.brokers import (
     fence_broker,
     heartbeat,
@@ -26,7 +27,6 @@ from lograft.metadata.brokers import (
 )
 from lograft.metadata.ignored_settings import find_ignored_settings
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, ControllerResult
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import Gauge, Sample
@@ -175,11 +175,11 @@ class Controller:
                 request,
                 cluster_id=self._cluster_id,
                 config=self._config,
-                predecessor_alive=alive,
+                is_predecessor_alive=alive,
             )
 
         reply = await self.submit(decide)
-        self.sessions.heard(
+        self.sessions.on_heartbeat(
             request.broker_id,
             epoch=reply.broker_epoch,
             metadata_offset=0,
@@ -194,7 +194,7 @@ class Controller:
             if outcome.reply.should_shut_down:
                 self.sessions.forget(request.broker_id, epoch=request.broker_epoch)
             else:
-                self.sessions.heard(
+                self.sessions.on_heartbeat(
                     request.broker_id,
                     epoch=request.broker_epoch,
                     metadata_offset=request.current_metadata_offset,
@@ -207,7 +207,7 @@ class Controller:
     def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """The connection on which this registration of the broker sent its last heartbeat ended."""
         if self.is_active:
-            self.sessions.disconnected(broker_id, epoch=broker_epoch)
+            self.sessions.on_disconnected(broker_id, epoch=broker_epoch)
             self._dead.look()
 
     def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
@@ -244,7 +244,7 @@ class Controller:
             if not self.is_active:
                 continue
             # A process that was itself stopped for a while has heard nobody: that is not theirs.
-            self.sessions.excuse(clock.mono_ms() - due_ms)
+            self.sessions.extend_all(clock.mono_ms() - due_ms)
             self._dead.look()
             for broker_id, epoch in self.sessions.expired(clock.mono_ms()):
                 reason = f"no heartbeat for {self._config.broker_session_timeout_ms} ms"

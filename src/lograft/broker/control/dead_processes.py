@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Final, Protocol
 
 from lograft.broker.errors import NotController
-from lograft.metadata.sessions import BrokerSessions
+from lograft.metadata.broker_sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Endpoint
 from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import BrokerConfig
@@ -92,7 +92,7 @@ class DeadProcesses:
     def _is_suspect(self, broker_id: int, epoch: int) -> bool:
         controller = self._controller
         return controller.is_active and controller.sessions.is_suspect(
-            broker_id, epoch=epoch, heard_before_ms=self._heard_before_ms()
+            broker_id, epoch=epoch, last_heartbeat_before_ms=self._heard_before_ms()
         )
 
     def _heard_before_ms(self) -> int:

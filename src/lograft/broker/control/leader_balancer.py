@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from lograft.broker.errors import NotController
-from lograft.metadata.elect_leaders import balance_leaders, elect_where_nobody_leads
+from lograft.metadata.elect_leaders import balance_leaders, elect_for_leaderless_partitions
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.rebalancing import rebalance
 from lograft.metadata.types import ControllerResult
@@ -54,7 +54,7 @@ class LeaderBalancer:
         unclean_ms = config.value("unclean.leader.election.interval.ms")
         assert isinstance(unclean_ms, int), unclean_ms
         #: What is to be done, and how often in ms.
-        self._duties: list[tuple[Decides, int]] = [(elect_where_nobody_leads, unclean_ms)]
+        self._duties: list[tuple[Decides, int]] = [(elect_for_leaderless_partitions, unclean_ms)]
         if config.auto_leader_rebalance_enable:
             balance_ms = config.leader_imbalance_check_interval_seconds * 1000
             self._duties.append((balance_leaders, balance_ms))

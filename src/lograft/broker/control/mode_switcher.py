@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from lograft.broker.errors import NotController, PeerLost, PeerUnreachable
 from lograft.broker.links.peers import Peers
-from lograft.metadata.conditions import Conditions
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.leadership_rules import LeadershipRules
 from lograft.metadata.mode_switch import (
     MODE,
     MODE_OF_PARTITIONS,
     Collection,
-    LogTail,
+    LogEndPosition,
     next_step,
     on_fenced,
     on_tail,
@@ -155,7 +155,7 @@ class ModeSwitcher:
                 known = Collection(state.leader_epoch)
             collections[key] = known
             for replica in state.replicas:
-                if replica not in known.answers and replica not in self._asked:
+                if replica not in known.log_ends and replica not in self._asked:
                     questions.setdefault(replica, []).append(key)
         self._collections = collections
         for replica, keys in questions.items():
@@ -202,7 +202,7 @@ class ModeSwitcher:
         response: OffsetForLeaderEpochResponse,
     ) -> ControllerResult[None]:
         records: list[Message] = []
-        conditions = Conditions(image, self._config)
+        leadership_rules = LeadershipRules(image, self._config)
         for asked, answered in zip(request.topics, response.topics, strict=False):
             topic = image.topics.get(asked.topic_id)
             if topic is None:
@@ -224,8 +224,8 @@ class ModeSwitcher:
                         key.partition,
                         collection,
                         replica=replica,
-                        tail=LogTail(answer.leader_epoch, answer.end_offset),
-                        min_isr=conditions.rules_of(topic.name).min_insync_replicas,
+                        tail=LogEndPosition(answer.leader_epoch, answer.end_offset),
+                        min_isr=leadership_rules.rules_of(topic.name).min_insync_replicas,
                     )
                 if record is not None:
                     records.append(record)

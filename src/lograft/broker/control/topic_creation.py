@@ -6,8 +6,8 @@ from typing import Final
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
+from lograft.metadata.auto_creation import creation_request, growth_request
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.on_demand import creation_request, growth_request
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.apis import Versions
 from lograft.wire.messages.create_partitions import CreatePartitionsResponse

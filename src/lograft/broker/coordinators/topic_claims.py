@@ -20,7 +20,7 @@ from lograft.broker.errors import ControllerUnreachable, PeerLost, PeerUnreachab
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.coordination.group_shard import GroupShard
-from lograft.metadata.claims import claim_request, refusal, unclaimed
+from lograft.metadata.topic_claims import claim_rejection, claim_request, unclaimed
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
@@ -91,7 +91,7 @@ class TopicClaims:
         for topic in unclaimed(self._metadata.image, group_id, topics):
             holder = self._metadata.image.claims.get(topic)
             if holder and await self._uses(holder, topic):
-                refused[topic] = refusal(topic, holder=holder, group_id=group_id)
+                refused[topic] = claim_rejection(topic, holder=holder, group_id=group_id)
                 self._say(topic, refused[topic])
         return refused
 
@@ -117,7 +117,7 @@ class TopicClaims:
     async def _claim(self, group_id: str, topic: str) -> None:
         holder = self._metadata.image.claims[topic]
         if holder and await self._uses(holder, topic):
-            raise refusal(topic, holder=holder, group_id=group_id)
+            raise claim_rejection(topic, holder=holder, group_id=group_id)
         self._asked += 1
         reply = await self._link.request(
             claim_request(group_id, topic, held_before=holder),

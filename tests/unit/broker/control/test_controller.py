@@ -215,8 +215,8 @@ async def test_when_all_is_committed_both_images_are_equal(life: Life, /) -> Non
 async def test_a_stopped_process_does_not_blame_its_brokers(life: Life, /) -> None:
     node = await ControlNode.start(life)
     sessions = node.controller.sessions
-    sessions.heard(1, epoch=1, metadata_offset=1, now_ms=0)
-    sessions.excuse(100_000)
+    sessions.on_heartbeat(1, epoch=1, metadata_offset=1, now_ms=0)
+    sessions.extend_all(100_000)
     assert sessions.expired(100_000) == []
 
 

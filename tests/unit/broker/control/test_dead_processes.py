@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from lograft.broker.control.dead_processes import DeadProcesses, is_loopback
-from lograft.metadata.sessions import BrokerSessions
+from lograft.metadata.broker_sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Endpoint
 from lograft.model.seams import Address
 from lograft.model.types import BrokerEpoch
@@ -71,9 +71,9 @@ class World:
 
         await life.run(bind(), name="bind")
 
-    def heard(self) -> None:
+    def on_heartbeat(self) -> None:
         now_ms = self.life.runtime.clock.mono_ms()
-        self.controller.sessions.heard(2, epoch=EPOCH, metadata_offset=9, now_ms=now_ms)
+        self.controller.sessions.on_heartbeat(2, epoch=EPOCH, metadata_offset=9, now_ms=now_ms)
 
     def run(self, work: Callable[["World"], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -90,12 +90,12 @@ def run(scenario: Callable[[World], Awaitable[None]], *listeners: str) -> None:
 @scenario(run)
 async def test_a_killed_process_is_fenced_at_once(world: World, /) -> None:
     await world.listen(PORT)
-    world.heard()
+    world.on_heartbeat()
     world.dead.look()
     await asyncio.sleep(0.5)
     assert world.controller.fenced == []
     world.other.kill()
-    world.controller.sessions.disconnected(2, epoch=EPOCH)
+    world.controller.sessions.on_disconnected(2, epoch=EPOCH)
     world.dead.look()
     await asyncio.sleep(0.1)
     assert world.controller.fenced == [(2, EPOCH)]
@@ -104,8 +104,8 @@ async def test_a_killed_process_is_fenced_at_once(world: World, /) -> None:
 @scenario(run)
 async def test_a_lost_connection_is_no_death(world: World, /) -> None:
     await world.listen(PORT)
-    world.heard()
-    world.controller.sessions.disconnected(2, epoch=EPOCH)
+    world.on_heartbeat()
+    world.controller.sessions.on_disconnected(2, epoch=EPOCH)
     world.dead.look()
     await asyncio.sleep(5)
     assert world.controller.fenced == []
@@ -135,7 +135,7 @@ async def test_who_speaks_again_is_left_alone(world: World, /) -> None:
     world.machine.network.cut("node", "other")
     world.dead.look()
     await asyncio.sleep(0.1)
-    world.heard()  # over another connection
+    world.on_heartbeat()  # over another connection
     world.machine.network.heal()
     await asyncio.sleep(3)
     assert world.controller.fenced == []

@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from lograft.metadata.claims import claim_request, claim_topics, unclaimed
 from lograft.metadata.configs import (
     alter_configs,
     incremental_alter_configs,
     topics_with_new_subscriptions,
 )
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.topic_claims import claim_request, claim_topics, unclaimed
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.broker import BrokerConfig

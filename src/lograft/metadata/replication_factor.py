@@ -27,8 +27,8 @@ def resize(
 ) -> tuple[Message, ...]:
     """The records that start the change, for these partitions or for all. Raises Rejected if any of
     them is rejected."""
-    chosen = list(indexes) or list(topic.partitions)
-    unknown = [index for index in chosen if index not in topic.partitions]
+    selected = list(indexes) or list(topic.partitions)
+    unknown = [index for index in selected if index not in topic.partitions]
     if unknown:
         raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -48,26 +48,26 @@ def resize(
                     ReassignablePartition(
                         partition_index=index, replicas=_replicas(image, topic, index, factor)
                     )
-                    for index in chosen
+                    for index in selected
                     if len(target_of(topic.partitions[index])) != factor
                 ],
             )
         ]
     )
     outcome = alter_reassignments(image, request, config=config)
-    for answer in outcome.reply.responses[0].partitions:
-        if answer.error_code:
+    for result in outcome.reply.responses[0].partitions:
+        if result.error_code:
             raise Rejected(
-                ErrorCode(answer.error_code), answer.error_message or f"{answer.partition_index}"
+                ErrorCode(result.error_code), result.error_message or f"{result.partition_index}"
             )
     return outcome.records
 
 
 def _replicas(image: MetadataImage, topic: TopicState, index: int, factor: int) -> list[int]:
     """With fewer replicas, the first ones are kept; with more, the ring selects the others."""
-    now = target_of(topic.partitions[index])
+    current = target_of(topic.partitions[index])
     (ring,) = placed(
-        image, topic.name, range(index, index + 1), replication_factor=factor, holders=now
+        image, topic.name, range(index, index + 1), replication_factor=factor, holders=current
     )
-    wanted = [*now, *(broker for broker in ring if broker not in now)]
-    return wanted[:factor]
+    replicas = [*current, *(broker for broker in ring if broker not in current)]
+    return replicas[:factor]

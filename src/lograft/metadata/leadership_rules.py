@@ -28,7 +28,7 @@ class TopicRules(NamedTuple):
     unclean_elections: bool
 
 
-class Conditions:
+class LeadershipRules:
     """Created for each decision. `leaving` and `arriving` are brokers whose state the records of
     the decision change: the first may no longer lead, the second may already lead."""
 

@@ -46,11 +46,11 @@ def on_demand_max(image: MetadataImage, topic_name: str) -> int | None:
 
 
 def check_on_demand_max(
-    topic_name: str, wanted: Mapping[str, str], current: Mapping[str, str]
+    topic_name: str, new_values: Mapping[str, str], current: Mapping[str, str]
 ) -> None:
     """Rejects the config for internal topics, which do not grow. A value that is already set stays
     valid, so that other configs of the topic can be changed."""
-    limit = wanted.get(ON_DEMAND_MAX)
+    limit = new_values.get(ON_DEMAND_MAX)
     if topic_name in INTERNAL_TOPICS and limit is not None and limit != current.get(ON_DEMAND_MAX):
         raise Rejected(
             ErrorCode.INVALID_CONFIG,

@@ -3,9 +3,9 @@ from uuid import UUID
 
 import pytest
 
+from lograft.metadata.auto_creation import creation_request, growth_request
 from lograft.metadata.configs import incremental_alter_configs
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.on_demand import creation_request, growth_request
 from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX, create_partitions
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import ON_DEMAND_MAX

@@ -22,7 +22,7 @@ SESSIONS: Final = Gauge(
 @dataclass(slots=True)
 class Session:
     epoch: int
-    heard_ms: int
+    last_heartbeat_ms: int
     #: The broker's last offset in the metadata log.
     metadata_offset: int
     #: Whether the connection of its last heartbeat is still open; False before the first heartbeat.
@@ -36,34 +36,36 @@ class BrokerSessions:
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, Session] = {}
 
-    def heard(self, broker_id: int, *, epoch: int, metadata_offset: int, now_ms: int) -> None:
+    def on_heartbeat(
+        self, broker_id: int, *, epoch: int, metadata_offset: int, now_ms: int
+    ) -> None:
         self._sessions[broker_id] = Session(epoch, now_ms, metadata_offset, True)
 
     def expect(self, broker_id: int, *, epoch: int, now_ms: int) -> None:
         """Starts the session of a broker that a newly active controller expects to be running."""
         self._sessions.setdefault(broker_id, Session(epoch, now_ms, -1, False))
 
-    def disconnected(self, broker_id: int, *, epoch: int) -> None:
+    def on_disconnected(self, broker_id: int, *, epoch: int) -> None:
         """The connection of its heartbeats was closed, so the broker may have failed."""
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch == epoch:
             session.connected = False
 
-    def is_suspect(self, broker_id: int, *, epoch: int, heard_before_ms: int) -> bool:
+    def is_suspect(self, broker_id: int, *, epoch: int, last_heartbeat_before_ms: int) -> bool:
         """Whether its connection is closed or it has not sent a heartbeat since then."""
         session = self._sessions.get(broker_id)
         return (
             session is not None
             and session.epoch == epoch
-            and (not session.connected or session.heard_ms < heard_before_ms)
+            and (not session.connected or session.last_heartbeat_ms < last_heartbeat_before_ms)
         )
 
-    def suspects(self, heard_before_ms: int) -> list[tuple[int, int]]:
+    def suspects(self, last_heartbeat_before_ms: int) -> list[tuple[int, int]]:
         """The suspect brokers, with their epochs."""
         return [
             (broker_id, session.epoch)
             for broker_id, session in self._sessions.items()
-            if not session.connected or session.heard_ms < heard_before_ms
+            if not session.connected or session.last_heartbeat_ms < last_heartbeat_before_ms
         ]
 
     def forget(self, broker_id: int, *, epoch: int) -> None:
@@ -80,7 +82,7 @@ class BrokerSessions:
             and session.epoch == epoch
             and session.connected
             and session.metadata_offset >= 0
-            and now_ms - session.heard_ms <= self._timeout_ms
+            and now_ms - session.last_heartbeat_ms <= self._timeout_ms
         )
 
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
@@ -88,19 +90,19 @@ class BrokerSessions:
         return [
             (broker_id, session.epoch)
             for broker_id, session in self._sessions.items()
-            if now_ms - session.heard_ms > self._timeout_ms
+            if now_ms - session.last_heartbeat_ms > self._timeout_ms
         ]
 
     def next_expiry_ms(self) -> int:
         """When the next session expires, unless heartbeats extend it."""
-        heard_ms = (session.heard_ms for session in self._sessions.values())
-        return min(heard_ms, default=NEVER_MS) + self._timeout_ms + 1
+        last_heartbeat_ms = (session.last_heartbeat_ms for session in self._sessions.values())
+        return min(last_heartbeat_ms, default=NEVER_MS) + self._timeout_ms + 1
 
-    def excuse(self, late_ms: int) -> None:
+    def extend_all(self, late_ms: int) -> None:
         """Extends all sessions by a time during which no heartbeat could be processed."""
         if late_ms > 0:
             for session in self._sessions.values():
-                session.heard_ms += late_ms
+                session.last_heartbeat_ms += late_ms
 
     def collect_samples(self) -> Iterator[Sample]:
         yield SESSIONS.sample(len(self._sessions))

@@ -34,7 +34,7 @@ def unclaimed(image: MetadataImage, group_id: str, topics: Iterable[str]) -> lis
     return [topic for topic in topics if claims.get(topic, group_id) != group_id] if claims else []
 
 
-def refusal(topic: str, *, holder: str, group_id: str) -> Rejected:
+def claim_rejection(topic: str, *, holder: str, group_id: str) -> Rejected:
     return Rejected(
         ErrorCode.POLICY_VIOLATION,
         f"Topic '{topic}' is read point to point ({SUBSCRIPTION_MODE}={POINT_TO_POINT}) by group"
@@ -78,14 +78,14 @@ def _claim(
     image: MetadataImage, resource: AlterConfigsResource, held_before: str
 ) -> list[ConfigRecord]:
     topic = resource.resource_name
-    group_id = _claimant(resource)
+    group_id = _claiming_group(resource)
     if topic not in image.topic_ids:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
     holder = image.claims.get(topic, group_id)
     if holder == group_id:
         return []  # It has the claim, or no longer needs one.
     if holder and holder != held_before:
-        raise refusal(topic, holder=holder, group_id=group_id)
+        raise claim_rejection(topic, holder=holder, group_id=group_id)
     return [
         ConfigRecord(
             resource_type=ResourceType.TOPIC,
@@ -96,8 +96,8 @@ def _claim(
     ]
 
 
-def _claimant(resource: AlterConfigsResource) -> str:
-    named = [one.value for one in resource.configs if one.name == SUBSCRIPTION_GROUP]
+def _claiming_group(resource: AlterConfigsResource) -> str:
+    named = [config.value for config in resource.configs if config.name == SUBSCRIPTION_GROUP]
     if resource.resource_type != ResourceType.TOPIC or len(resource.configs) != 1 or not named:
         raise Rejected(
             ErrorCode.INVALID_REQUEST, f"A claim must set only {SUBSCRIPTION_GROUP} of a topic."
@@ -110,9 +110,9 @@ def _claimant(resource: AlterConfigsResource) -> str:
 # ── changes of the configs ───────────────────────────────────────────────────────────────────
 
 
-def settled(
+def settle_claim(
     topic: str,
-    wanted: Mapping[str, str],
+    new_values: Mapping[str, str],
     current: Mapping[str, str],
     *,
     users: Collection[str] | None,
@@ -121,7 +121,7 @@ def settled(
     groups that read the topic or have committed offsets for it; None if neither the mode nor the
     group changes. Raises Rejected if there are several users, or others than the configured
     group."""
-    settings = dict(wanted)
+    settings = dict(new_values)
     group_id = settings.get(SUBSCRIPTION_GROUP)
     if settings.get(SUBSCRIPTION_MODE) != POINT_TO_POINT:
         if group_id == current.get(SUBSCRIPTION_GROUP):
