@@ -237,7 +237,7 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     ),
     "clean stop believed twice": (
         "the mark of a clean stop is not taken away",
-        [(log_dirs, "take_clean_shutdown", _keep_mark)],
+        [(log_dirs, "consume_clean_shutdown", _keep_mark)],
     ),
 }
 

@@ -239,7 +239,7 @@ class Torture:
     # -- the log manager's part ------------------------------------------------------------------
 
     def _read_checkpoints(self) -> RecoveryPlan:
-        clean = log_dirs.take_clean_shutdown(self.disk, ROOT)
+        clean = log_dirs.consume_clean_shutdown(self.disk, ROOT)
         points = log_dirs.read_checkpoint(self.disk, f"{ROOT}/{log_dirs.RECOVERY_POINTS}")
         starts = log_dirs.read_checkpoint(self.disk, f"{ROOT}/{log_dirs.LOG_STARTS}")
         return RecoveryPlan(

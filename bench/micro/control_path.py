@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 import lograft
 from lograft.api.router import Router, Session
-from lograft.model.exchange import HandlerFactory, Waiting
+from lograft.model.exchange import HandlerFactory, PendingReply
 from lograft.model.seams import Address, Channel
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.wire.apis import response_header_version
@@ -68,7 +68,7 @@ async def create(session: Session, name: str, counter: CallCounter | None = None
     sys.setprofile(counter)
     try:
         reply = session.handle_frame(memoryview(bytearray(frame)))
-        assert isinstance(reply, Waiting)
+        assert isinstance(reply, PendingReply)
         answer: Any = await reply.answer
     finally:
         sys.setprofile(None)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
 from typing import Final
 
-from lograft.model.exchange import Answer, FrameHandler, Reply
+from lograft.model.exchange import EncodedResponse, FrameHandler, Reply
 from lograft.model.seams import Address, Channel, File, FileSlice
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
@@ -44,10 +44,10 @@ class BenchHandler:
     def __init__(self, file: File, fetch_bytes: int) -> None:
         self.frame_bytes_max = 100 << 20
         self._file = file
-        self._fetched = Answer(
+        self._fetched = EncodedResponse(
             [(fetch_bytes + 8).to_bytes(4, "big") + bytes(8), FileSlice(file, 0, fetch_bytes)]
         )
-        self._ack = Answer([ACK])
+        self._ack = EncodedResponse([ACK])
 
     def handle_frame(self, frame: memoryview) -> Reply:
         kind = frame[0]

@@ -40,7 +40,7 @@ from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint
-from lograft.model.metrics import Measured, Sample
+from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
@@ -94,7 +94,7 @@ class Node:
         self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
         #: In the order of their construction.
-        self._measured: list[Measured] = []
+        self._measured: list[MetricSource] = []
         self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None

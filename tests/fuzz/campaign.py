@@ -15,7 +15,7 @@ from lograft.api.router import Session, served_apis
 from lograft.broker.quorum.metadata_loading import load_metadata
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply
 from lograft.model.types import Offset
 from lograft.storage.log_dirs import read_meta_properties
 from lograft.wire.apis import ApiSpec, request_class
@@ -115,7 +115,7 @@ class Campaign:
         self.refused = 0
         self._complaints = Complaints()
         self._recent: deque[str] = deque(maxlen=WAITING_MAX + 2)
-        self._waiting: dict[asyncio.Task[Answer | None], Sent] = {}
+        self._waiting: dict[asyncio.Task[EncodedResponse | None], Sent] = {}
         chance = self._chance
         self._batches = HostileBatches(chance, wall_ms=self.node.machine.clock.wall_ms)
         self._requests = HostileRequests(
@@ -297,9 +297,9 @@ class Campaign:
             # The connection reads the next frame into the same place.
             buffer[:] = b"\xee" * len(buffer)
         told = as_told(reply)
-        if isinstance(told, Answer):
+        if isinstance(told, EncodedResponse):
             self._take(sent, told)
-        elif isinstance(told, Waiting):
+        elif isinstance(told, PendingReply):
             task = asyncio.get_running_loop().create_task(_awaited(told))
             self._waiting[task] = sent
         return True
@@ -319,7 +319,7 @@ class Campaign:
             if answer is not None:
                 self._take(sent, answer)
 
-    async def _dismiss(self, impatient: list[asyncio.Task[Answer | None]]) -> None:
+    async def _dismiss(self, impatient: list[asyncio.Task[EncodedResponse | None]]) -> None:
         for task in impatient:
             task.cancel()
         if impatient:
@@ -327,7 +327,7 @@ class Campaign:
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, sent: Sent, answer: Answer) -> None:
+    def _take(self, sent: Sent, answer: EncodedResponse) -> None:
         self.answers += 1
         version = sent.version
         if sent.request is None:
@@ -381,7 +381,7 @@ class Campaign:
         return image
 
 
-async def _awaited(reply: Waiting) -> Answer | None:
+async def _awaited(reply: PendingReply) -> EncodedResponse | None:
     try:
         return await reply.answer
     except CloseConnection:

@@ -11,7 +11,7 @@ from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
 from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
 from lograft.metadata.image import MetadataImage
-from lograft.model.exchange import Answer, Waiting
+from lograft.model.exchange import EncodedResponse, PendingReply
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.node import Node
@@ -138,7 +138,7 @@ class SimulatedNode:
     async def ask(self, request: Message, version: int, kind: type[M]) -> M:
         frame = frame_request(request, version, correlation_id=CORRELATION_ID, client_id="calm")
         reply = as_told(self.session().handle_frame(memoryview(bytearray(frame[4:]))))
-        if isinstance(reply, Waiting):
+        if isinstance(reply, PendingReply):
             reply = await reply.answer
         assert reply is not None
         response = read_answer(reply, request.KEY, version, CORRELATION_ID)
@@ -146,7 +146,7 @@ class SimulatedNode:
         return response
 
 
-def read_answer(answer: Answer, key: int, version: int, correlation_id: int) -> Message:
+def read_answer(answer: EncodedResponse, key: int, version: int, correlation_id: int) -> Message:
     """Also checks that the answer is what its reader will expect, to the last byte."""
     data = b"".join(
         part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part

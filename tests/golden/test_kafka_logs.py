@@ -9,11 +9,11 @@ from lograft.runtime.disk import RealDisk
 from lograft.storage.index import OffsetIndex, TimeIndex
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
+    consume_clean_shutdown,
     read_checkpoint,
     read_epochs,
     read_meta_properties,
     read_partition_metadata,
-    take_clean_shutdown,
 )
 from lograft.storage.markers import build_marker, read_marker
 from lograft.storage.producer_snapshots import decode_snapshot
@@ -170,7 +170,7 @@ def test_checkpoints_and_identity(stopped: Folder) -> None:
     assert [(entry.epoch, entry.start_offset) for entry in read_epochs(disk, f"{data}/none-0")] == [
         (0, 0)
     ]
-    assert take_clean_shutdown(disk, data) is not None
+    assert consume_clean_shutdown(disk, data) is not None
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -8,7 +8,7 @@ import pytest
 
 from lograft.client.admin import Admin, GroupOffset, NewTopic, TopicPartition
 from lograft.client.producer import Producer
-from lograft.model.retention_holds import hold_text
+from lograft.model.retention_holds import format_hold
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
@@ -52,7 +52,7 @@ class Held:
                 await producer.send(TOPIC, b"%030d" % number, partition=0, timestamp_ms=now_ms)
 
     async def hold(self, seconds: float, *, group: str = GROUP) -> None:
-        text = hold_text(self.clock.wall_ms() + int(seconds * 1000))
+        text = format_hold(self.clock.wall_ms() + int(seconds * 1000))
         await self.admin.alter_group_offsets(group, {PLACE: GroupOffset(READ, text)})
 
     def starts(self) -> dict[int, int]:
@@ -99,7 +99,7 @@ async def test_a_hold_keeps_what_is_unread_until_it_expires(
     (told,) = await held.admin.list_retention_holds([TOPIC], now_ms=held.clock.wall_ms())
     assert told.records_kept == told.end_offset - READ
     # The reader goes on: what it has read goes.
-    text = hold_text(held.clock.wall_ms() + 40_000)
+    text = format_hold(held.clock.wall_ms() + 40_000)
     await held.admin.alter_group_offsets(GROUP, {PLACE: GroupOffset(READ + 10, text)})
     await asyncio.sleep(3 * ROUND_S)
     await held.all_begin_in(READ + 5, READ + 10)

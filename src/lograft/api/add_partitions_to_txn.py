@@ -58,7 +58,7 @@ def handle(
     if version >= BROKERS_SINCE:
         asked = request.transactions
         # Everything is decided when this returns: the questions of other producers may come.
-        context.lets_next = True
+        context.allows_pipelining = True
     else:
         asked = [_asked_by_producer(request)]
     found = [_ask(context, transaction) for transaction in asked]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from lograft.api.types import Api
-from lograft.model.exchange import Answer, Parked
+from lograft.model.exchange import DelayedReply, EncodedResponse
 from lograft.model.seams import Address
 from lograft.security.authorization import Authorizer
 from lograft.wire.apis import ApiSpec
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lograft.broker.broker import Broker
     from lograft.broker.shared_services import SharedServices
 
-__all__ = ["ANONYMOUS", "Api", "Context", "ParkedResponse"]
+__all__ = ["ANONYMOUS", "Api", "Context", "DelayedResponse"]
 
 #: The principal of a listener that does not ask who you are.
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -38,12 +38,12 @@ class Context:
 
     __slots__ = (
         "_broker",
+        "allows_pipelining",
         "api_key",
         "api_version",
         "authorizer",
         "client_id",
         "is_forwarded",
-        "lets_next",
         "listener",
         "peer",
         "principal",
@@ -98,7 +98,7 @@ class Context:
         #: A handler that returns a coroutine may set this when all that depends on the order of
         #: requests has already happened (Produce has appended): the connection's next requests are
         #: then handled while this one waits.
-        self.lets_next = False
+        self.allows_pipelining = False
         #: A broker has checked the request and sent it in an Envelope.
         self.is_forwarded = False
 
@@ -109,10 +109,10 @@ class Context:
         return self._broker
 
 
-class ParkedResponse(Parked):
+class DelayedResponse(DelayedReply):
     """What a handler returns in place of a coroutine if its response comes by a call."""
 
     __slots__ = ("frame",)
 
     #: Makes the answer of the response; given by the router.
-    frame: Callable[[Message], Answer]
+    frame: Callable[[Message], EncodedResponse]

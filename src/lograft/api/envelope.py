@@ -31,7 +31,7 @@ API: Final = Api(key=58, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 def handle(context: Context, request: EnvelopeRequest) -> Coroutine[Any, Any, EnvelopeResponse]:
     # Envelopes of one broker come from many clients: none waits for another's commit.
-    context.lets_next = True
+    context.allows_pipelining = True
     return _open(context, request)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lograft.api import follower_fetch
 from lograft.api.authorization import NO_NAMES, denied, find_denied, is_allowed
-from lograft.api.context import Api, Context, ParkedResponse
+from lograft.api.context import Api, Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
 from lograft.api.types import each_item, whole_request
@@ -83,10 +83,10 @@ HINTED_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADE
 
 def handle(
     context: Context, request: FetchRequest
-) -> FetchResponse | ParkedResponse | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | DelayedResponse | Coroutine[Any, Any, FetchResponse]:
     if context.role == "controller":
         # The next request of that replica may be the one that ends the wait of this one.
-        context.lets_next = True
+        context.allows_pipelining = True
         if not is_allowed(context, CLUSTER_ACTION):
             raise denied(CLUSTER_ACTION, CLUSTER_NAME)
         return fetch_metadata(context, request)
@@ -331,7 +331,7 @@ def _aborted(
     partition: Partition, part: FileSlice, offset: Offset, bound: Offset
 ) -> list[AbortedTransaction]:
     try:
-        found = partition.serving_log().aborted_in(part, offset, bound)
+        found = partition.serving_log().find_aborted_in_slice(part, offset, bound)
     except DiskFailed as error:
         partition.on_disk_failed(error)
         raise

@@ -18,7 +18,7 @@ from lograft.broker.broker import Broker
 from lograft.broker.partitions.fetch_sessions import EPOCH_FINAL, NO_SESSION, TOPIC_IDS_SINCE
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import LograftError
-from lograft.model.exchange import Answer, Parked, Reply
+from lograft.model.exchange import DelayedReply, EncodedResponse, Reply
 from lograft.model.types import NO_EPOCH, NO_NODE, Offset
 from lograft.wire.apis import FETCH_KEY, response_header_version
 from lograft.wire.codec import write
@@ -142,7 +142,7 @@ class FetchPatterns:
         self.served += 1
         if answer is not NOTHING:
             return answer
-        return ParkedFetch(self, pattern, offset, bytes(frame), generic)
+        return DelayedFetch(self, pattern, offset, bytes(frame), generic)
 
     def find(self, pattern: Pattern, version: int) -> Partition | None:
         table = self._broker.partitions
@@ -152,7 +152,7 @@ class FetchPatterns:
 
     def read(
         self, pattern: Pattern, version: int, offset: int, correlation_id: int, *, final: bool
-    ) -> bytes | Answer | None:
+    ) -> bytes | EncodedResponse | None:
         """The answer; NOTHING if there is nothing to read and the reader may wait; None if it must
         go to the general path."""
         partition = self.find(pattern, version)
@@ -172,7 +172,11 @@ class FetchPatterns:
             )
             if part is None and not final:
                 return NOTHING
-            if part is not None and pattern.committed_only and log.aborted_in(part, offset, bound):
+            if (
+                part is not None
+                and pattern.committed_only
+                and log.find_aborted_in_slice(part, offset, bound)
+            ):
                 return None
         except LograftError:
             return None
@@ -189,7 +193,7 @@ class FetchPatterns:
         )
         if part is None:
             return head + length + _TAIL
-        return Answer((head + length, part, _TAIL))
+        return EncodedResponse((head + length, part, _TAIL))
 
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: FetchRequest
@@ -264,7 +268,7 @@ class Woken:
         asyncio.get_running_loop().call_soon(self._run_all)
 
 
-class ParkedFetch(Parked):
+class DelayedFetch(DelayedReply):
     """Hangs on its partition until there is something to read, or its time is over."""
 
     __slots__ = (

@@ -10,20 +10,22 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from lograft.api.context import Context, ParkedResponse
+from lograft.api.context import Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.fetch_sessions import NO_SESSION, TOPIC_IDS_SINCE, Wanted
 from lograft.broker.replicas.follower_sessions import FollowerSession, Poll
 from lograft.model.errors import LograftError
-from lograft.model.exchange import Answer, Parked
+from lograft.model.exchange import DelayedReply, EncodedResponse
 from lograft.model.types import BrokerEpoch, NodeId
 from lograft.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 
 NO_BROKER_EPOCH: Final = -1
 
 
-def handle(context: Context, request: FetchRequest, node_id: int) -> FetchResponse | ParkedResponse:
+def handle(
+    context: Context, request: FetchRequest, node_id: int
+) -> FetchResponse | DelayedResponse:
     broker: Broker = context.broker
     state = request.replica_state
     by_id = context.api_version >= TOPIC_IDS_SINCE
@@ -60,7 +62,7 @@ def _may_answer(session: FollowerSession, request: FetchRequest, poll: Poll) -> 
     )
 
 
-class ParkedPoll(ParkedResponse):
+class ParkedPoll(DelayedResponse):
     """Stands in its session until that has something to say, the next request of the session
     comes, or its time is over."""
 
@@ -75,7 +77,7 @@ class ParkedPoll(ParkedResponse):
         "_timer",
     )
 
-    lets_next = True
+    allows_pipelining = True
 
     def __init__(
         self, broker: Broker, session: FollowerSession, request: FetchRequest, poll: Poll
@@ -106,7 +108,7 @@ class ParkedPoll(ParkedResponse):
         assert self._look is not None
         self._look()
 
-    def answer(self) -> Answer | Parked:
+    def answer(self) -> EncodedResponse | DelayedReply:
         session = self._session
         # The next request of the session takes over what there is to say.
         if session.epoch == self._epoch and not self._is_over:

@@ -155,7 +155,7 @@ def _reply(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     if deferred or pending:
         # Once everything is appended, the order of requests is kept: the next may come.
-        context.lets_next = not deferred
+        context.allows_pipelining = not deferred
         return _finish(context, request, response, deferred, pending)
     if request.acks == ACKS_NONE:
         if failed is not None:
@@ -355,7 +355,7 @@ async def _append_checked(
                 partition, records, now_ms, acks, checked_by=checked_by, verification=verification
             )
         except NeedsWorker:
-            check = partition.leader_log().batch_check(records, now_ms)
+            check = partition.leader_log().validation_job(records, now_ms)
             records, checked_by = await broker.runtime.workers.run(check)
 
 

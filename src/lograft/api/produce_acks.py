@@ -15,7 +15,7 @@ from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.waiting import not_within
 from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.exchange import Answer, Parked
+from lograft.model.exchange import DelayedReply, EncodedResponse
 from lograft.model.seams import Part
 from lograft.storage.types import AppendResult
 from lograft.wire.apis import PRODUCE_KEY, response_header_version
@@ -92,12 +92,12 @@ class AnswerPattern:
             self._size, correlation_id, self._head, base, log_append_time_ms, log_start, self._tail
         )
 
-    def refusal(self, correlation_id: int, error: LograftError) -> Answer:
+    def refusal(self, correlation_id: int, error: LograftError) -> EncodedResponse:
         answer = PartitionProduceResponse(index=self._index)
         refuse(answer, error)
         response = self._response(answer)
         hint_leaders(self._broker, self._listener, self.version, response)
-        return Answer(self._frame(response, correlation_id))
+        return EncodedResponse(self._frame(response, correlation_id))
 
     def _response(self, answer: PartitionProduceResponse) -> ProduceResponse:
         topic = TopicProduceResponse(
@@ -114,7 +114,7 @@ class AnswerPattern:
         )
 
 
-class ParkedAck(Parked):
+class DelayedAck(DelayedReply):
     """Hangs on its partition until that says how the append has ended, or its time is over. A
     `waiting.OffsetWaiter`."""
 
@@ -130,7 +130,7 @@ class ParkedAck(Parked):
         "_waits",
     )
 
-    lets_next = True
+    allows_pipelining = True
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class ParkedAck(Parked):
             what = "committed" if self._answers.acks == ACKS_ALL else "flushed"
             self._end_with(not_within(self._answers.timeout_ms, what))
 
-    def answer(self) -> "ParkedAck | bytes | Answer":
+    def answer(self) -> "DelayedAck | bytes | EncodedResponse":
         if not self._is_over:
             return self
         assert self._timer is not None

@@ -17,11 +17,11 @@ from typing import Final
 
 from lograft.api import produce
 from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
-from lograft.api.produce_acks import AnswerPattern, ParkedAck
+from lograft.api.produce_acks import AnswerPattern, DelayedAck
 from lograft.api.produce_transactions import verified_now
 from lograft.broker.broker import Broker
 from lograft.model.errors import LograftError
-from lograft.model.exchange import Answer
+from lograft.model.exchange import EncodedResponse
 from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.apis import PRODUCE_KEY
 from lograft.wire.batches import HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
@@ -76,7 +76,7 @@ class ProducePatterns:
         self._count = 0
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
-    def serve(self, frame: memoryview) -> bytes | Answer | ParkedAck | None:
+    def serve(self, frame: memoryview) -> bytes | EncodedResponse | DelayedAck | None:
         """The answer, or one that waits for it; or None, and nothing has happened."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
@@ -113,7 +113,7 @@ class ProducePatterns:
 
     def _append(
         self, pattern: AnswerPattern, correlation_id: int, records: memoryview
-    ) -> bytes | Answer | ParkedAck | None:
+    ) -> bytes | EncodedResponse | DelayedAck | None:
         partition = pattern.partition()
         if partition is None or partition.topic in INTERNAL_TOPICS:
             return None
@@ -135,7 +135,7 @@ class ProducePatterns:
                 return pattern.success(correlation_id, result)
         except LograftError as error:
             return pattern.refusal(correlation_id, error)
-        return ParkedAck(pattern, correlation_id, partition, result)
+        return DelayedAck(pattern, correlation_id, partition, result)
 
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: ProduceRequest

@@ -13,8 +13,8 @@ from lograft.model.types import NO_OFFSET
 from lograft.storage.errors import RejectedRecords
 from lograft.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 
-#: Records that one response may name. A batch names fewer (storage/validation.py: LOOKED_AT_MAX),
-#: but a request may have thousands of small compressed batches.
+#: Maximum number of rejected records in one response. A batch has fewer (storage/validation.py:
+#: PARSED_RECORDS_MAX), but a request may have thousands of small compressed batches.
 RECORD_ERRORS_MAX: Final = 250_000
 #: As in Kafka, these say nothing about the log.
 _WITHOUT_LOG_START: Final = frozenset(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from lograft import api
 from lograft.api.authorization import check_request
-from lograft.api.context import ANONYMOUS, ClientSoftware, Context, ParkedResponse
+from lograft.api.context import ANONYMOUS, ClientSoftware, Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_answer
@@ -26,7 +26,7 @@ from lograft.api.unserved import KEYS as UNSERVED
 from lograft.broker.errors import NotController
 from lograft.broker.links.controller_link import Forwarded, has_error
 from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
+from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
 from lograft.model.metrics import API, LISTENER, Counter, Sample
 from lograft.model.printable import printable
 from lograft.model.seams import Address, Channel
@@ -73,7 +73,7 @@ FAST_PATH_REQUESTS: Final = Counter(
 
 LOGGER: Final = logging.getLogger(__name__)
 
-HandlerResult = Message | ParkedResponse | Coroutine[Any, Any, Message | None] | None
+HandlerResult = Message | DelayedResponse | Coroutine[Any, Any, Message | None] | None
 Handle = Callable[[Context, Any], HandlerResult]
 ErrorResponse = Callable[[Any, ErrorCode, str], Message]
 
@@ -261,7 +261,7 @@ class Router:
             if context.authorizer is not None:
                 check_request(context, route.needs, request)
             outcome = route.handle(context, request)
-            assert not isinstance(outcome, ParkedResponse), "replicas fetch over connections"
+            assert not isinstance(outcome, DelayedResponse), "replicas fetch over connections"
             if outcome is None or type(outcome) is route.response_kind:
                 return outcome
             return await cast(Coroutine[Any, Any, Message | None], outcome)
@@ -382,7 +382,7 @@ class Session:
         context = self._context(header)
         if route.is_forwarded:
             # The frame is ours only during this call. The controller checks the permissions.
-            return Waiting(self._forward(route, header, context, request, bytes(frame)))
+            return PendingReply(self._forward(route, header, context, request, bytes(frame)))
         try:
             if context.authorizer is not None:
                 check_request(context, route.needs, request)
@@ -422,11 +422,13 @@ class Session:
             return None
         if type(outcome) is route.response_kind:
             return self._answer(route, header, context, request, outcome)
-        if isinstance(outcome, ParkedResponse):
+        if isinstance(outcome, DelayedResponse):
             outcome.frame = partial(self._answer, route, header, context, request)
             return outcome
         work = cast(Coroutine[Any, Any, Message | None], outcome)
-        return Waiting(self._finish(route, header, context, request, work), context.lets_next, work)
+        return PendingReply(
+            self._finish(route, header, context, request, work), context.allows_pipelining, work
+        )
 
     def on_frames_handled(self) -> None:
         fast = self._router.fast_paths
@@ -449,7 +451,7 @@ class Session:
         context: Context,
         request: Message,
         frame: bytes,
-    ) -> Answer:
+    ) -> EncodedResponse:
         """The active controller's answer; that of another node as it came."""
         try:
             response = await forward_frame(context, request, frame)
@@ -458,7 +460,7 @@ class Session:
         if isinstance(response, bytes):
             mute_ms = self._router.throttle(context, request)
             if mute_ms <= 0 or not route.throttles:
-                return Answer([len(response).to_bytes(4, "big") + response], mute_ms)
+                return EncodedResponse([len(response).to_bytes(4, "big") + response], mute_ms)
             response = read_answer(response, header.api_key, header.api_version)
         return self._answer(route, header, context, request, response)
 
@@ -469,7 +471,7 @@ class Session:
         context: Context,
         request: Message,
         work: Coroutine[Any, Any, Message | None],
-    ) -> Answer | None:
+    ) -> EncodedResponse | None:
         try:
             response = await work
         except Exception as error:
@@ -485,7 +487,7 @@ class Session:
         context: Context,
         request: Message,
         response: Message,
-    ) -> Answer:
+    ) -> EncodedResponse:
         mute_ms = self._router.throttle(context, request)
         if mute_ms > 0 and route.throttles:
             # Told first, muted then (KIP-219): the client can do something else meanwhile.
@@ -500,9 +502,9 @@ class Session:
         except UnwritableMessage:
             LOGGER.exception("%s: an answer cannot be written", route.spec.name)
             raise CloseConnection(f"{route.spec.name} has no answer") from None
-        return Answer(parts, mute_ms)
+        return EncodedResponse(parts, mute_ms)
 
-    def _refuse_version(self, route: Route, header: RequestHeader) -> Answer:
+    def _refuse_version(self, route: Route, header: RequestHeader) -> EncodedResponse:
         """Kafka closes the connection, except for ApiVersions: a newer client asks with its newest
         version first, and is answered in version 0, which everybody reads (KIP-511)."""
         if header.api_key != API_VERSIONS_KEY:
@@ -513,7 +515,7 @@ class Session:
         assert route.error_response is not None, "ApiVersions has an error response"
         response = route.error_response(None, ErrorCode.UNSUPPORTED_VERSION, "")
         parts = frame_response(response, 0, correlation_id=header.correlation_id, header_version=0)
-        return Answer(parts)
+        return EncodedResponse(parts)
 
 
 def _refusal(route: Route, request: Message, error: Exception) -> Message:

@@ -59,7 +59,7 @@ def handle(
     if not pending:
         return response
     # The markers are in their logs, in the order of the requests: the next may come.
-    context.lets_next = True
+    context.allows_pipelining = True
     return _finish(context.broker, response, pending)
 
 

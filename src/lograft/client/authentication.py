@@ -12,7 +12,7 @@ from lograft.client.errors import AuthenticationFailed
 from lograft.client.link import Link
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.seams import Runtime
-from lograft.security.scram_credentials import ITERATIONS_MIN, ScramMechanism, salted
+from lograft.security.scram_credentials import ITERATIONS_MIN, ScramMechanism, salt_password
 from lograft.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -114,7 +114,7 @@ async def _scram(
     signed = f"{first_bare},{challenge},{final_bare}".encode()
 
     hash_name = mechanism.hash_name
-    salted_password = salted(mechanism, password, salt, iterations)
+    salted_password = salt_password(mechanism, password, salt, iterations)
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
     signature = hmac.digest(stored_key, signed, hash_name)

@@ -27,7 +27,7 @@ from lograft.coordination.unclaimed_readers import UnclaimedReaders
 from lograft.coordination.unsupported_groups import UnsupportedGroups
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.metrics import Gauge, Label, Sample, one_of
+from lograft.model.metrics import Gauge, Label, Sample, enum_label
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
 from lograft.wire.records.legacy_offset_commit_key import LegacyOffsetCommitKey
@@ -38,13 +38,13 @@ from lograft.wire.records.offset_commit_value import OffsetCommitValue
 GROUPS: Final = Gauge(
     "lograft_groups",
     "Groups that this broker coordinates.",
-    one_of("kind", (kind.value for kind in GroupKind)),
+    enum_label("kind", (kind.value for kind in GroupKind)),
     Label("state", 16),
 )
 MEMBERS: Final = Gauge(
     "lograft_group_members",
     "Members of the groups that this broker coordinates.",
-    one_of("kind", (kind.value for kind in GroupKind)),
+    enum_label("kind", (kind.value for kind in GroupKind)),
 )
 OFFSETS: Final = Gauge(
     "lograft_group_offsets", "Committed offsets of the groups that this broker coordinates."

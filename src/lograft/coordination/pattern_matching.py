@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from lograft.coordination.types import NeedsLongWork
-from lograft.model.patterns import NoPattern, compiled
+from lograft.model.patterns import InvalidPattern, compile_pattern
 
 #: Matching steps, counted per character and pattern: a few milliseconds at worst, usually less.
 STEPS_AT_ONCE: Final = 1_000_000
@@ -34,7 +34,7 @@ class PatternMatching:
         self, patterns: Sequence[str], names: Collection[str], version: int
     ) -> dict[str, Matched]:
         """For each pattern, the names that match as a whole. A slow pattern is matched against the
-        names that existed when its search started. Raises NoPattern, NeedsLongWork."""
+        names that existed when its search started. Raises InvalidPattern, NeedsLongWork."""
         found: dict[str, Matched] = {}
         unfinished: list[Search] = []
         snapshot: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class PatternMatching:
             search = self._searches.get(text)
             if search is None:
                 if steps_left > 0:
-                    matches, steps = compiled(text)
+                    matches, steps = compile_pattern(text)
                     steps_left -= STEPS_TO_COMPILE + steps * letters
                     if steps_left >= 0:
                         found[text] = Matched({name for name in names if matches(name)}, version)
@@ -72,7 +72,7 @@ class Search:
         self.found: list[str] = []
         self.is_done = False
         #: Set if the pattern is invalid.
-        self.refused: NoPattern | None = None
+        self.refused: InvalidPattern | None = None
         self._pattern = pattern
         self._left = iter(names)
 
@@ -82,8 +82,8 @@ class Search:
         if self.is_done:
             return
         try:
-            matches, steps = compiled(self._pattern)
-        except NoPattern as error:
+            matches, steps = compile_pattern(self._pattern)
+        except InvalidPattern as error:
             self.refused = error
             self.is_done = True
             return

@@ -11,7 +11,7 @@ from lograft.coordination.pattern_matching import PatternMatching
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topic_claims import unclaimed
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.patterns import NoPattern
+from lograft.model.patterns import InvalidPattern
 
 #: A group's patterns are not resolved again sooner, however many topics are created.
 REFRESH_INTERVAL_MS_MIN: Final = 10_000
@@ -40,7 +40,7 @@ def resolve(
     has claimed them by name. Raises Rejected for invalid patterns, and NeedsLongWork."""
     try:
         matched = matching.match_names(regexes, image.topic_ids, image.offset)
-    except NoPattern as error:
+    except InvalidPattern as error:
         raise Rejected(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{error.pattern}` is not a valid regular expression: {error}.",

@@ -5,7 +5,7 @@ from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.transaction_states import BY_NAME
 from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.patterns import NoPattern, compiled
+from lograft.model.patterns import InvalidPattern, compile_pattern
 from lograft.wire.messages import describe_transactions, list_transactions
 from lograft.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -49,8 +49,8 @@ class TransactionFilter:
         self._pattern = request.transactional_id_pattern
         if self._pattern:
             try:
-                compiled(self._pattern)
-            except NoPattern as error:
+                compile_pattern(self._pattern)
+            except InvalidPattern as error:
                 raise Rejected(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
                     f"{self._pattern!r} is not a valid regular expression: {error}.",

@@ -17,7 +17,7 @@ from lograft.metadata.resource_configs import (
     check_client_metrics_configs,
     split_match,
 )
-from lograft.model.patterns import Pattern, compiled
+from lograft.model.patterns import Pattern, compile_pattern
 
 #: Represents all metrics, in the config and in the response to the client.
 ALL_METRICS: Final = "*"
@@ -68,7 +68,7 @@ def parse_subscription(name: str, values: Mapping[str, str]) -> Subscription:
     assert isinstance(metrics, tuple)
     assert isinstance(interval_ms, int)
     assert isinstance(match, tuple)
-    patterns = {key: compiled(expression) for key, expression in map(split_match, match)}
+    patterns = {key: compile_pattern(expression) for key, expression in map(split_match, match)}
     return Subscription(name, metrics, interval_ms, patterns)
 
 

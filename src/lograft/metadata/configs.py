@@ -32,7 +32,7 @@ from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, Rejecte
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.settings.dynamic import check_no_variables, validate_dynamic
-from lograft.model.settings.keys import Alteration, AlterOperation, ConfigKey, altered
+from lograft.model.settings.keys import Alteration, AlterOperation, ConfigKey, apply_alterations
 from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
 from lograft.wire.message import Message
 from lograft.wire.messages import alter_configs as replacing
@@ -248,7 +248,7 @@ def altered_values(
     key = ConfigResource(resource.resource_type, resource.resource_name)
     alterations = _alterations(resource.configs)
     try:
-        return altered(_keys_of(key.type), image.configs.get(key, {}), alterations)
+        return apply_alterations(_keys_of(key.type), image.configs.get(key, {}), alterations)
     except InvalidConfig as error:
         raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
 

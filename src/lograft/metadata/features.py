@@ -16,7 +16,7 @@ from lograft.metadata.types import (
     VersionRange,
 )
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.feature_levels import METADATA_CHANGES, NEEDS_METADATA_VERSION
+from lograft.model.feature_levels import METADATA_CHANGES, REQUIRED_METADATA_VERSIONS
 from lograft.wire.message import Message
 from lograft.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -147,7 +147,7 @@ def _checked_level(
         if level < current:
             _check_metadata_downgrade(current, level, kind)
         return level
-    needed = NEEDS_METADATA_VERSION.get((name, level), 0)
+    needed = REQUIRED_METADATA_VERSIONS.get((name, level), 0)
     if proposed.get(METADATA_VERSION, 0) < needed:
         raise _rejection(f"{name} {level} requires metadata.version {needed}")
     return level

@@ -21,7 +21,7 @@ from lograft.metadata.types import (
     QuotaEntity,
     TopicState,
 )
-from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.model.metrics import Gauge, Sample, enum_label
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
@@ -42,7 +42,7 @@ METADATA_EPOCH: Final = Gauge(
 BROKERS: Final = Gauge(
     "lograft_brokers",
     "Registered brokers of the cluster.",
-    one_of("state", ("active", "fenced")),
+    enum_label("state", ("active", "fenced")),
 )
 TOPICS: Final = Gauge("lograft_topics", "Topics of the cluster.")
 CLUSTER_PARTITIONS: Final = Gauge(

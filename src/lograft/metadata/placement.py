@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.hash_ring import Ring, ring_places
+from lograft.model.hash_ring import Ring, ring_points
 
 VIRTUAL_NODES: Final = 128
 #: How far above the cluster's average a broker's leader count may be before it is skipped.
@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _places(broker_id: int) -> tuple[tuple[int, int], ...]:
-    return ring_places("broker", broker_id, VIRTUAL_NODES)
+    return ring_points("broker", broker_id, VIRTUAL_NODES)
 
 
 @lru_cache(maxsize=16)

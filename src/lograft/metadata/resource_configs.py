@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from lograft.model.errors import ErrorCode, InvalidConfig, Rejected
-from lograft.model.patterns import NoPattern, compiled
+from lograft.model.patterns import InvalidPattern, compile_pattern
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.broker_table import BROKER_CONFIGS
 from lograft.model.settings.effects import NO_SHARE_GROUPS, NO_STREAMS_GROUPS
@@ -203,8 +203,8 @@ def _check_match(text: str) -> None:
             f" one of {', '.join(sorted(MATCH_KEYS))}.",
         )
     try:
-        compiled(split[1])
-    except NoPattern as error:
+        compile_pattern(split[1])
+    except InvalidPattern as error:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"Invalid client match pattern '{text}': {error}. Regular expressions use RE2 syntax,"

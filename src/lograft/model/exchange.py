@@ -1,7 +1,7 @@
-"""What a connection and its handler say to each other.
+"""The interface between a connection and its request handler.
 
-`net/` cuts frames and sends replies in order, `api/` makes replies of frames; neither imports the
-other, so their words live here.
+`net/` splits the byte stream into frames and sends replies in order; `api/` turns frames into
+replies. Neither imports the other, so the types that both use are defined here.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -11,72 +11,76 @@ from lograft.model.errors import LograftError
 from lograft.model.seams import Channel, Part
 
 
-class Answer(NamedTuple):
-    """One whole response: length, header, body (`wire.headers.frame_response` makes it)."""
+class EncodedResponse(NamedTuple):
+    """One complete response: size, header and body (built by `wire.headers.frame_response`)."""
 
     parts: Sequence[Part]
-    #: How long the connection reads nothing after this answer: a client above its quota.
+    #: The time for which the connection is muted after this response, because the client has
+    #: exceeded its quota.
     mute_ms: int = 0
 
 
-class Waiting(NamedTuple):
-    """The answer is not there yet. Requests behind this one wait too, unless it `lets_next`:
-    then they are handled meanwhile and only their answers wait. The coroutine is cancelled when
-    the connection ends; it may end without an answer."""
+class PendingReply(NamedTuple):
+    """A reply that a coroutine completes. Later requests of the connection wait too, unless it
+    `allows_pipelining`: then they are handled meanwhile, and only their responses wait. The
+    coroutine is cancelled when the connection closes; it may return None, which sends no
+    response."""
 
-    answer: Coroutine[Any, Any, Answer | None]
-    lets_next: bool = False
-    #: What `answer` awaits, if that is a coroutine too: both are dropped when neither has begun.
+    answer: Coroutine[Any, Any, EncodedResponse | None]
+    allows_pipelining: bool = False
+    #: The coroutine that `answer` awaits, if any: both are closed if neither has started.
     inner: Coroutine[Any, Any, Any] | None = None
 
 
-class Parked:
-    """An answer that comes by a call instead of a task: for long polls, of which there may be many,
-    and for acknowledgements. Requests behind it wait, unless it `lets_next`."""
+class DelayedReply:
+    """A reply that is completed by a call instead of a task, like a delayed operation in Kafka's
+    purgatory: for long polls, of which there may be many, and for acknowledgments. Later requests
+    wait, unless it `allows_pipelining`."""
 
     __slots__ = ()
 
-    lets_next: bool = False
+    allows_pipelining: bool = False
 
     def begin(self, look: Callable[[], None]) -> None:
-        """Called once, before anything else runs. `look` is to be called, by the loop and not
-        from inside `begin`, when `answer` may have something to say."""
+        """Called once, before anything else runs. The implementation calls `look` (in the event
+        loop, and not from within `begin`) when `answer` may be complete."""
         raise NotImplementedError
 
     def answer(self) -> "Reply":
-        """What came of it; itself as long as there is nothing. May raise CloseConnection."""
+        """Returns the reply, or this object if it is not complete yet. May raise
+        CloseConnection."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """The connection has ended."""
+        """Called when the connection has closed."""
         raise NotImplementedError
 
 
-#: Plain bytes are an Answer of one part that mutes nobody: the cheapest kind.
-Reply: TypeAlias = bytes | Answer | Waiting | Parked | None
+#: Plain bytes are a response of one part that does not mute the connection: the cheapest kind.
+Reply: TypeAlias = bytes | EncodedResponse | PendingReply | DelayedReply | None
 
 
 class CloseConnection(LograftError):
-    """The peer broke the protocol in a way that has no error response. The text goes to the log,
-    in one line."""
+    """The client violated the protocol in a way for which there is no error response. The text is
+    written to the log as one line."""
 
 
 class FrameHandler(Protocol):
-    """One connection's requests."""
+    """Handles the requests of one connection."""
 
-    #: Larger frames close the connection. May change between two frames: a peer that has not said
-    #: who it is gets less room.
+    #: Larger frames close the connection. May change between two frames: the limit is lower for
+    #: peers that have not identified themselves.
     frame_bytes_max: int
 
     def handle_frame(self, frame: memoryview) -> Reply:
-        """The frame, without its length, is writable and valid only during the call: decode it
+        """`frame` excludes its size, is writable, and is valid only during the call: decode it
         before anything waits. May raise CloseConnection."""
 
     def on_frames_handled(self) -> None:
-        """All frames of a read are handled; their answers are about to leave."""
+        """Called after all frames of one read were handled, before their responses are sent."""
 
     def on_closed(self) -> None:
-        """The last call."""
+        """The last call, after the connection has closed."""
 
 
 class HandlerFactory(Protocol):

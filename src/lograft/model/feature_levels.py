@@ -55,7 +55,7 @@ FEATURES: Final = {
     "transaction.version": (2, 24),
 }
 #: (feature, level) -> the metadata version without which it cannot be.
-NEEDS_METADATA_VERSION: Final = {("eligible.leader.replicas.version", 1): 23}
+REQUIRED_METADATA_VERSIONS: Final = {("eligible.leader.replicas.version", 1): 23}
 
 
 def parse_release_version(text: str) -> int:
@@ -94,7 +94,7 @@ def feature_levels(release: int | None, wanted: Mapping[str, int]) -> dict[str, 
         _check_level(name, level)
     for name, brought in levels_of_version(version).items():
         level = wanted.get(name, brought)
-        needed = NEEDS_METADATA_VERSION.get((name, level), 0)
+        needed = REQUIRED_METADATA_VERSIONS.get((name, level), 0)
         if version < needed:
             raise InvalidInput(
                 f"{name} could not be set to {level} because it depends on metadata.version"
@@ -110,10 +110,10 @@ def levels_of_version(version: int) -> dict[str, int]:
     return {name: top if version >= since else 0 for name, (top, since) in FEATURES.items()}
 
 
-def needed_metadata_version(name: str, level: int) -> int | None:
+def required_metadata_version(name: str, level: int) -> int | None:
     """The metadata version without which a feature cannot be at this level."""
     _check_level(name, level)
-    return NEEDS_METADATA_VERSION.get((name, level))
+    return REQUIRED_METADATA_VERSIONS.get((name, level))
 
 
 def _check_level(name: str, level: int) -> None:

@@ -43,7 +43,7 @@ class Ring(Generic[N]):
         return list(dict.fromkeys(self.clockwise(key)))
 
 
-def ring_places(kind: str, node: N, count: int) -> tuple[tuple[int, N], ...]:
+def ring_points(kind: str, node: N, count: int) -> tuple[tuple[int, N], ...]:
     return tuple((_hash(f"{kind} {node} {n}"), node) for n in range(count))
 
 
@@ -77,7 +77,7 @@ def member_name(member_id: str, instance_id: str | None) -> str:
 
 @lru_cache(maxsize=16)
 def _member_ring(names: tuple[str, ...]) -> Ring[str]:
-    return Ring(place for name in names for place in ring_places("member", name, MEMBER_POINTS))
+    return Ring(place for name in names for place in ring_points("member", name, MEMBER_POINTS))
 
 
 def _hash(key: str) -> int:

@@ -48,7 +48,7 @@ class Label(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-def one_of(name: str, values: Iterable[str]) -> Label:
+def enum_label(name: str, values: Iterable[str]) -> Label:
     """A label whose values are listed in the code."""
     known = tuple(values)
     return Label(name, len(known), known)
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
     value: Value
 
 
-class Measured(Protocol):
+class MetricSource(Protocol):
     def collect_samples(self) -> Iterator[Sample]:
         """Reads what was measured until now. The caller may let the event loop run between two
         samples."""
@@ -233,7 +233,7 @@ def gather_all(samples: Iterator[Sample]) -> Families:
     return families
 
 
-def values_of(measured: Measured) -> dict[str, float]:
+def values_of(measured: MetricSource) -> dict[str, float]:
     """The counters and gauges of an object whose metrics have no labels, by name."""
     values: dict[str, float] = {}
     for metric, labels, value in measured.collect_samples():
@@ -243,7 +243,7 @@ def values_of(measured: Measured) -> dict[str, float]:
     return values
 
 
-def value_of(measured: Measured, metric: Counter | Gauge, *labels: str) -> float:
+def value_of(measured: MetricSource, metric: Counter | Gauge, *labels: str) -> float:
     """The sum of a metric's samples, of those with these label values if any are given.
     Raises LookupError if there is none."""
     found = [

@@ -10,7 +10,7 @@ PATTERN_LENGTH_MAX: Final = 10_000
 PROGRAM_BYTES_MAX: Final = 1 << 17
 
 
-class NoPattern(ValueError):
+class InvalidPattern(ValueError):
     """The text is not a regular expression; says why."""
 
     def __init__(self, pattern: str, reason: str) -> None:
@@ -25,12 +25,12 @@ class Pattern(NamedTuple):
     steps: int
 
 
-def compiled(pattern: str) -> Pattern:
+def compile_pattern(pattern: str) -> Pattern:
     # Imported here: most nodes never see a pattern.
     import re2
 
     if len(pattern) > PATTERN_LENGTH_MAX:
-        raise NoPattern(pattern, f"longer than {PATTERN_LENGTH_MAX} characters")
+        raise InvalidPattern(pattern, f"longer than {PATTERN_LENGTH_MAX} characters")
     options = re2.Options()
     options.log_errors = False
     memory = options.max_mem
@@ -43,5 +43,5 @@ def compiled(pattern: str) -> Pattern:
     except re2.error as error:
         reason = error.args[0]
         said = reason.decode() if isinstance(reason, bytes) else reason
-        raise NoPattern(pattern, said) from None
+        raise InvalidPattern(pattern, said) from None
     return Pattern(program.fullmatch, program.programsize)

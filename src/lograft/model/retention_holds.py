@@ -15,11 +15,11 @@ HOLD_GROUPS: Final = "retention.hold.groups"
 _HOLD: Final = re.compile(r"(?:^|\s)hold-until=(\d{1,19})(?=\s|$)")
 
 
-def hold_text(until_ms: int) -> str:
+def format_hold(until_ms: int) -> str:
     return f"hold-until={until_ms}"
 
 
-def hold_until_ms(metadata: str | None) -> int | None:
+def parse_hold(metadata: str | None) -> int | None:
     """None: these words hold nothing."""
     found = _HOLD.search(metadata or "")
     return None if found is None else int(found[1])

@@ -28,7 +28,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lograft.model.exchange import Answer, CloseConnection, FrameHandler, Parked, Waiting
+from lograft.model.exchange import (
+    CloseConnection,
+    DelayedReply,
+    EncodedResponse,
+    FrameHandler,
+    PendingReply,
+)
 from lograft.model.printable import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
 from lograft.net.errors import HandshakeTimedOut
@@ -62,10 +68,10 @@ class _Slot:
 
     def __init__(
         self,
-        answer: bytes | Answer | None = None,
+        answer: bytes | EncodedResponse | None = None,
         *,
-        waiting: Waiting | None = None,
-        parked: Parked | None = None,
+        waiting: PendingReply | None = None,
+        parked: DelayedReply | None = None,
     ) -> None:
         self.answer = answer
         self.waiting = waiting
@@ -302,15 +308,15 @@ class Connection:
                     if self._out_bytes <= _GATHER_BYTES:
                         continue
                     self._flush()
-                elif type(reply) is bytes or type(reply) is Answer:
+                elif type(reply) is bytes or type(reply) is EncodedResponse:
                     if slots:
                         slots.append(_Slot(reply))
                     else:
                         self._put(reply)
-                elif isinstance(reply, Parked):
+                elif isinstance(reply, DelayedReply):
                     self._park(reply)
                 elif reply is not None:
-                    assert isinstance(reply, Waiting)
+                    assert isinstance(reply, PendingReply)
                     self._wait_for(reply)
                 out = self._out
                 may_go_on = not self._is_held_back()
@@ -351,10 +357,10 @@ class Connection:
         else:
             self._channel.pause_reading()
 
-    def _park(self, parked: Parked) -> None:
+    def _park(self, parked: DelayedReply) -> None:
         slot = _Slot(parked=parked)
         self._slots.append(slot)
-        if not parked.lets_next:
+        if not parked.allows_pipelining:
             self._blocker = slot
         parked.begin(partial(self._on_look, slot))
 
@@ -363,7 +369,7 @@ class Connection:
         if not self._closing and slot.parked is not None and self._has_ended(slot, slot.parked):
             self._on_done(slot)
 
-    def _has_ended(self, slot: _Slot, parked: Parked) -> bool:
+    def _has_ended(self, slot: _Slot, parked: DelayedReply) -> bool:
         try:
             reply = parked.answer()
         except (WireError, CloseConnection) as error:
@@ -376,11 +382,11 @@ class Connection:
         if reply is parked:
             return False
         slot.parked = None
-        if isinstance(reply, Parked):
+        if isinstance(reply, DelayedReply):
             slot.parked = reply
             reply.begin(partial(self._on_look, slot))
             return False
-        if isinstance(reply, Waiting):
+        if isinstance(reply, PendingReply):
             slot.waiting = reply
             self._start(slot, reply)
             return False
@@ -388,14 +394,14 @@ class Connection:
         slot.done = True
         return True
 
-    def _wait_for(self, reply: Waiting) -> None:
+    def _wait_for(self, reply: PendingReply) -> None:
         slot = _Slot(waiting=reply)
         self._slots.append(slot)
-        if not reply.lets_next:
+        if not reply.allows_pipelining:
             self._blocker = slot
         self._start(slot, reply)
 
-    def _start(self, slot: _Slot, reply: Waiting) -> None:
+    def _start(self, slot: _Slot, reply: PendingReply) -> None:
         work = self._run(slot, reply)
         try:
             slot.task = self._spawn(work, name=self._name)
@@ -404,7 +410,7 @@ class Connection:
             work.close()
             self.close()
 
-    async def _run(self, slot: _Slot, reply: Waiting) -> None:
+    async def _run(self, slot: _Slot, reply: PendingReply) -> None:
         try:
             slot.answer = await reply.answer
         except CloseConnection as error:
@@ -431,7 +437,11 @@ class Connection:
             if not first.done:
                 # What ended the one before may have ended this one too: their answers go together.
                 parked = first.parked
-                if parked is None or not parked.lets_next or not self._has_ended(first, parked):
+                if (
+                    parked is None
+                    or not parked.allows_pipelining
+                    or not self._has_ended(first, parked)
+                ):
                     break
                 if self._closing:
                     return
@@ -440,14 +450,14 @@ class Connection:
                 self._put(first.answer)
         self._handle_frames()
 
-    def _put(self, answer: bytes | Answer) -> None:
+    def _put(self, answer: bytes | EncodedResponse) -> None:
         if type(answer) is bytes:
             self._out.append(answer)
             self._out_bytes += len(answer)
             if self._out_bytes > _GATHER_BYTES:
                 self._flush()
             return
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, EncodedResponse)
         for part in answer.parts:
             self._out_bytes += part.size if type(part) is FileSlice else len(part)
         self._out.extend(answer.parts)

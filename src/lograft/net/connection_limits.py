@@ -33,7 +33,7 @@ def limits_of(
     config: BrokerConfig, listeners: Iterable[str], *, per_ip_overrides: Mapping[str, int]
 ) -> ConnectionLimits:
     def own_values(setting: str) -> dict[str, int]:
-        texts = {name: config.own_text(setting, listener=name) for name in listeners}
+        texts = {name: config.listener_text(setting, listener=name) for name in listeners}
         return {name: int(text) for name, text in texts.items() if text is not None}
 
     return ConnectionLimits(

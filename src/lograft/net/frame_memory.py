@@ -14,11 +14,11 @@ exceed the bound, so that a large one is never kept out for good.
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.model.metrics import Gauge, Sample, enum_label
 
 FRAME_BYTES_TOTAL_MAX: Final = 512 << 20
 
-_ROLE: Final = one_of("role", ("broker", "controller"))
+_ROLE: Final = enum_label("role", ("broker", "controller"))
 BUFFER_BYTES: Final = Gauge(
     "lograft_frame_buffer_bytes", "Memory of the buffers that requests are read into.", _ROLE
 )

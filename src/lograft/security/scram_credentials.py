@@ -65,7 +65,7 @@ def credential_of(
     )
 
 
-def salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -79,7 +79,7 @@ def parse_credential(text: str, randomness: Randomness) -> ScramCredential:
     iterations = _iterations(values.get("iterations"))
     salt = _base64("salt", values["salt"]) if "salt" in values else randomness.bytes(SALT_BYTES)
     if "password" in values:
-        salted_password = salted(mechanism, values["password"], salt, iterations)
+        salted_password = salt_password(mechanism, values["password"], salt, iterations)
     elif "saltedpassword" in values:
         if "salt" not in values:
             raise InvalidInput("--add-scram: saltedpassword needs the salt that it was made with")

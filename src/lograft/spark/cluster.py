@@ -15,7 +15,7 @@ from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.core import ClientCore
 from lograft.client.errors import broker_error
 from lograft.model.errors import ErrorCode, InvalidConfig
-from lograft.model.retention_holds import HOLD_GROUPS, hold_text
+from lograft.model.retention_holds import HOLD_GROUPS, format_hold
 from lograft.model.types import TopicPartition
 from lograft.spark.offsets import (
     LATEST,
@@ -129,7 +129,7 @@ class Cluster:
         self, group: str, offsets: Offsets, *, held_until_ms: int | None = None
     ) -> None:
         """Commits how far the query is, and until when what follows is held."""
-        metadata = "" if held_until_ms is None else hold_text(held_until_ms)
+        metadata = "" if held_until_ms is None else format_hold(held_until_ms)
         done = {one: OffsetAndMetadata(offset, metadata) for one, offset in offsets.items()}
         self._run(self._commit(group, done))
 

@@ -337,7 +337,7 @@ class Cleaning:
                 return False
             self._run_swap()
         except OSError as error:
-            raise log.disk_failed(error) from error
+            raise log.fail_with(error) from error
         self.finish_swap(log)
         return True
 

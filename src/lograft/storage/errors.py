@@ -54,7 +54,7 @@ class InvalidRecord(RejectedRecords):
 
 class NeedsWorker(StorageError):
     """Not a rejection: validating the records of this batch would block the event loop for too
-    long. A worker must validate them (`Log.batch_check`) before the batch is appended."""
+    long. A worker must validate them (`Log.validation_job`) before the batch is appended."""
 
 
 class UnsupportedBatchFormat(StorageError):

@@ -16,10 +16,10 @@ class OldSegment(NamedTuple):
     end_offset: int
     size: int
     #: It is older than the maximum time that a hold may keep it.
-    is_outlived: bool
+    is_past_hold_limit: bool
 
 
-def count_unheld(old: Sequence[OldSegment], *, held: Offset, bytes_max: int) -> int:
+def count_deletable(old: Sequence[OldSegment], *, held: Offset, bytes_max: int) -> int:
     """Returns how many of these segments, oldest first, can be deleted although records from `held`
     on are held: segments below `held`, segments older than a hold may keep, and as many more as
     needed to keep no more than `bytes_max` bytes (-1: no limit)."""
@@ -27,7 +27,7 @@ def count_unheld(old: Sequence[OldSegment], *, held: Offset, bytes_max: int) -> 
     for count, segment in enumerate(old):
         if segment.end_offset <= held:
             continue
-        if not segment.is_outlived and not 0 <= bytes_max < kept_bytes:
+        if not segment.is_past_hold_limit and not 0 <= bytes_max < kept_bytes:
             return count
         kept_bytes -= segment.size
     return len(old)

@@ -85,9 +85,9 @@ class Log:
         "end_offset",
         "epochs",
         "epochs_written",
+        "has_lost_batches",
         "is_removing",
         "log_start_offset",
-        "lost_in_recovery",
         "lower_recovery_point",
         "producers",
         "removals",
@@ -127,7 +127,7 @@ class Log:
         self.durable_offset = Offset(0)
         self.end_offset = Offset(0)
         #: Recovery truncated more than a single incomplete write.
-        self.lost_in_recovery = False
+        self.has_lost_batches = False
         #: Counts truncations, so that a flush which was running during a truncation is ignored.
         self.truncations = 0
         #: Files of rolled segments that the next flush must fsync, each with its number. A file may
@@ -171,7 +171,7 @@ class Log:
                 # used again.
                 truncation.restart_at(log, recovery.log_start, now_ms)
         except OSError as error:
-            raise log.disk_failed(error) from error
+            raise log.fail_with(error) from error
         return log
 
     # ── settings and state ───────────────────────────────────────────────────────────────────
@@ -213,7 +213,7 @@ class Log:
         yield PRODUCERS.sample(len(self.producers))
         yield OPEN_TRANSACTIONS.sample(self.producers.open_transactions)
 
-    def disk_failed(self, error: OSError) -> DiskFailed:
+    def fail_with(self, error: OSError) -> DiskFailed:
         """Closes the log for all further writes: only recovery can find out what the file
         contains."""
         failure = DiskFailed(self.log_dir, error)
@@ -307,8 +307,8 @@ class Log:
         """Validates, numbers and writes batches. `batches` must be writable: offset and epoch are
         patched in place. A client's request contains one batch; coordinators and the Raft leader
         may append several. Raises NeedsWorker if validating the records would take too long and
-        `batch_check` has not done so. A batch of a transaction that is not open in this partition
-        requires the `verification` that was created when its coordinator was queried."""
+        `validation_job` has not done so. A batch of a transaction that is not open in this
+        partition requires the `verification` that was created when its coordinator was queried."""
         if self._closed is not None:
             raise self._closed
         size = len(batches)
@@ -321,7 +321,7 @@ class Log:
             )
         return appending.append_several(self, batches, leader_epoch, now_ms, origin)
 
-    def batch_check(self, batch: memoryview, now_ms: int) -> Callable[[], CheckedBatch]:
+    def validation_job(self, batch: memoryview, now_ms: int) -> Callable[[], CheckedBatch]:
         """Returns a job for a worker that validates the records of a client's batch. It raises the
         same errors as an append."""
         return partial(check_in_worker, batch, self.rules, now_ms)
@@ -349,7 +349,7 @@ class Log:
                 segment = self.segments[-1]
             segment.append(batch, last_offset, timestamp, rules.index_interval_bytes)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
         # The end offset only grows here, which preserves the invariant of the offsets.
         self.end_offset = Offset(last_offset + 1)
 
@@ -391,7 +391,7 @@ class Log:
             if self.active.size or self.active.base_offset != self.end_offset:
                 self._roll(now_ms)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def _roll(self, now_ms: int) -> None:
         old = self.segments[-1]
@@ -456,7 +456,7 @@ class Log:
         try:
             return self._read(offset, bytes_max, bound, at_least_one)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def _read(
         self, offset: int, bytes_max: int, bound: int, at_least_one: bool
@@ -503,10 +503,12 @@ class Log:
                 if self.segments[slot].transactions.collect(start, end, found):
                     break
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
         return found
 
-    def aborted_in(self, part: FileSlice, offset: int, bound: int) -> list[AbortedTransaction]:
+    def find_aborted_in_slice(
+        self, part: FileSlice, offset: int, bound: int
+    ) -> list[AbortedTransaction]:
         """Returns the aborted transactions that may have records in the slice returned by
         `read(offset, bound=bound)`. A consumer that lags far behind does not receive all later
         aborted transactions."""
@@ -516,7 +518,7 @@ class Log:
                 end = segment.bound_at(part.position + part.size)
                 bound = bound if end is None else min(bound, end)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
         return self.aborted_transactions(offset, bound)
 
     @property
@@ -536,14 +538,14 @@ class Log:
         try:
             return find_timestamp(self, timestamp)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """Returns the first record with the largest timestamp of the log."""
         try:
             return find_latest_timestamp(self)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     # ── epochs ───────────────────────────────────────────────────────────────────────────────
 
@@ -569,7 +571,7 @@ class Log:
         try:
             truncation.truncate(self, to)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: int = 0) -> None:
         """Deletes all records; the log continues at `offset`. Blocks (fsyncs)."""
@@ -577,7 +579,7 @@ class Log:
         try:
             truncation.restart_at(self, offset, now_ms)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def advance_start(self, to: Offset) -> None:
         """Raises the log start offset to `to`. The next run of retention deletes the files below
@@ -597,7 +599,7 @@ class Log:
         try:
             return retention.plan_removal(self, now_ms, high_watermark, held=held)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def finish_removal(self, removal: Removal) -> None:
         """Call this after `removal.run()` has returned."""
@@ -609,7 +611,7 @@ class Log:
         try:
             return retention.delete_old_segments(self, now_ms, high_watermark)
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     def remove_expired_files(self, now_ms: int) -> int:
         """Unlinks files that were deleted `file.delete.delay.ms` ago; returns their number.
@@ -617,7 +619,7 @@ class Log:
         try:
             return retention.unlink_files(self.disk, retention.take_expired_files(self, now_ms))
         except OSError as error:
-            raise self.disk_failed(error) from error
+            raise self.fail_with(error) from error
 
     # ── flushing and closing ─────────────────────────────────────────────────────────────────
 
@@ -644,7 +646,7 @@ class Log:
         self.unflushed_files = [f for f in self.unflushed_files if f[0] > plan.unflushed_last]
         self.epochs_written = max(self.epochs_written, plan.epoch_changes)
 
-    def go_on_in(self, copy: "Log") -> None:
+    def switch_to_copy(self, copy: "Log") -> None:
         """Switches to the files of a copy in another log dir, which has the same records and is
         durable. Reads that are under way continue on the old files; no other operation may be using
         them."""
@@ -678,5 +680,5 @@ class Log:
                 plan.run()
                 self.mark_durable(plan)
             except OSError as error:
-                raise self.disk_failed(error) from error
+                raise self.fail_with(error) from error
         self._closed = LogClosed(f"{self.topic_partition} is closed")

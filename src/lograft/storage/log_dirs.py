@@ -248,7 +248,7 @@ def read_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
     return int(found[1]) if found else -1
 
 
-def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
+def consume_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
     """Returns the broker epoch of the last shutdown if it was clean, else None. The file is deleted
     durably before this returns, so a shutdown is unclean until the file is written again."""
     epoch = read_clean_shutdown(disk, log_dir)
@@ -263,7 +263,7 @@ def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
 # ── processes that ended without a clean shutdown ────────────────────────────────────────────────
 
 
-def write_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
+def write_running_mark(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     """Marks that a node serves these logs under this broker epoch, and that everything it wrote can
     be read. Not fsynced: the mark is valid only while the kernel runs, whose page cache has it."""
     boot_id = disk.boot_id()
@@ -277,7 +277,7 @@ def write_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     disk.rename(path + TEMPORARY_SUFFIX, path)
 
 
-def read_running(disk: Disk, log_dir: str) -> int | None:
+def read_running_mark(disk: Disk, log_dir: str) -> int | None:
     """Returns the broker epoch of the last process if the same kernel is still running: then
     everything that the process wrote still exists. None: not known."""
     path, boot_id = f"{log_dir}/{RUNNING}", disk.boot_id()
@@ -289,8 +289,8 @@ def read_running(disk: Disk, log_dir: str) -> int | None:
     return int(found[1]) if found and found[2] == boot_id.encode() else None
 
 
-def forget_running(disk: Disk, log_dir: str) -> None:
-    """Some of the data written may be lost. Not fsynced, see `write_running`."""
+def remove_running_mark(disk: Disk, log_dir: str) -> None:
+    """Some of the data written may be lost. Not fsynced, see `write_running_mark`."""
     path = f"{log_dir}/{RUNNING}"
     if disk.exists(path):
         disk.unlink(path)
@@ -299,21 +299,21 @@ def forget_running(disk: Disk, log_dir: str) -> None:
 # ── directories of partitions ────────────────────────────────────────────────────────────────────
 
 
-def folder_name(topic_partition: TopicPartition) -> str:
+def directory_name(topic_partition: TopicPartition) -> str:
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
-def deleted_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
+def deleted_directory_name(topic_partition: TopicPartition, unique: UUID) -> str:
     """The name of a deleted log's directory until its files are removed."""
     return _marked_folder_name(topic_partition, unique, DELETE_SUFFIX)
 
 
-def future_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
+def future_directory_name(topic_partition: TopicPartition, unique: UUID) -> str:
     """The name of the directory to which a log is copied that moves between log dirs."""
     return _marked_folder_name(topic_partition, unique, FUTURE_SUFFIX)
 
 
-def future_index(name: str) -> int | None:
+def future_partition_of(name: str) -> int | None:
     """Returns the partition number if the directory is such a copy; the name of its topic may be
     truncated."""
     found = _FUTURE_FOLDER.fullmatch(name)
@@ -325,14 +325,14 @@ def _marked_folder_name(topic_partition: TopicPartition, unique: UUID, suffix: s
     return topic_partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
 
 
-def is_doomed_folder(name: str) -> bool:
+def is_deleted_directory(name: str) -> bool:
     """Whether the directory is a deleted log whose files have not been removed yet."""
     return _DOOMED_FOLDER.fullmatch(name) is not None
 
 
-def parse_folder_name(name: str) -> TopicPartition | None:
+def parse_directory_name(name: str) -> TopicPartition | None:
     """Returns None for anything other than the directory of a partition's current log."""
-    if is_doomed_folder(name) or name.endswith(FUTURE_SUFFIX):
+    if is_deleted_directory(name) or name.endswith(FUTURE_SUFFIX):
         return None
     found = _FOLDER.fullmatch(name)
     return TopicPartition(found["topic"], int(found["partition"])) if found else None

@@ -250,7 +250,7 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
             offset=log.end_offset,
             recovery_point=recovery_point,
         )
-    log.lost_in_recovery = _loses_whole_batches(log, cut)
+    log.has_lost_batches = _loses_whole_batches(log, cut)
     _unlink_snapshots(log, useless)
     is_whole = cut.segments == len(log.segments) and cut.size == log.active.file.size
     if (

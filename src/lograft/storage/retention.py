@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk
 from lograft.model.types import Offset
-from lograft.storage.holds import OldSegment, count_unheld
+from lograft.storage.holds import OldSegment, count_deletable
 from lograft.storage.producer_snapshots import snapshot_path
 from lograft.storage.segment import DELETED_SUFFIX, Segment
 
@@ -157,7 +157,7 @@ def _unheld(log: "Log", doomed: list[Segment], held: Offset, now_ms: int) -> lis
         )
         for slot, segment in enumerate(doomed)
     ]
-    return doomed[: count_unheld(old, held=held, bytes_max=config.retention_hold_max_bytes)]
+    return doomed[: count_deletable(old, held=held, bytes_max=config.retention_hold_max_bytes)]
 
 
 def _end_of(log: "Log", slot: int) -> int:

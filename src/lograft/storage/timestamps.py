@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from lograft.model.types import Epoch, Offset
 from lograft.storage.segment import HeaderFields, Segment
 from lograft.storage.types import TimestampAndOffset
-from lograft.storage.validation import LOOKED_AT_MAX, unpacked_bytes_max
+from lograft.storage.validation import PARSED_RECORDS_MAX, unpacked_bytes_max
 from lograft.wire.batches import LENGTH_OVERHEAD, iterate_records
 from lograft.wire.errors import MalformedMessage
 
@@ -43,7 +43,7 @@ def _find_in_batch(
     """Returns the first matching record. If a client filled the batch with garbage, or with more
     records than the broker parses, returns the first record of the batch instead: an offset that
     may be lower than the exact one, but never higher."""
-    if fields[12] <= LOOKED_AT_MAX:
+    if fields[12] <= PARSED_RECORDS_MAX:
         batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
         try:
             for record in iterate_records(batch, bytes_max=unpacked_bytes_max(log.config)):
@@ -85,7 +85,7 @@ def _latest_visible(log: "Log", segment: Segment) -> int:
 def _latest_visible_in_batch(
     log: "Log", segment: Segment, position: int, fields: HeaderFields
 ) -> int:
-    if fields[12] > LOOKED_AT_MAX:
+    if fields[12] > PARSED_RECORDS_MAX:
         return fields[8]
     batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
     try:

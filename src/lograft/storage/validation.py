@@ -41,13 +41,13 @@ RECORDS_MAX: Final = 1 << 24
 #: The maximum number of records in a batch that the broker parses. Each costs microseconds, and a
 #: few thousand bytes can decompress to millions of records; batches of real producers have a few
 #: thousand at most.
-LOOKED_AT_MAX: Final = 250_000
+PARSED_RECORDS_MAX: Final = 250_000
 #: Batches with more records, or with more bytes to recompress, are validated in a worker: it takes
 #: about 2 µs per record and up to 15 ns per byte.
-LOOKED_AT_ON_LOOP_MAX: Final = 2_000
-REPACKED_ON_LOOP_BYTES_MAX: Final = 64 << 10
-#: Every rejected record of a batch is reported (LOOKED_AT_MAX is the limit), but only this many
-#: have a message of their own. Clients use the message of the batch for the others.
+PARSED_ON_LOOP_MAX: Final = 2_000
+RECOMPRESSED_ON_LOOP_BYTES_MAX: Final = 64 << 10
+#: Every rejected record of a batch is reported (PARSED_RECORDS_MAX is the limit), but only this
+#: many have a message of their own. Clients use the message of the batch for the others.
 RECORD_MESSAGES_MAX: Final = 10_000
 #: The error message of a batch repeats at most this many of them.
 RECORD_ERRORS_SHOWN: Final = 3
@@ -159,8 +159,8 @@ class CheckedBatch(NamedTuple):
 
 
 def is_for_worker(rules: AppendRules, size_bytes: int, attributes: int, record_count: int) -> bool:
-    return record_count > LOOKED_AT_ON_LOOP_MAX or (
-        size_bytes > REPACKED_ON_LOOP_BYTES_MAX
+    return record_count > PARSED_ON_LOOP_MAX or (
+        size_bytes > RECOMPRESSED_ON_LOOP_BYTES_MAX
         and rules.codec >= 0
         and rules.codec != attributes & CODEC_MASK
     )
@@ -177,10 +177,10 @@ def check_records(
 ) -> bytes | None:
     """Validates every record; returns the recompressed batch if the topic uses another codec."""
     header = read_header(batch)
-    if header.record_count > LOOKED_AT_MAX:
+    if header.record_count > PARSED_RECORDS_MAX:
         raise InvalidRecord(
             f"a batch of {header.record_count} records; the maximum for topics whose settings"
-            f" require parsing the records is {LOOKED_AT_MAX}"
+            f" require parsing the records is {PARSED_RECORDS_MAX}"
         )
     rejections = Rejections()
     try:

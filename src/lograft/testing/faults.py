@@ -13,13 +13,13 @@ from typing import Final
 from lograft.api.router import Router
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import (
-    Answer,
     CloseConnection,
+    DelayedReply,
+    EncodedResponse,
     FrameHandler,
     HandlerFactory,
-    Parked,
+    PendingReply,
     Reply,
-    Waiting,
 )
 from lograft.model.seams import Channel
 from lograft.testing.refusals import Asked, fails_by_partition, is_asked_for, refused
@@ -214,7 +214,7 @@ class FaultyHandler:
             fault = self._faults.meet(self._node_id, frame, self._router)
             if fault is not None:
                 # The frame is ours only during this call.
-                return Waiting(self._fail(fault, memoryview(bytearray(frame))))
+                return PendingReply(self._fail(fault, memoryview(bytearray(frame))))
         return self._inner.handle_frame(frame)
 
     def on_frames_handled(self) -> None:
@@ -223,7 +223,7 @@ class FaultyHandler:
     def on_closed(self) -> None:
         self._inner.on_closed()
 
-    async def _fail(self, fault: Fault, frame: memoryview) -> Answer | None:
+    async def _fail(self, fault: Fault, frame: memoryview) -> EncodedResponse | None:
         if fault.delay_seconds:
             await asyncio.sleep(fault.delay_seconds)
         if fault.breaks == "before":
@@ -240,9 +240,9 @@ class FaultyHandler:
         return answer
 
 
-async def settled(reply: Reply) -> Answer | None:
+async def settled(reply: Reply) -> EncodedResponse | None:
     """Waits for whatever a handler says it will answer."""
-    while isinstance(reply, Parked):
+    while isinstance(reply, DelayedReply):
         looked = asyncio.Event()
         reply.begin(looked.set)
         try:
@@ -253,6 +253,6 @@ async def settled(reply: Reply) -> Answer | None:
             reply.cancel()
             raise
         reply = then
-    if isinstance(reply, Waiting):
+    if isinstance(reply, PendingReply):
         return await reply.answer
-    return Answer([reply]) if isinstance(reply, bytes) else reply
+    return EncodedResponse([reply]) if isinstance(reply, bytes) else reply

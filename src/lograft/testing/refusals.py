@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lograft.api.router import Router
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Answer, CloseConnection
+from lograft.model.exchange import CloseConnection, EncodedResponse
 from lograft.model.seams import FileSlice
 from lograft.wire.apis import FETCH_KEY, request_class, response_class, response_header_version
 from lograft.wire.codec import read, read_all
@@ -123,7 +123,7 @@ class Refusal:
     rest: memoryview | None
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> EncodedResponse:
         version = self.header.api_version
         parts = frame_response(
             self.response,
@@ -131,9 +131,9 @@ class Refusal:
             correlation_id=self.header.correlation_id,
             header_version=response_header_version(self.header.api_key, version),
         )
-        return Answer(parts)
+        return EncodedResponse(parts)
 
-    def merged(self, answer: Answer | None) -> Answer | None:
+    def merged(self, answer: EncodedResponse | None) -> EncodedResponse | None:
         """With what was answered to the rest; None: it wants no answer."""
         if answer is None:
             return None

@@ -5,7 +5,7 @@ import pytest
 
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Answer, Waiting
+from lograft.model.exchange import EncodedResponse, PendingReply
 from lograft.model.seams import FileSlice
 from lograft.model.types import NodeId, Offset
 from lograft.storage.producers import UNVERIFIED
@@ -102,7 +102,7 @@ async def test_records_leave_as_slices_of_files(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1")
     reply = bench.send(request_of(bench), 18)
-    assert isinstance(reply, Answer)
+    assert isinstance(reply, EncodedResponse)
     assert [type(part) for part in reply.parts].count(FileSlice) == 1
 
 
@@ -110,8 +110,8 @@ async def test_records_leave_as_slices_of_files(bench: Bench, /) -> None:
 async def test_a_long_poll_is_woken_by_the_append(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
-    assert isinstance(reply, Waiting)
-    assert not reply.lets_next
+    assert isinstance(reply, PendingReply)
+    assert not reply.allows_pipelining
     poll = asyncio.ensure_future(reply.answer)
     await asyncio.sleep(1)
     before_ms = bench.broker.clock.mono_ms()
@@ -128,7 +128,7 @@ async def test_a_long_poll_is_woken_by_the_append(bench: Bench, /) -> None:
 async def test_an_append_before_the_poll_begins_to_wait_is_not_missed(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     reply = bench.send(request_of(bench, max_wait_ms=10_000), 18)
-    assert isinstance(reply, Waiting)
+    assert isinstance(reply, PendingReply)
     fill(bench, partition, b"1")
     start_ms = bench.broker.clock.mono_ms()
     await reply.answer
@@ -192,7 +192,9 @@ async def test_a_position_before_the_last_segment_never_waits(bench: Bench, /) -
     (partition,) = await bench.create_topic("a", internal_segment_bytes="200")
     fill(bench, partition, b"1" * 100, b"2" * 100, b"3" * 100)
     reply = bench.send(request_of(bench, max_wait_ms=500, min_bytes=100_000), 18)
-    assert isinstance(reply, Answer), "one segment at a time is all that one answer can hold"
+    assert isinstance(reply, EncodedResponse), (
+        "one segment at a time is all that one answer can hold"
+    )
 
 
 @scenario(run)
@@ -408,7 +410,7 @@ async def test_the_brokers_own_limit_holds_for_everyone(bench: Bench, /) -> None
 async def test_an_append_between_the_reading_and_the_wait_is_not_missed(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
-    assert isinstance(reply, Waiting)
+    assert isinstance(reply, PendingReply)
     fill(bench, partition, b"1")  # before anybody has begun to wait
     answer = await reply.answer
     assert answer is not None

@@ -10,7 +10,7 @@ import pytest
 
 from lograft.api.router import REQUESTS, Router, Session
 from lograft.broker.partitions.partition import Partition
-from lograft.model.exchange import CloseConnection, Waiting
+from lograft.model.exchange import CloseConnection, PendingReply
 from lograft.model.metrics import gather_all
 from lograft.model.seams import Channel, FileSlice
 from lograft.storage.types import Origin
@@ -127,8 +127,8 @@ async def outcome(
 ) -> tuple[str, object]:
     try:
         reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
-        waited = isinstance(reply, Waiting)
-        if isinstance(reply, Waiting):
+        waited = isinstance(reply, PendingReply)
+        if isinstance(reply, PendingReply):
             answer = asyncio.ensure_future(reply.answer)
             await asyncio.sleep(0.001)
             while_waiting()
@@ -222,7 +222,7 @@ async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
     session = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
     await outcome(session, frame, lambda: None)
     reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
-    assert isinstance(reply, Waiting)
+    assert isinstance(reply, PendingReply)
     waiting = asyncio.ensure_future(reply.answer)
     await asyncio.sleep(0.001)
     assert len(partition.fetch_waits) == 1

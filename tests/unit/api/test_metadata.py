@@ -4,7 +4,7 @@ import pytest
 
 from lograft.metadata.brokers import fence_broker
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Waiting
+from lograft.model.exchange import PendingReply
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.metadata import (
     MetadataRequest,
@@ -84,7 +84,7 @@ async def test_topics_are_created_on_demand(bench: Bench, /, version: int) -> No
     assert "fresh" in bench.broker.image.topic_ids
     # The second time nothing has to be decided.
     reply = bench.send(MetadataRequest(topics=[MetadataRequestTopic(name="fresh")]), version)
-    assert not isinstance(reply, Waiting)
+    assert not isinstance(reply, PendingReply)
 
 
 def test_nothing_is_created_unless_both_sides_want_it() -> None:

@@ -8,10 +8,10 @@ import pytest
 from lograft.broker.control.topic_creation import create_on_demand
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import CloseConnection, Waiting
+from lograft.model.exchange import CloseConnection, PendingReply
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
-from lograft.storage.validation import LOOKED_AT_ON_LOOP_MAX, REPACKED_ON_LOOP_BYTES_MAX
+from lograft.storage.validation import PARSED_ON_LOOP_MAX, RECOMPRESSED_ON_LOOP_BYTES_MAX
 from lograft.wire.batches import Record, build_batch, read_header
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
@@ -78,7 +78,7 @@ async def test_answers_at_once_when_nothing_must_be_flushed(bench: Bench, /, ack
     await bench.create_topic("a")
     reply = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
     assert reply is not None
-    assert not isinstance(reply, Waiting)
+    assert not isinstance(reply, PendingReply)
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
@@ -87,9 +87,9 @@ async def test_waits_for_the_flush_that_the_topic_asks_for(bench: Bench, /, acks
     (partition,) = await bench.create_topic("a", flush_messages="1")
     first = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
     second = bench.send(request_of(bench, "a", batch_of(b"2"), acks=acks), 13)
-    assert isinstance(first, Waiting)
-    assert isinstance(second, Waiting)
-    assert first.lets_next, "the append has happened: later requests need not wait"
+    assert isinstance(first, PendingReply)
+    assert isinstance(second, PendingReply)
+    assert first.allows_pipelining, "the append has happened: later requests need not wait"
     await asyncio.gather(first.answer, second.answer)
     assert partition.log is not None
     assert partition.log.durable_offset == 2
@@ -252,8 +252,8 @@ async def test_a_request_waits_for_a_partition_that_is_being_made(bench: Bench, 
     (partition,) = bench.begin_topic("a")
     assert partition.log is None
     reply = bench.send(request_of(bench, "a", batch_of(b"1"), timeout_ms=1000), 13)
-    assert isinstance(reply, Waiting)
-    assert not reply.lets_next, "a later request must not overtake the append"
+    assert isinstance(reply, PendingReply)
+    assert not reply.allows_pipelining, "a later request must not overtake the append"
     answer = await reply.answer
     assert answer is not None
     response = bench.read(answer, 0, 13, ProduceResponse)
@@ -326,17 +326,19 @@ async def test_a_worker_looks_at_many_records(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", cleanup_policy="compact")
     assert partition.log is not None
     sent = {"producer_id": 7, "producer_epoch": 0}
-    for sequence in (0, LOOKED_AT_ON_LOOP_MAX + 1):
-        batch = big_batch(LOOKED_AT_ON_LOOP_MAX + 1, b"k", base_sequence=sequence, **sent)
+    for sequence in (0, PARSED_ON_LOOP_MAX + 1):
+        batch = big_batch(PARSED_ON_LOOP_MAX + 1, b"k", base_sequence=sequence, **sent)
         reply = bench.send(request_of(bench, "a", batch), 13)
-        assert isinstance(reply, Waiting)
-        assert not reply.lets_next, "it is not appended yet: the next one must stay behind it"
+        assert isinstance(reply, PendingReply)
+        assert not reply.allows_pipelining, (
+            "it is not appended yet: the next one must stay behind it"
+        )
         assert partition.log.end_offset == sequence
         await reply.answer
-        assert partition.log.end_offset == sequence + LOOKED_AT_ON_LOOP_MAX + 1
-    (refused,) = await produce(bench, "a", big_batch(LOOKED_AT_ON_LOOP_MAX + 1, None))
+        assert partition.log.end_offset == sequence + PARSED_ON_LOOP_MAX + 1
+    (refused,) = await produce(bench, "a", big_batch(PARSED_ON_LOOP_MAX + 1, None))
     assert refused.error_code == ErrorCode.INVALID_RECORD
-    assert len(refused.record_errors) == LOOKED_AT_ON_LOOP_MAX + 1
+    assert len(refused.record_errors) == PARSED_ON_LOOP_MAX + 1
     (few,) = await produce(bench, "a", big_batch(2, b"k"))
     assert few.error_code == 0
 
@@ -344,9 +346,9 @@ async def test_a_worker_looks_at_many_records(bench: Bench, /) -> None:
 @scenario(run)
 async def test_a_worker_compresses_big_batches_anew(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", compression_type="zstd")
-    batch = batch_of(Random(1).randbytes(2 * REPACKED_ON_LOOP_BYTES_MAX), b"2")
+    batch = batch_of(Random(1).randbytes(2 * RECOMPRESSED_ON_LOOP_BYTES_MAX), b"2")
     reply = bench.send(request_of(bench, "a", batch), 13)
-    assert isinstance(reply, Waiting)
+    assert isinstance(reply, PendingReply)
     await reply.answer
     assert read_header(stored_batch(partition)).compression == Codec.ZSTD
 
@@ -375,7 +377,7 @@ async def test_a_response_names_the_rejected_records(bench: Bench, /, version: i
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("count", [1, LOOKED_AT_ON_LOOP_MAX + 1])
+@pytest.mark.parametrize("count", [1, PARSED_ON_LOOP_MAX + 1])
 @scenario(run)
 async def test_rejected_batches_get_the_log_start(
     bench: Bench, /, version: int, count: int

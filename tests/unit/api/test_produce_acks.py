@@ -6,11 +6,11 @@ from typing import Final, cast
 
 import pytest
 
-from lograft.api.produce_acks import ParkedAck
+from lograft.api.produce_acks import DelayedAck
 from lograft.api.router import Router, Session
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Reply, Waiting
+from lograft.model.exchange import PendingReply, Reply
 from lograft.model.seams import Channel
 from lograft.wire.apis import PRODUCE_KEY, response_header_version
 from lograft.wire.codec import read_all
@@ -53,10 +53,10 @@ def read(data: bytes) -> ProduceResponse:
 
 async def response_of(reply: Reply) -> ProduceResponse:
     told = as_told(reply)
-    if isinstance(told, Waiting):
+    if isinstance(told, PendingReply):
         told = await told.answer
     assert told is not None
-    assert not isinstance(told, Waiting)
+    assert not isinstance(told, PendingReply)
     return read(b"".join(cast(tuple[bytes, ...], told.parts)))
 
 
@@ -69,7 +69,7 @@ async def learned(cluster: Cluster, *, timeout_ms: int = 5_000) -> Session:
     broker = cluster.nodes[1].broker
     session = Router(broker.shared, broker, listener=LISTENER)(cast(Channel, Peer()))
     first = session.handle_frame(frame_of(timeout_ms=timeout_ms))
-    assert not isinstance(first, ParkedAck)
+    assert not isinstance(first, DelayedAck)
     assert only(await response_of(first)).error_code == 0
     return session
 
@@ -78,9 +78,9 @@ def waits_of(partition: Partition) -> int:
     return len(partition.acks_of(acks_all=True).waits)
 
 
-def parked(session: Session, frame: memoryview) -> ParkedAck:
+def parked(session: Session, frame: memoryview) -> DelayedAck:
     reply = session.handle_frame(frame)
-    assert isinstance(reply, ParkedAck)
+    assert isinstance(reply, DelayedAck)
     return reply
 
 
@@ -184,4 +184,4 @@ async def test_acks_of_the_leader_alone_wait_for_the_disk_where_that_is_promised
         assert partition.log.durable_offset < end
         assert only(await response_of(reply)).error_code == 0
         assert partition.log.durable_offset == end
-    assert isinstance(reply, ParkedAck)
+    assert isinstance(reply, DelayedAck)

@@ -11,7 +11,7 @@ import pytest
 
 from lograft.api.produce_patterns import PATTERNS_MAX
 from lograft.api.router import REQUESTS, Router, Session
-from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply
 from lograft.model.metrics import gather_all
 from lograft.model.seams import Channel
 from lograft.wire.errors import WireError
@@ -116,11 +116,15 @@ class Frames:
 async def outcome(session: Session, frame: bytes) -> object:
     try:
         reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
-        if isinstance(reply, Waiting):
+        if isinstance(reply, PendingReply):
             reply = await reply.answer
     except (CloseConnection, WireError) as error:
         return type(error), str(error)
-    return b"".join(cast(tuple[bytes, ...], reply.parts)) if isinstance(reply, Answer) else reply
+    return (
+        b"".join(cast(tuple[bytes, ...], reply.parts))
+        if isinstance(reply, EncodedResponse)
+        else reply
+    )
 
 
 def play(

@@ -3,7 +3,7 @@
 from lograft.api.produce_rejections import RECORD_ERRORS_MAX, RecordErrorBudget, refuse
 from lograft.model.errors import ErrorCode
 from lograft.storage.errors import InvalidRecord, RecordError
-from lograft.storage.validation import LOOKED_AT_MAX
+from lograft.storage.validation import PARSED_RECORDS_MAX
 from lograft.wire.messages.produce import PartitionProduceResponse
 
 
@@ -21,4 +21,4 @@ def test_a_list_of_rejected_records_is_complete_or_empty() -> None:
 
 
 def test_one_batch_can_always_name_its_records() -> None:
-    assert RECORD_ERRORS_MAX >= LOOKED_AT_MAX
+    assert RECORD_ERRORS_MAX >= PARSED_RECORDS_MAX

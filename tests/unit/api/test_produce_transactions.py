@@ -6,7 +6,7 @@ import pytest
 from lograft.broker.coordinators.transaction_verification import TransactionVerification
 from lograft.broker.errors import PeerLost
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Waiting
+from lograft.model.exchange import PendingReply
 from lograft.model.types import NodeId
 from lograft.storage.types import TransactionEnd
 from lograft.wire.message import Message
@@ -155,11 +155,11 @@ async def test_later_requests_of_the_connection_wait_for_the_answer(bench: Bench
     await bench.create_topic("a")
     StandInCoordinator(bench)
     first = bench.send(request_of(bench, 0), 12)
-    assert isinstance(first, Waiting)
-    assert not first.lets_next
+    assert isinstance(first, PendingReply)
+    assert not first.allows_pipelining
     await first.answer
     second = bench.send(request_of(bench, 1), 12)
-    assert not isinstance(second, Waiting), "the transaction is open"
+    assert not isinstance(second, PendingReply), "the transaction is open"
 
 
 @pytest.mark.parametrize(

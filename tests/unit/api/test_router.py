@@ -16,7 +16,7 @@ from lograft.api.types import NOTHING
 from lograft.broker.errors import NotController
 from lograft.broker.shared_services import SharedServices
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply
 from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Buffer, Channel, FileSlice
 from lograft.wire.apis import API_VERSIONS, response_header_version
@@ -82,7 +82,7 @@ def frame(message: Message, version: int) -> memoryview:
 
 
 def body_of(reply: object, key: int, version: int, kind: type[Any]) -> Any:
-    assert isinstance(reply, Answer)
+    assert isinstance(reply, EncodedResponse)
     data = b""
     for part in reply.parts:
         assert not isinstance(part, FileSlice)
@@ -115,25 +115,25 @@ def test_a_plain_handler_answers_at_once(session: Session, calls: Calls, version
     assert context.authorizer is None
 
 
-def run_waiting(reply: object) -> Answer | None:
-    assert isinstance(reply, Waiting)
+def run_waiting(reply: object) -> EncodedResponse | None:
+    assert isinstance(reply, PendingReply)
     return asyncio.run(reply.answer)
 
 
-@pytest.mark.parametrize("lets_next", [False, True])
-def test_a_coroutine_is_waited_for(session: Session, calls: Calls, lets_next: bool) -> None:
+@pytest.mark.parametrize("allows_pipelining", [False, True])
+def test_a_coroutine_is_waited_for(session: Session, calls: Calls, allows_pipelining: bool) -> None:
     async def later() -> HeartbeatResponse:
         await asyncio.sleep(0)
         return HeartbeatResponse(error_code=25)
 
     def handle(context: Context, request: HeartbeatRequest) -> Coroutine[Any, Any, Message]:
-        context.lets_next = lets_next
+        context.allows_pipelining = allows_pipelining
         return later()
 
     calls.heartbeat = handle
     reply = session.handle_frame(frame(HeartbeatRequest(), 4))
-    assert isinstance(reply, Waiting)
-    assert reply.lets_next is lets_next
+    assert isinstance(reply, PendingReply)
+    assert reply.allows_pipelining is allows_pipelining
     answer = run_waiting(reply)
     assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == 25
 
@@ -246,11 +246,11 @@ def test_a_client_above_its_quota_is_told_and_muted(calls: Calls) -> None:
     )
     reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 1))
     assert body_of(reply, HEARTBEAT, 1, HeartbeatResponse).throttle_time_ms == 250
-    assert isinstance(reply, Answer)
+    assert isinstance(reply, EncodedResponse)
     assert reply.mute_ms == 250
     # Version 0 cannot say it, but is muted all the same.
     reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 0))
-    assert isinstance(reply, Answer)
+    assert isinstance(reply, EncodedResponse)
     assert reply.mute_ms == 250
 
 

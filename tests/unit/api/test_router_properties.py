@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lograft.api.context import Context
 from lograft.api.router import Router, Session, served_apis
 from lograft.broker.shared_services import SharedServices
-from lograft.model.exchange import Answer, CloseConnection
+from lograft.model.exchange import CloseConnection, EncodedResponse
 from lograft.model.seams import Address, Channel
 from lograft.wire.apis import ApiSpec
 from lograft.wire.errors import WireError
@@ -40,7 +40,7 @@ def handle(session: Session, frame: bytes) -> None:
         reply = session.handle_frame(memoryview(bytearray(frame)))
     except (CloseConnection, WireError):
         return
-    assert reply is None or isinstance(reply, Answer)
+    assert reply is None or isinstance(reply, EncodedResponse)
 
 
 @settings(max_examples=300, deadline=None)

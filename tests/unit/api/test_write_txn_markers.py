@@ -6,7 +6,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.types import CoordinatorResult, Record, Ticket
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Waiting
+from lograft.model.exchange import PendingReply
 from lograft.storage.producers import UNVERIFIED
 from lograft.wire.batches import read_header, read_records
 from lograft.wire.messages.write_txn_markers import (
@@ -123,8 +123,8 @@ async def test_answered_when_committed_and_others_need_not_wait(bench: Bench, /)
     begin(partition)
     request = WriteTxnMarkersRequest(markers=[marker_of(("a", 0))])
     reply = bench.send(request, 2)
-    assert isinstance(reply, Waiting)
-    assert reply.lets_next
+    assert isinstance(reply, PendingReply)
+    assert reply.allows_pipelining
     assert partition.last_stable_offset == 0
     await reply.answer
     assert partition.high_watermark == partition.last_stable_offset == 2

@@ -26,7 +26,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import ControllerResult
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import Answer, Parked, Reply, Waiting
+from lograft.model.exchange import DelayedReply, EncodedResponse, PendingReply, Reply
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, TopicIdPartition
@@ -329,7 +329,7 @@ class Bench:
 
     def send(
         self, request: Message, version: int, *, client_id: str = "test", role: str = "broker"
-    ) -> Answer | Waiting | None:
+    ) -> EncodedResponse | PendingReply | None:
         """What the connection would get from the handler."""
         frame = frame_request(request, version, correlation_id=7, client_id=client_id)[4:]
         reply = self.session(role).handle_frame(memoryview(bytearray(frame)))
@@ -361,12 +361,12 @@ class Bench:
         role: str = "broker",
     ) -> M:
         reply = self.send(request, version, client_id=client_id, role=role)
-        if isinstance(reply, Waiting):
+        if isinstance(reply, PendingReply):
             reply = await reply.answer
         assert reply is not None, "there is no answer"
         return self.read(reply, request.KEY, version, kind)
 
-    def read(self, answer: Answer, key: int, version: int, kind: type[M]) -> M:
+    def read(self, answer: EncodedResponse, key: int, version: int, kind: type[M]) -> M:
         assert kind is response_class(key)
         data = b"".join(
             part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part
@@ -394,14 +394,14 @@ def set_leader(partition: Partition, node: int, *, epoch: int) -> None:
     )
 
 
-def as_told(reply: Reply) -> Answer | Waiting | None:
+def as_told(reply: Reply) -> EncodedResponse | PendingReply | None:
     """Responses of the fast paths, for comparison with the general path."""
     if isinstance(reply, bytes):
-        return Answer((reply,))
-    return Waiting(unparked(reply)) if isinstance(reply, Parked) else reply
+        return EncodedResponse((reply,))
+    return PendingReply(unparked(reply)) if isinstance(reply, DelayedReply) else reply
 
 
-async def unparked(parked: Parked) -> Answer | None:
+async def unparked(parked: DelayedReply) -> EncodedResponse | None:
     """Waits as a connection does."""
     changed = asyncio.Event()
     parked.begin(changed.set)
@@ -415,7 +415,7 @@ async def unparked(parked: Parked) -> Answer | None:
         parked.cancel()
         raise
     told = as_told(reply)
-    return await told.answer if isinstance(told, Waiting) else told
+    return await told.answer if isinstance(told, PendingReply) else told
 
 
 def directory_id(path: str) -> UUID:

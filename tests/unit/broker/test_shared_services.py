@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from lograft.api.router import Router, served_apis
-from lograft.model.exchange import CloseConnection, Waiting
+from lograft.model.exchange import CloseConnection, PendingReply
 from lograft.model.seams import Channel
 from lograft.model.types import NodeId
 from lograft.simulation.cluster import SimulatedCluster
@@ -36,7 +36,7 @@ def test_no_handler_of_a_controllers_listener_needs_a_broker(
                     frame = frame_request(message, version, correlation_id=7, client_id="me")[4:]
                     session = router(cast(Channel, Peer()))
                     reply = session.handle_frame(memoryview(bytearray(frame)))
-                    if isinstance(reply, Waiting):
+                    if isinstance(reply, PendingReply):
                         await reply.answer
                 except (CloseConnection, WireError, UnwritableMessage):
                     continue

@@ -2,7 +2,7 @@ import pytest
 
 from lograft.coordination.pattern_matching import STEPS_PER_PIECE, Matched, PatternMatching
 from lograft.coordination.types import NeedsLongWork
-from lograft.model.patterns import NoPattern, compiled
+from lograft.model.patterns import InvalidPattern, compile_pattern
 
 HOSTILE = r"(.*x[x-z.-]{0,20}){30}q"
 LONG_NAMES = [f"{number:04}" + "xyz.-" * 48 + "q" for number in range(300)]
@@ -15,7 +15,7 @@ def test_a_plain_pattern_is_matched_at_once() -> None:
 
 
 def test_what_is_no_pattern_is_named() -> None:
-    with pytest.raises(NoPattern) as refused:
+    with pytest.raises(InvalidPattern) as refused:
         PatternMatching().match_names(["a", "("], ["a"], 5)
     assert refused.value.pattern == "("
 
@@ -25,9 +25,11 @@ def test_a_costly_one_is_matched_in_pieces() -> None:
     with pytest.raises(NeedsLongWork) as work:
         matching.match_names([HOSTILE, ".*"], LONG_NAMES, 5)
     pieces = sum(1 for _ in work.value.pieces)
-    steps = compiled(HOSTILE).steps * sum(map(len, LONG_NAMES))
+    steps = compile_pattern(HOSTILE).steps * sum(map(len, LONG_NAMES))
     # A piece ends with the name that makes it long enough.
-    assert pieces >= steps // (STEPS_PER_PIECE + compiled(HOSTILE).steps * len(LONG_NAMES[0]))
+    assert pieces >= steps // (
+        STEPS_PER_PIECE + compile_pattern(HOSTILE).steps * len(LONG_NAMES[0])
+    )
     assert pieces >= 100
     # However fast topics are created meanwhile, whoever waits comes to an end.
     found = matching.match_names([HOSTILE, ".*"], [*LONG_NAMES, "xq" * 30], 6)
@@ -65,7 +67,7 @@ def test_what_is_no_pattern_is_named_however_late_it_is_looked_at() -> None:
     with pytest.raises(NeedsLongWork) as work:
         matching.match_names([HOSTILE, "("], LONG_NAMES, 5)
     list(work.value.pieces)
-    with pytest.raises(NoPattern) as refused:
+    with pytest.raises(InvalidPattern) as refused:
         matching.match_names([HOSTILE, "("], LONG_NAMES, 5)
     assert refused.value.pattern == "("
 

@@ -1,10 +1,10 @@
 """The ring alone; placement and the assignors have their own tests."""
 
-from lograft.model.hash_ring import Ring, member_name, ring_places, share_partitions
+from lograft.model.hash_ring import Ring, member_name, ring_points, share_partitions
 
 
 def test_a_walk_meets_every_node_once_and_begins_at_the_key() -> None:
-    ring = Ring(place for node in range(5) for place in ring_places("node", node, 16))
+    ring = Ring(place for node in range(5) for place in ring_points("node", node, 16))
     assert sorted(ring.walk("key")) == list(range(5))
     assert ring.walk("key") == list(dict.fromkeys(ring.clockwise("key")))
     assert len({tuple(ring.walk(f"key {number}")) for number in range(50)}) > 10

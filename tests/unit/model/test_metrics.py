@@ -16,15 +16,15 @@ from lograft.model.metrics import (
     Histogram,
     Label,
     Sample,
+    enum_label,
     gather_all,
-    one_of,
     value_of,
 )
 
 SENT: Final = Counter("lograft_sent_bytes_total", "Bytes sent.", Label("topic", 3))
 OPEN: Final = Gauge("lograft_open", "Things that are open.")
 WAIT: Final = Histogram("lograft_wait_seconds", "Waits.", bounds=LATENCY_BUCKETS)
-COLOUR: Final = Gauge("lograft_colours", "Colours.", one_of("colour", ("red", "green")))
+COLOUR: Final = Gauge("lograft_colours", "Colours.", enum_label("colour", ("red", "green")))
 
 
 def test_the_unit_is_part_of_the_name() -> None:

@@ -1,12 +1,12 @@
 import pytest
 
-from lograft.model.retention_holds import hold_text, hold_until_ms
+from lograft.model.retention_holds import format_hold, parse_hold
 
 
 @pytest.mark.parametrize(
     ("metadata", "until_ms"),
     [
-        (hold_text(1_763_261_234_567), 1_763_261_234_567),
+        (format_hold(1_763_261_234_567), 1_763_261_234_567),
         ("by=billing hold-until=5 more", 5),
         ("hold-until=5\nmore", 5),
         (None, None),
@@ -19,4 +19,4 @@ from lograft.model.retention_holds import hold_text, hold_until_ms
     ],
 )
 def test_a_hold_is_a_word_of_the_metadata(metadata: str | None, until_ms: int | None) -> None:
-    assert hold_until_ms(metadata) == until_ms
+    assert parse_hold(metadata) == until_ms

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
+from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
 from lograft.model.seams import Address, FileSlice, Part, Receiver
 from lograft.net.connection import Connection, FlowLimits
 from lograft.net.frame_memory import FrameBudget
@@ -107,19 +107,19 @@ class Script:
         if command == b"!":
             raise RuntimeError("a bug")
         if command == b"m":
-            return Answer([framed(body)], mute_ms=20)
+            return EncodedResponse([framed(body)], mute_ms=20)
         if command in (b"w", b"p", b"N"):
-            return Waiting(self._later(body), lets_next=command == b"p")
-        return Answer([framed(body)])
+            return PendingReply(self._later(body), allows_pipelining=command == b"p")
+        return EncodedResponse([framed(body)])
 
-    async def _later(self, body: bytes) -> Answer | None:
+    async def _later(self, body: bytes) -> EncodedResponse | None:
         gate = self.gates[body] = asyncio.get_running_loop().create_future()
         try:
             await gate
         except asyncio.CancelledError:
             self.cancelled.append(body)
             raise
-        return None if body[:1] == b"N" else Answer([framed(body)])
+        return None if body[:1] == b"N" else EncodedResponse([framed(body)])
 
     def on_frames_handled(self) -> None:
         pass

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lograft.model.exchange import Answer, FrameHandler, Reply, Waiting
+from lograft.model.exchange import EncodedResponse, FrameHandler, PendingReply, Reply
 from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
 from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
@@ -51,9 +51,9 @@ class Echo:
 
     def handle_frame(self, frame: memoryview) -> Reply:
         body = bytes(frame)
-        return Waiting(self._park()) if body == b"park" else Answer([framed(body)])
+        return PendingReply(self._park()) if body == b"park" else EncodedResponse([framed(body)])
 
-    async def _park(self) -> Answer | None:
+    async def _park(self) -> EncodedResponse | None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -358,7 +358,9 @@ async def test_tls_listener_from_end_to_end(tmp_path: Path) -> None:
     class SendsFile(Echo):
         def handle_frame(self, frame: memoryview) -> Reply:
             parts: list[Part] = [(1_000_000).to_bytes(4, "big"), FileSlice(file, 0, 1_000_000)]
-            return Answer(parts) if bytes(frame) == b"file" else super().handle_frame(frame)
+            return (
+                EncodedResponse(parts) if bytes(frame) == b"file" else super().handle_frame(frame)
+            )
 
     def blocking_client(address: Address) -> bytes:
         with (

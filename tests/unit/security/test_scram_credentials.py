@@ -6,7 +6,7 @@ from lograft.security.scram_credentials import (
     ScramMechanism,
     credential_of,
     parse_credential,
-    salted,
+    salt_password,
 )
 
 
@@ -18,7 +18,7 @@ def test_the_keys_of_rfc_7677() -> None:
 
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     kind = ScramMechanism.SCRAM_SHA_256
-    password = salted(kind, "pencil", salt, 4096)
+    password = salt_password(kind, "pencil", salt, 4096)
     user = credential_of("user", kind, salted_password=password, salt=salt, iterations=4096)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     said = (

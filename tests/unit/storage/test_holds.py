@@ -3,7 +3,7 @@
 import pytest
 
 from lograft.model.types import Offset
-from lograft.storage.holds import OldSegment, count_unheld
+from lograft.storage.holds import OldSegment, count_deletable
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
 from lograft.testing.memory import MemoryDisk
@@ -22,13 +22,13 @@ def segments(*, outlived: int = 0) -> list[OldSegment]:
     [(0, 0), (1, 0), (9, 0), (10, 1), (11, 1), (29, 2), (30, 3), (99, 3)],
 )
 def test_what_lies_below_the_hold_goes(held: int, count: int) -> None:
-    assert count_unheld(segments(), held=Offset(held), bytes_max=UNLIMITED) == count
+    assert count_deletable(segments(), held=Offset(held), bytes_max=UNLIMITED) == count
 
 
 @pytest.mark.parametrize("outlived", range(4))
 def test_what_has_outlived_the_longest_hold_goes(outlived: int) -> None:
     old = segments(outlived=outlived)
-    assert count_unheld(old, held=Offset(0), bytes_max=UNLIMITED) == outlived
+    assert count_deletable(old, held=Offset(0), bytes_max=UNLIMITED) == outlived
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_what_has_outlived_the_longest_hold_goes(outlived: int) -> None:
     [(UNLIMITED, 0), (300, 0), (299, 1), (200, 1), (100, 2), (99, 3), (0, 3)],
 )
 def test_no_more_is_kept_than_is_allowed(bytes_max: int, count: int) -> None:
-    assert count_unheld(segments(), held=Offset(0), bytes_max=bytes_max) == count
+    assert count_deletable(segments(), held=Offset(0), bytes_max=bytes_max) == count
 
 
 def test_only_what_is_held_counts_against_the_limit() -> None:
-    assert count_unheld(segments(), held=Offset(10), bytes_max=200) == 1
+    assert count_deletable(segments(), held=Offset(10), bytes_max=200) == 1
 
 
 # ── in a log ─────────────────────────────────────────────────────────────────────────────────

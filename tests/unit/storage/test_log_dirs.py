@@ -116,23 +116,23 @@ def test_partition_metadata() -> None:
 
 def test_clean_shutdown_is_taken_once() -> None:
     disk = make_disk()
-    assert log_dirs.take_clean_shutdown(disk, "d") is None
+    assert log_dirs.consume_clean_shutdown(disk, "d") is None
     log_dirs.write_clean_shutdown(disk, "d", 42)
-    assert log_dirs.take_clean_shutdown(disk, "d") == 42
-    assert log_dirs.take_clean_shutdown(disk, "d") is None
+    assert log_dirs.consume_clean_shutdown(disk, "d") == 42
+    assert log_dirs.consume_clean_shutdown(disk, "d") is None
     put(disk, "d/.kafka_cleanshutdown", "")
-    assert log_dirs.take_clean_shutdown(disk, "d") == -1
+    assert log_dirs.consume_clean_shutdown(disk, "d") == -1
 
 
 def test_folder_names() -> None:
-    assert log_dirs.folder_name(TP) == "my-topic-3"
-    assert log_dirs.parse_folder_name("my-topic-3") == TP
-    deleted = log_dirs.deleted_folder_name(TP, ID)
+    assert log_dirs.directory_name(TP) == "my-topic-3"
+    assert log_dirs.parse_directory_name("my-topic-3") == TP
+    deleted = log_dirs.deleted_directory_name(TP, ID)
     assert deleted == f"my-topic-3.{ID.hex}-delete"
-    assert log_dirs.is_doomed_folder(deleted)
-    assert log_dirs.parse_folder_name(deleted) is None
-    assert log_dirs.parse_folder_name(log_dirs.future_folder_name(TP, ID)) is None
+    assert log_dirs.is_deleted_directory(deleted)
+    assert log_dirs.parse_directory_name(deleted) is None
+    assert log_dirs.parse_directory_name(log_dirs.future_directory_name(TP, ID)) is None
     for name in ("meta.properties", "topic", "-1", "a-b", "x-1.tmp"):
-        assert log_dirs.parse_folder_name(name) is None
+        assert log_dirs.parse_directory_name(name) is None
     long = TopicPartition("t" * 249, 0)
-    assert len(log_dirs.deleted_folder_name(long, ID)) <= 255
+    assert len(log_dirs.deleted_directory_name(long, ID)) <= 255

@@ -46,13 +46,13 @@ def flipped_bit_before_a_torn_write(log: Log) -> None:
 @pytest.mark.parametrize("change", [untouched, torn_write, torn_header])
 def test_an_unfinished_write_loses_nothing(change: Callable[[Log], None]) -> None:
     log = damaged(change)
-    assert (log.end_offset, log.lost_in_recovery) == (2, False)
+    assert (log.end_offset, log.has_lost_batches) == (2, False)
     check_nothing_lost("data", [log])
 
 
 @pytest.mark.parametrize("change", [flipped_bit, flipped_bit_before_a_torn_write])
 def test_a_batch_that_was_whole_is_lost(change: Callable[[Log], None]) -> None:
     log = damaged(change)
-    assert (log.end_offset, log.lost_in_recovery) == (1, True)
+    assert (log.end_offset, log.has_lost_batches) == (1, True)
     with pytest.raises(DiskFailed, match="lost records"):
         check_nothing_lost("data", [log])

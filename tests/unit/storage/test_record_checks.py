@@ -9,10 +9,10 @@ import pytest
 from lograft.storage.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, NeedsWorker
 from lograft.storage.types import FixedLogConfig, Origin
 from lograft.storage.validation import (
-    LOOKED_AT_MAX,
-    LOOKED_AT_ON_LOOP_MAX,
+    PARSED_ON_LOOP_MAX,
+    PARSED_RECORDS_MAX,
+    RECOMPRESSED_ON_LOOP_BYTES_MAX,
     RECORD_MESSAGES_MAX,
-    REPACKED_ON_LOOP_BYTES_MAX,
     AppendRules,
     check_records,
 )
@@ -48,9 +48,9 @@ def batch_around(payload: bytes, codec: int, count: int) -> memoryview:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_batch_of_millions_is_refused_by_its_header(codec: Codec) -> None:
-    count = LOOKED_AT_MAX + 1
+    count = PARSED_RECORDS_MAX + 1
     batch = batch_around(compress(codec, SMALLEST * count), codec, count)
-    with pytest.raises(InvalidRecord, match=str(LOOKED_AT_MAX)):
+    with pytest.raises(InvalidRecord, match=str(PARSED_RECORDS_MAX)):
         check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
 
 
@@ -114,31 +114,31 @@ def test_what_takes_long_is_looked_at_by_a_worker() -> None:
     log = open_log(MemoryDisk(), FixedLogConfig(compression_type="zstd"))
     small = make_batch([bytes(1_000)])
     log.append_as_leader(small, leader_epoch=0, now_ms=NOW_MS)
-    batch = make_batch([Random(1).randbytes(2 * REPACKED_ON_LOOP_BYTES_MAX)])
+    batch = make_batch([Random(1).randbytes(2 * RECOMPRESSED_ON_LOOP_BYTES_MAX)])
     with pytest.raises(NeedsWorker):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
-    checked = log.batch_check(batch, NOW_MS)()
+    checked = log.validation_job(batch, NOW_MS)()
     assert read_header(checked.batch).compression == Codec.ZSTD
     # Meanwhile the topic got other settings: what was checked is not what they ask for.
     log.config = FixedLogConfig(compression_type="gzip")
     with pytest.raises(NeedsWorker):
         log.append_as_leader(checked.batch, leader_epoch=0, now_ms=NOW_MS, checked_by=checked.rules)
-    again = log.batch_check(checked.batch, NOW_MS)()
+    again = log.validation_job(checked.batch, NOW_MS)()
     log.append_as_leader(again.batch, leader_epoch=0, now_ms=NOW_MS, checked_by=again.rules)
     assert [len(record.value or b"") for record in read_all(log)] == [
         1_000,
-        2 * REPACKED_ON_LOOP_BYTES_MAX,
+        2 * RECOMPRESSED_ON_LOOP_BYTES_MAX,
     ]
     assert log.end_offset == 2
 
 
 def test_many_records_are_looked_at_by_a_worker() -> None:
     log = open_log(MemoryDisk(), FixedLogConfig(cleanup_compact=True, max_message_bytes=1 << 24))
-    batch = make_batch([b""] * (LOOKED_AT_ON_LOOP_MAX + 1))
+    batch = make_batch([b""] * (PARSED_ON_LOOP_MAX + 1))
     with pytest.raises(NeedsWorker):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(InvalidRecord, match="requires a key"):
-        log.batch_check(batch, NOW_MS)()
+        log.validation_job(batch, NOW_MS)()
     # Our own writers are believed.
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
 

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from lograft.model.types import Epoch, Offset
 from lograft.storage.log import Log
 from lograft.storage.types import TimestampAndOffset
-from lograft.storage.validation import LOOKED_AT_MAX
+from lograft.storage.validation import PARSED_RECORDS_MAX
 from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import CRC_START, HEADER_SIZE
 from lograft.wire.compression import Codec
@@ -25,8 +25,8 @@ def garbage() -> memoryview:
 def multitude() -> memoryview:
     """Claims more records than anyone looks at; that it has fewer is never found out."""
     batch = bytearray(make_batch(timestamp=NOW_MS + 5, compression=Codec.ZSTD))
-    struct.pack_into(">i", batch, 23, LOOKED_AT_MAX)
-    struct.pack_into(">i", batch, 57, LOOKED_AT_MAX + 1)
+    struct.pack_into(">i", batch, 23, PARSED_RECORDS_MAX)
+    struct.pack_into(">i", batch, 57, PARSED_RECORDS_MAX + 1)
     return sealed(batch)
 
 

@@ -18,7 +18,7 @@ from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.types import Endpoint
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.model.metrics import Gauge, Sample, enum_label
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, BrokerEpoch
@@ -65,7 +65,7 @@ class Stage(Enum):
 STAGE: Final = Gauge(
     "lograft_broker_stage",
     "1 for the stage of this broker's registration.",
-    one_of("stage", (stage.name.lower() for stage in Stage)),
+    enum_label("stage", (stage.name.lower() for stage in Stage)),
 )
 BROKER_EPOCH: Final = Gauge(
     "lograft_broker_epoch", "Epoch of this broker's registration; -1 before it is registered."

@@ -359,7 +359,7 @@ class CoordinatorRuntime(Generic[C]):
                 lambda: piece.file.pread(piece.size, piece.position)
             )
         except OSError as error:
-            failed = partition.leader_log().disk_failed(error)
+            failed = partition.leader_log().fail_with(error)
             partition.on_disk_failed(failed)
             raise failed from error
 

@@ -16,7 +16,7 @@ from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk
 from lograft.storage.log import Log
-from lograft.storage.log_dirs import MOVING_TO, deleted_folder_name, remove_moving_to
+from lograft.storage.log_dirs import MOVING_TO, deleted_directory_name, remove_moving_to
 
 #: Names that a replica remembers; the oldest goes first, which only takes a name from it.
 PAST_DIRECTORIES_MAX: Final = 100
@@ -64,7 +64,7 @@ def settle(disk: Disk, choice: Choice, unique: UUID) -> list[tuple[LogDirectory,
     """Makes the choice durable; returns the folders that can be removed. Raises DiskFailed."""
     doomed = []
     for each in choice.left_behind:
-        name = deleted_folder_name(each.found.topic_partition, unique)
+        name = deleted_directory_name(each.found.topic_partition, unique)
         path = f"{each.directory.path}/{name}"
         rename_logs(disk, each.directory.path, [(each.found.path, path)])
         doomed.append((each.directory, path))

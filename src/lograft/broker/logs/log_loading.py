@@ -22,20 +22,20 @@ from lograft.storage.log_dirs import (
     LOG_STARTS,
     NAME_LENGTH_MAX,
     RECOVERY_POINTS,
-    folder_name,
-    future_index,
-    is_doomed_folder,
-    parse_folder_name,
+    consume_clean_shutdown,
+    directory_name,
+    future_partition_of,
+    is_deleted_directory,
+    parse_directory_name,
     read_checkpoint,
     read_clean_shutdown,
     read_moved_from,
     read_moving_to,
     read_partition_metadata,
-    read_running,
-    take_clean_shutdown,
+    read_running_mark,
     write_checkpoint,
     write_partition_metadata,
-    write_running,
+    write_running_mark,
 )
 from lograft.storage.types import RecoveryPlan
 
@@ -84,7 +84,7 @@ def survey(disk: Disk, log_dir: str) -> Survey:
 
 
 def _survey(disk: Disk, log_dir: str) -> Survey:
-    clean_epoch = take_clean_shutdown(disk, log_dir)
+    clean_epoch = consume_clean_shutdown(disk, log_dir)
     recovery_points = _checkpoint(disk, f"{log_dir}/{RECOVERY_POINTS}")
     log_starts = _checkpoint(disk, f"{log_dir}/{LOG_STARTS}")
     cleaner_offsets = _checkpoint(disk, f"{log_dir}/{CLEANER_OFFSETS}")
@@ -92,17 +92,17 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
     logs, doomed, coming = [], [], []
     for name in disk.list_dir(log_dir):
         path = f"{log_dir}/{name}"
-        if is_doomed_folder(name) and name.endswith("-delete"):
+        if is_deleted_directory(name) and name.endswith("-delete"):
             doomed.append(path)
             continue
-        index = future_index(name)
+        index = future_partition_of(name)
         if index is not None:
             # Whatever is in the copy: it is made anew.
             topic_id = _topic_id(disk, path)
             coming += [] if topic_id is None else [(topic_id, index)]
             doomed.append(path)
             continue
-        topic_partition = parse_folder_name(name)
+        topic_partition = parse_directory_name(name)
         if topic_partition is None or topic_partition.topic == METADATA_TOPIC:
             continue
         if not disk.is_dir(path):
@@ -129,7 +129,7 @@ def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
     for log_dir in log_dirs:
         try:
             epoch = read_clean_shutdown(disk, log_dir)
-            epochs.add(read_running(disk, log_dir) if epoch is None else epoch)
+            epochs.add(read_running_mark(disk, log_dir) if epoch is None else epoch)
         except OSError:
             return -1
     known = epochs.pop()
@@ -141,7 +141,7 @@ def check_nothing_lost(log_dir: str, results: Sequence[Log | LograftError]) -> N
     write is not whole. If more is gone the disk or its cache has changed bytes, and the broker has
     claimed what it does not have any more. Raises DiskFailed: the next start will not claim it."""
     for result in results:
-        if isinstance(result, Log) and result.lost_in_recovery:
+        if isinstance(result, Log) and result.has_lost_batches:
             reason = f"{result.directory} has lost records that were written in this boot"
             raise DiskFailed(log_dir, OSError(EIO, reason))
 
@@ -149,7 +149,7 @@ def check_nothing_lost(log_dir: str, results: Sequence[Log | LograftError]) -> N
 def mark_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     """Raises DiskFailed."""
     try:
-        write_running(disk, log_dir, broker_epoch)
+        write_running_mark(disk, log_dir, broker_epoch)
     except OSError as error:
         raise DiskFailed(log_dir, error) from error
 
@@ -212,7 +212,7 @@ def open_new(
 ) -> Log:
     """The topic id is written first: the fsync of the folder that ends `Log.open` makes both names
     durable. The name of the folder itself is the caller's business, once for many."""
-    directory = f"{log_dir}/{folder_name(topic_partition)}"
+    directory = f"{log_dir}/{directory_name(topic_partition)}"
     return open_at(
         disk, directory, topic_partition, topic_id=topic_id, config=config, now_ms=now_ms
     )

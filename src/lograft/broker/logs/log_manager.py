@@ -35,14 +35,14 @@ from lograft.broker.logs.log_loading import (
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.model.errors import DiskFailed, LograftError
-from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.model.metrics import Gauge, Sample, enum_label
 from lograft.model.seams import Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition, TopicPartition
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
-    deleted_folder_name,
-    forget_running,
+    deleted_directory_name,
+    remove_running_mark,
     write_clean_shutdown,
 )
 
@@ -55,7 +55,7 @@ MAKERS: Final = 4
 LOG_DIRS: Final = Gauge(
     "lograft_log_dirs",
     "Log dirs of this broker.",
-    one_of("state", ("online", "offline")),
+    enum_label("state", ("online", "offline")),
 )
 LOGS: Final = Gauge("lograft_logs", "Partitions that have a log on this broker, or soon will.")
 LOGS_DELETED: Final = Gauge(
@@ -316,7 +316,7 @@ class LogManager:
     def _forget_running(self, directory: LogDirectory) -> None:
         """At once: the process may end before a worker would come to it."""
         try:
-            forget_running(self._disk, directory.path)
+            remove_running_mark(self._disk, directory.path)
         except OSError as error:
             # It can be read only, or not at all: then the next start cannot use it either.
             LOGGER.error("%s: %s", directory.path, error)
@@ -512,7 +512,9 @@ class LogManager:
         """In the dir's lane: after every flush that may still write in these folders."""
         renames = []
         for partition, log in batch:
-            name = deleted_folder_name(partition.topic_partition, self._runtime.randomness.uuid())
+            name = deleted_directory_name(
+                partition.topic_partition, self._runtime.randomness.uuid()
+            )
             path = f"{directory.path}/{name}"
             renames.append((log.directory, path))
             due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms

@@ -36,9 +36,9 @@ from lograft.model.types import Offset, ReplicationMode
 from lograft.storage.errors import BeginsInsideBatch, OffsetOutOfRange
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
-    deleted_folder_name,
-    folder_name,
-    future_folder_name,
+    deleted_directory_name,
+    directory_name,
+    future_directory_name,
     write_moved_from,
     write_moving_to,
 )
@@ -184,7 +184,7 @@ class LogMoves:
             partial(
                 open_at,
                 self._disk,
-                f"{target.path}/{self._unique(future_folder_name, partition)}",
+                f"{target.path}/{self._unique(future_directory_name, partition)}",
                 partition.topic_partition,
                 topic_id=partition.topic_id,
                 config=partition.config,
@@ -246,7 +246,7 @@ class LogMoves:
         try:
             data = await self._runtime.workers.run(job)
         except OSError as error:
-            raise log.disk_failed(error) from error
+            raise log.fail_with(error) from error
         if log.truncations != truncations:
             return COPY_BYTES
         try:
@@ -303,7 +303,7 @@ class LogMoves:
             past = past_directories(partition.past_directories, *ids)
             await workers.run(partial(_name_past, self._disk, future, past), lane=target.path)
             await self._voters.carry_votes(partition, target)
-        doomed = f"{source.path}/{self._unique(deleted_folder_name, partition)}"
+        doomed = f"{source.path}/{self._unique(deleted_directory_name, partition)}"
         goal = target.directory_id if is_voter else None
         job = partial(_exchange, self._disk, log, future, target.path, doomed, goal)
         try:
@@ -335,7 +335,7 @@ class LogMoves:
     ) -> None:
         source, name = partition.directory, partition.topic_partition
         assert source is not None
-        log.go_on_in(copy)
+        log.switch_to_copy(copy)
         source.log_count -= 1
         target.log_count += 1
         if name in source.cleaner_offsets:
@@ -354,7 +354,7 @@ def _may_go_on(partition: Partition) -> bool:
 
 def _name_past(disk: Disk, future: Log, past: Sequence[UUID]) -> None:
     """A worker's job."""
-    path = f"{future.log_dir}/{folder_name(future.topic_partition)}"
+    path = f"{future.log_dir}/{directory_name(future.topic_partition)}"
     if disk.exists(path):
         # Seen now: later on it would take the replica offline.
         raise ReplicaNotMovable(f"{path} is in the way: move it away")
@@ -369,7 +369,7 @@ def _exchange(
 ) -> Log:
     """A worker's job; returns the copy under its own name. `goal`: the id of its log dir, where
     there must never be two of the replica."""
-    path = f"{log_dir}/{folder_name(log.topic_partition)}"
+    path = f"{log_dir}/{directory_name(log.topic_partition)}"
     if goal is not None:
         try:
             write_moving_to(disk, log.directory, goal)

@@ -17,7 +17,7 @@ from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.retention_holds import hold_until_ms
+from lograft.model.retention_holds import parse_hold
 from lograft.model.types import NodeId, Offset, TopicPartition
 from lograft.wire.apis import Versions
 from lograft.wire.messages.offset_fetch import (
@@ -113,7 +113,7 @@ def active_holds(told: OffsetFetchResponseGroup, now_ms: int) -> Held:
             if one.error_code:
                 found[place] = EVERYTHING
             elif one.committed_offset >= 0:
-                until_ms = hold_until_ms(one.metadata)
+                until_ms = parse_hold(one.metadata)
                 if until_ms is not None and until_ms > now_ms:
                     found[place] = Offset(one.committed_offset)
     return found

@@ -10,18 +10,18 @@ from uuid import UUID
 
 from lograft.broker.partitions.lifecycle import PartitionState
 from lograft.broker.partitions.partition import Partition
-from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.model.metrics import Gauge, Sample, enum_label
 from lograft.storage.log import LOG_GAUGES
 
 PARTITIONS: Final = Gauge(
     "lograft_partitions",
     "Partitions that this broker has a replica of.",
-    one_of("role", ("leader", "follower", "none")),
+    enum_label("role", ("leader", "follower", "none")),
 )
 PARTITION_STATES: Final = Gauge(
     "lograft_partitions_by_state",
     "Partitions that this broker has a replica of, by the state of their log.",
-    one_of("state", (state.name.lower() for state in PartitionState)),
+    enum_label("state", (state.name.lower() for state in PartitionState)),
 )
 
 

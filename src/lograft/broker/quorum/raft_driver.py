@@ -67,7 +67,7 @@ from lograft.consensus.types import (
 )
 from lograft.consensus.voter_change import DYNAMIC_VOTERS_VERSION
 from lograft.model.errors import DiskFailed
-from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.model.metrics import Gauge, Sample, enum_label
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
@@ -93,7 +93,7 @@ ANSWER_MS_MAX: Final = 60_000
 ROLE: Final = Gauge(
     "lograft_quorum_role",
     "1 for the role of this node in the metadata quorum.",
-    one_of("role", (role.value for role in Role)),
+    enum_label("role", (role.value for role in Role)),
 )
 EPOCH: Final = Gauge("lograft_quorum_epoch", "Epoch of the metadata quorum.")
 LEADER: Final = Gauge(

@@ -25,7 +25,7 @@ from lograft.broker.replicas.raft_votes import RaftVotes
 from lograft.broker.replicas.vote_journal import VoteJournal, order_of
 from lograft.consensus.types import RaftSettings, ReplicaKey
 from lograft.model.errors import DiskFailed, LograftError
-from lograft.model.metrics import Counter, Gauge, Sample, one_of
+from lograft.model.metrics import Counter, Gauge, Sample, enum_label
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.types import BrokerEpoch, NodeId, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
@@ -54,7 +54,7 @@ VOTING_VERSIONS: Final = {
 PARTITIONS: Final = Gauge(
     "lograft_raft_partitions",
     "Partitions of this broker in raft mode.",
-    one_of("role", ("leader", "other")),
+    enum_label("role", ("leader", "other")),
 )
 VOTE_REQUESTS: Final = Counter(
     "lograft_raft_vote_requests_total", "Requests for votes that were sent for raft partitions."

@@ -11,9 +11,9 @@ from lograft.model.feature_levels import (
     METADATA_VERSION,
     METADATA_VERSIONS,
     levels_of_version,
-    needed_metadata_version,
     parse_feature,
     parse_release_version,
+    required_metadata_version,
 )
 
 #: In which Kafka's tool names them.
@@ -88,7 +88,7 @@ def print_version_mapping(release: str | None) -> None:
 
 def print_feature_dependencies(wanted: Sequence[str]) -> None:
     for name, level in map(parse_feature, wanted):
-        needed = needed_metadata_version(name, level)
+        needed = required_metadata_version(name, level)
         shown = f" ({METADATA_VERSIONS[level]})" if name == METADATA_VERSION else ""
         if needed is None:
             print(f"{name}={level}{shown} has no dependencies.")

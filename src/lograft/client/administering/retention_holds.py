@@ -10,7 +10,7 @@ from lograft.client.administering.group_offsets import list_group_offsets
 from lograft.client.administering.partitions import EARLIEST, LATEST, list_offsets
 from lograft.client.administering.topic_descriptions import list_topics
 from lograft.client.arguments import several
-from lograft.model.retention_holds import HOLD_GROUPS, hold_until_ms
+from lograft.model.retention_holds import HOLD_GROUPS, parse_hold
 from lograft.model.types import TopicPartition
 
 _RETENTION: Final = "retention.ms"
@@ -48,7 +48,7 @@ async def list_retention_holds(
     holds: list[tuple[TopicPartition, str, int, int]] = []
     for group in sorted(groups):
         for place, told in (await list_group_offsets(calls, group)).items():
-            until_ms = hold_until_ms(told.metadata)
+            until_ms = parse_hold(told.metadata)
             if group in _allowed(settings.get(place.topic, {})) and (until_ms or 0) > now_ms:
                 holds.append((place, group, told.offset, until_ms or 0))
     places = {place for place, *_ in holds}

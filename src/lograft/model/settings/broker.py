@@ -245,7 +245,7 @@ class BrokerConfig:
         key = BROKER_CONFIGS.get(name)
         return key.default if key is not None else None
 
-    def own_text(self, name: str, *, listener: str) -> str | None:
+    def listener_text(self, name: str, *, listener: str) -> str | None:
         """The explicit text under the prefix of a listener, None where there is none."""
         return self.text(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
 
@@ -426,7 +426,7 @@ class Violation(NamedTuple):
     message: str
 
 
-def violations(config: BrokerConfig) -> Iterator[Violation]:
+def find_violations(config: BrokerConfig) -> Iterator[Violation]:
     """Settings that are valid by themselves but not together."""
     given = {**config.raw, **config.dynamic_default, **config.dynamic_broker}
     yield from _group_bounds(config, given)
@@ -538,5 +538,5 @@ def _replica_times(config: BrokerConfig) -> Iterator[Violation]:
 
 def _check_together(config: BrokerConfig) -> None:
     check_times({**config.raw, **config.dynamic_default, **config.dynamic_broker})
-    for violation in violations(config):
+    for violation in find_violations(config):
         raise InvalidConfig(violation.message)

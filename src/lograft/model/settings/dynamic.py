@@ -1,10 +1,11 @@
 """Dynamic broker settings: which stored values apply to a node, and which changes are valid.
 
-A value is invalid by itself (`value_problem`), together with others (`violations`), or as a change
-of what is in force now (`CHANGE_CHECKS`). Requests with invalid values are rejected: by the broker
-that they concern, and by the active controller as far as it can judge without the broker's file
-(`check_without_file`). Invalid values that are already stored (by Apache Kafka, by an older
-version, or valid only for another node) are skipped individually: they never disable other values.
+A value is invalid by itself (`value_problem`), in combination with others (`find_violations`), or
+as a change of the current config (`CHANGE_CHECKS`). Requests with invalid values are rejected: by
+the broker whose settings they change, and by the active controller as far as it can validate them
+without the broker's configuration file (`check_without_file`). Invalid values that are already
+stored (by Apache Kafka, by an older version, or valid only for another node) are skipped
+individually: they never disable other values.
 """
 
 import re
@@ -23,8 +24,8 @@ from lograft.model.settings.broker import (
     base_name,
     check_times,
     check_value,
+    find_violations,
     keys_of,
-    violations,
     with_dynamic,
 )
 from lograft.model.settings.effects import check_supported
@@ -235,7 +236,7 @@ def check_without_file(
     }
     config = with_dynamic(own, default=_MOST_TOLERANT, broker=judged)
     known = {*judged, *_MOST_TOLERANT, "max.connections.per.ip.overrides"}
-    for violation in violations(config):
+    for violation in find_violations(config):
         if known.issuperset(violation.names) and set(violation.names).intersection(named):
             raise InvalidInput(violation.message)
 
@@ -335,7 +336,7 @@ def _contradictions(static: BrokerConfig, values: Mapping[_Entry, str]) -> list[
             return [Violation(tuple(name for _, name in values), str(error))]
         return [Violation(_LAYOUT, str(error)), *_contradictions(static, rest)]
     return [
-        *violations(config),
+        *find_violations(config),
         *_listener_violations(static, config),
         *_local_retention_violations(static, config),
     ]

@@ -87,7 +87,7 @@ ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | Secret | N
 
 
 class Check(Protocol):
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         """What is wrong with the value, as the end of a sentence; None when it is allowed."""
 
 
@@ -95,7 +95,7 @@ class Between(NamedTuple):
     low: float
     high: float | None = None
 
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, int | float):
             return None
         if value < self.low:
@@ -110,7 +110,7 @@ class BetweenOr(NamedTuple):
     high: int
     exception: int
 
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, int) or value == self.exception or self.low <= value <= self.high:
             return None
         return f"Value must be between {self.low} and {self.high} or equal to {self.exception}"
@@ -120,7 +120,7 @@ class OneOf(NamedTuple):
     options: tuple[str, ...]
     any_case: bool = False
 
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         if value in self.options:
             return None
         if self.any_case and isinstance(value, str) and value.upper() in self.options:
@@ -134,7 +134,7 @@ class ListOf(NamedTuple):
     options: tuple[str, ...] = ()
     may_be_empty: bool = True
 
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, tuple):
             return None
         if not value:
@@ -148,12 +148,12 @@ class ListOf(NamedTuple):
 
 
 class NotEmpty(NamedTuple):
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         return "String must be non-empty" if value == "" else None
 
 
 class ThrottledReplicas(NamedTuple):
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, tuple) or value in ((), ("*",), ("none",)):
             return None
         if all(re.fullmatch(r"[0-9]+:[0-9]+", word) for word in value):
@@ -164,7 +164,7 @@ class ThrottledReplicas(NamedTuple):
 class PartitionModes(NamedTuple):
     """A replication mode for single partitions of a topic."""
 
-    def complaint(self, value: ConfigValue) -> str | None:
+    def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, tuple):
             return None
         words = [re.fullmatch(r"([0-9]+):(isr|raft)", word) for word in value]
@@ -232,9 +232,9 @@ class ConfigKey(NamedTuple):
             return None
         check_length(self.name, text)
         value = self._typed(text.strip(), text)
-        complaint = self.check.complaint(value) if self.check is not None else None
-        if complaint is not None:
-            raise self._invalid(text, complaint)
+        problem = self.check.find_problem(value) if self.check is not None else None
+        if problem is not None:
+            raise self._invalid(text, problem)
         return value
 
     def _typed(self, text: str, original: str) -> ConfigValue:
@@ -265,9 +265,9 @@ class ConfigKey(NamedTuple):
             return int(text)
         raise self._invalid(original, f"Not a number of type {self.type.name}")
 
-    def _invalid(self, text: str, complaint: str) -> InvalidConfig:
+    def _invalid(self, text: str, problem: str) -> InvalidConfig:
         shown = "[hidden]" if self.is_sensitive else text
-        return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {complaint}")
+        return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {problem}")
 
 
 def check_length(name: str, text: str) -> None:
@@ -302,7 +302,7 @@ class Alteration(NamedTuple):
     value: str | None
 
 
-def altered(
+def apply_alterations(
     keys: Mapping[str, ConfigKey], current: Mapping[str, str], alterations: Iterable[Alteration]
 ) -> dict[str, str]:
     """The explicit values after the alterations; what they may be is checked elsewhere.

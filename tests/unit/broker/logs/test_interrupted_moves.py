@@ -16,7 +16,7 @@ from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.model.errors import LograftError
 from lograft.model.types import Offset, TopicPartition
 from lograft.storage.log_dirs import (
-    folder_name,
+    directory_name,
     read_moving_to,
     write_moved_from,
     write_moving_to,
@@ -31,7 +31,7 @@ A = TopicPartition("a", 0)
 
 def opened(bench: Bench, number: int, moving_to: UUID | None = None) -> Opened:
     directory: LogDirectory = bench.broker.logs.directories[number]
-    path = f"{directory.path}/{folder_name(A)}"
+    path = f"{directory.path}/{directory_name(A)}"
     found = FoundLog(A, None, path, RecoveryPlan(clean=True), Offset(0), (), moving_to)
     return Opened(LograftError("not opened"), directory, found)
 

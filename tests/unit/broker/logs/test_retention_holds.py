@@ -13,7 +13,7 @@ from lograft.broker.links.peers import Peers
 from lograft.broker.logs.retention_holds import EVERYTHING, RetentionHolds
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.retention_holds import hold_text
+from lograft.model.retention_holds import format_hold
 from lograft.model.seams import Address
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import NodeId, Offset
@@ -28,7 +28,7 @@ from tests.unit.broker.bench import make_config
 
 NOW_MS = 1_000_000
 COORDINATOR = NodeId(2)
-ACTIVE, OVER = hold_text(NOW_MS + 1), hold_text(NOW_MS)
+ACTIVE, OVER = format_hold(NOW_MS + 1), format_hold(NOW_MS)
 
 
 class StandInLink(BrokerLink):

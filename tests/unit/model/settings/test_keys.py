@@ -9,7 +9,7 @@ from lograft.model.settings.keys import (
     ConfigKey,
     ConfigType,
     Secret,
-    altered,
+    apply_alterations,
 )
 from lograft.model.settings.topic import TOPIC_CONFIGS
 
@@ -99,7 +99,7 @@ def test_topic_limits_are_kafkas(name: str, bad: str, hint: str) -> None:
 def test_lists_grow_and_shrink_from_their_default() -> None:
     def after(operation: AlterOperation, value: str | None, **current: str) -> dict[str, str]:
         change = Alteration("cleanup.policy", operation, value)
-        return altered(TOPIC_CONFIGS, current, [change])
+        return apply_alterations(TOPIC_CONFIGS, current, [change])
 
     assert after(AlterOperation.APPEND, "compact") == {"cleanup.policy": "delete,compact"}
     assert after(AlterOperation.APPEND, "delete") == {"cleanup.policy": "delete"}
@@ -116,4 +116,4 @@ def test_lists_grow_and_shrink_from_their_default() -> None:
 def test_only_lists_can_be_appended_to() -> None:
     change = Alteration("segment.bytes", AlterOperation.APPEND, "1")
     with pytest.raises(InvalidConfig, match=r"append is not allowed.*segment\.bytes"):
-        altered(TOPIC_CONFIGS, {}, [change])
+        apply_alterations(TOPIC_CONFIGS, {}, [change])
