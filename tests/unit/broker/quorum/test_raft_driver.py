@@ -256,7 +256,7 @@ def test_damage_in_what_was_fsynced_is_not_cut_away() -> None:
         return node.driver.log.active.size
 
     async def second(life: Life) -> None:
-        with pytest.raises(BatchCorruptBelowRecoveryPoint, match="restore it"):
+        with pytest.raises(BatchCorruptBelowRecoveryPoint, match="Restore it"):
             await ControlNode.start(life)
 
     size = run(first, machine)
