@@ -20,9 +20,9 @@ from campaigns.mutants import Patch, hunt_by_runs
 from lograft.broker.broker import Broker
 from lograft.broker.coordinators import producer_ids
 from lograft.broker.partitions.partition import Partition
-from lograft.broker.partitions.waiting import OffsetWaits
+from lograft.broker.partitions.waits import OffsetWaits
 from lograft.broker.quorum.raft_driver import RaftDriver
-from lograft.broker.replicas.following import Following
+from lograft.broker.replicas.follower_partition import FollowerPartition
 from lograft.broker.replicas.replicas import BrokersSeen
 from lograft.metadata import alter_partition, brokers
 from lograft.metadata.broker_partitions import handle_departure
@@ -204,7 +204,7 @@ def _release_all(self: OffsetWaits, make_error: Any) -> None:
         waiter.on_reached(ErrorCode.NONE)
 
 
-def _pretend_cut(self: Following, cut: Any, to: Any) -> None:
+def _pretend_cut(self: FollowerPartition, cut: Any, to: Any) -> None:
     """The role is told that the log ends where it should."""
     self.role._cut_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
     self._do(self.role.on_log_cut())
@@ -298,7 +298,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "logs not cut": ClusterMutant(
         "a follower goes on after records that its leader does not have",
-        [(Following, "_cut", _pretend_cut)],
+        [(FollowerPartition, "_cut", _pretend_cut)],
         kills,
     ),
     "producers outlive a cut": ClusterMutant(

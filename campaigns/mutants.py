@@ -14,7 +14,7 @@ from lograft.simulation.checkers import Violation
 from lograft.simulation.disk import SimulatedDisk, SimulatedFile
 from lograft.storage import (
     epochs,
-    flushing,
+    flush_plan,
     index,
     log_dirs,
     producer_snapshots,
@@ -135,8 +135,8 @@ def _one_batch_each(states: Any) -> bytes:
 
 
 _FLUSH_PLAN: Final = Log.flush_plan
-_RUN: Final = flushing.FlushPlan.run
-_PLAN_OF: Final[Any] = flushing.FlushPlan.of
+_RUN: Final = flush_plan.FlushPlan.run
+_PLAN_OF: Final[Any] = flush_plan.FlushPlan.of
 _TRUNCATE: Final = SimulatedFile.truncate
 _UNLINK: Final = SimulatedDisk.unlink
 _ENCODE: Final = producer_snapshots.encode_snapshot
@@ -144,7 +144,7 @@ _ENCODE: Final = producer_snapshots.encode_snapshot
 MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     "flush skipped": (
         "a flush fsyncs nothing",
-        [(flushing.FlushPlan, "run", _nothing)],
+        [(flush_plan.FlushPlan, "run", _nothing)],
     ),
     "recovery point too early": (
         "a flush counts before it has run",
@@ -152,11 +152,11 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     ),
     "failed fsync ignored": (
         "an error of a flush is swallowed",
-        [(flushing.FlushPlan, "run", _ignore_failure)],
+        [(flush_plan.FlushPlan, "run", _ignore_failure)],
     ),
     "rolled segments not fsynced": (
         "a flush fsyncs the active segment only",
-        [(flushing.FlushPlan, "of", staticmethod(_only_active))],
+        [(flush_plan.FlushPlan, "of", staticmethod(_only_active))],
     ),
     "directory not fsynced": (
         "no folder is ever fsynced",

@@ -9,7 +9,7 @@ from lograft.broker.coordinators.producer_ids import ProducerIds
 from lograft.broker.logs.checkpoints import Checkpoints
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.replication.isr_leader import IsrLeader
-from lograft.storage import flushing
+from lograft.storage import flush_plan
 from lograft.storage.producers import ProducerStates
 
 SEEDS_MAX: Final = 60
@@ -49,7 +49,7 @@ NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     ),
     "flushes do nothing": (
         "no log is ever fsynced",
-        [(flushing.FlushPlan, "run", _nothing)],
+        [(flush_plan.FlushPlan, "run", _nothing)],
     ),
     "metadata not fsynced": (
         "the controller answers for records that are only in the page cache",

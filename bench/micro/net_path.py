@@ -23,7 +23,7 @@ from lograft.model.exchange import EncodedResponse, FrameHandler, Reply
 from lograft.model.seams import Address, Channel, File, FileSlice
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import Server
+from lograft.net.server import Server
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.event_loop import fastest_loop_factory

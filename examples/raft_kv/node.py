@@ -24,7 +24,7 @@ from lograft.model.seams import Address, Channel, DirectoryLock, Runtime
 from lograft.model.types import NodeId
 from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import Server, ServerLimits
+from lograft.net.server import Server, ServerLimits
 
 ENDPOINT: Final = "KV"
 CONNECTIONS_MAX: Final = 1_000

@@ -18,9 +18,9 @@ from lograft.api.router import Router
 from lograft.broker.broker import Broker
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
-from lograft.broker.control.idle_records import IdleRecords
 from lograft.broker.control.leader_balancer import LeaderBalancer
 from lograft.broker.control.mode_switcher import ModeSwitcher
+from lograft.broker.control.no_op_records import NoOpRecordWriter
 from lograft.broker.control.registration import (
     CONTROLLER_REGISTRATION_VERSIONS,
     BrokerRegistration,
@@ -32,8 +32,8 @@ from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.formatting import check_identities
 from lograft.broker.quorum.metadata_loading import load_metadata
 from lograft.broker.quorum.raft_driver import RaftDriver
-from lograft.broker.quorum.snapshotting import Snapshotter
-from lograft.broker.quorum.voter_upkeep import VoterUpkeep
+from lograft.broker.quorum.snapshotter import Snapshotter
+from lograft.broker.quorum.voter_updater import VoterUpdater
 from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import VoterEndpoint
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
@@ -407,10 +407,10 @@ class Node:
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
         self._controller.hand_over = switcher.hand_over
         self._spawn(switcher.run(), name="mode switches")
-        idle = IdleRecords(driver, self._controller, self.config)
-        self._spawn(idle.run(), name="idle records")
-        upkeep = VoterUpkeep(driver, self._peers, self.config)
-        self._spawn(upkeep.run(), name="voter upkeep")
+        no_op_writer = NoOpRecordWriter(driver, self._controller, self.config)
+        self._spawn(no_op_writer.run(), name="no-op records")
+        voter_updater = VoterUpdater(driver, self._peers, self.config)
+        self._spawn(voter_updater.run(), name="voter updater")
         reply = await self.link.request(
             controller_registration_request(
                 self.config,

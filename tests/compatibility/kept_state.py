@@ -14,7 +14,7 @@ from tests.compatibility.librdkafka import create_topic
 from tests.compatibility.members import PROTOCOLS, all_of, joined, poll_until
 from tests.compatibility.raw_requests import connect
 from tests.compatibility.servers import Server, free_port
-from tests.compatibility.unserved_groups import (
+from tests.compatibility.unsupported_groups import (
     LEAVE,
     await_coordinator,
     share_heartbeat,

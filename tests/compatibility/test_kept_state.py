@@ -30,7 +30,7 @@ from tests.compatibility.librdkafka import create_topic
 from tests.compatibility.members import PROTOCOLS, all_of, joined, poll_until
 from tests.compatibility.raw_requests import connect
 from tests.compatibility.servers import Server, compares_two
-from tests.compatibility.unserved_groups import answers_under, await_coordinator, listed
+from tests.compatibility.unsupported_groups import answers_under, await_coordinator, listed
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), compares_two()]
 PATIENCE_SECONDS: Final = 60.0

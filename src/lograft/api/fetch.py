@@ -29,7 +29,7 @@ from lograft.broker.partitions.fetch_sessions import (
     wanted_of,
 )
 from lograft.broker.partitions.partition import Partition
-from lograft.broker.partitions.waiting import wait_any
+from lograft.broker.partitions.waits import wait_any
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset

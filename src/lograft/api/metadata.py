@@ -101,7 +101,7 @@ async def _settle_first(
 ) -> MetadataResponse:
     """A client that lost its leader asks at once and, told the old one, not again for seconds."""
     broker: Broker = context.broker
-    await broker.replicas.doubts.wait_settled(broker.leads_any)
+    await broker.replicas.suspect_brokers.wait_settled(broker.leads_any)
     return _answer(context, request, refused)
 
 

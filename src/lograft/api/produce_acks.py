@@ -13,7 +13,7 @@ from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, hint_leaders
 from lograft.api.produce_rejections import refuse
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
-from lograft.broker.partitions.waiting import not_within
+from lograft.broker.partitions.waits import not_within
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import DelayedReply, EncodedResponse
 from lograft.model.seams import Part
@@ -116,7 +116,7 @@ class AnswerPattern:
 
 class DelayedAck(DelayedReply):
     """Hangs on its partition until that says how the append has ended, or its time is over. A
-    `waiting.OffsetWaiter`."""
+    `waits.OffsetWaiter`."""
 
     __slots__ = (
         "_answers",

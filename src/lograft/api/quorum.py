@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from lograft.api.context import Context
-from lograft.broker.quorum.raft_answers import CODE_OF, Answerer, fetch_from_wire, fetch_to_wire
+from lograft.broker.quorum.incoming_rpcs import CODE_OF, Answerer, fetch_from_wire, fetch_to_wire
 from lograft.consensus import messages as core
 from lograft.consensus.types import VoterEndpoint
 from lograft.model.errors import ErrorCode, InvalidInput

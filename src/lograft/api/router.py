@@ -22,13 +22,13 @@ from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_a
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
 from lograft.api.types import Needs
-from lograft.api.unserved import KEYS as UNSERVED
+from lograft.api.unsupported_apis import KEYS as UNSERVED
 from lograft.broker.errors import NotController
 from lograft.broker.links.controller_link import Forwarded, has_error
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
 from lograft.model.metrics import API, LISTENER, Counter, Sample
-from lograft.model.printable import printable
+from lograft.model.printable_text import printable
 from lograft.model.seams import Address, Channel
 from lograft.security.authorization import Authorizer
 from lograft.wire.apis import (
@@ -210,7 +210,7 @@ class Router:
             if served is None:
                 if key not in UNSERVED or self.role not in API_VERSIONS[key].listeners:
                     raise CloseConnection(f"API {key} is not served on listener {self.listener}")
-                found = self._routes[key] = Route(API_VERSIONS[key], module="unserved")
+                found = self._routes[key] = Route(API_VERSIONS[key], module="unsupported_apis")
                 return found
             is_forwarded = self.link is not None and key in FORWARDED
             found = self._routes[key] = Route(served, is_forwarded=is_forwarded)

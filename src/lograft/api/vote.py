@@ -7,7 +7,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.quorum import is_of_other_cluster, leader_of
 from lograft.api.types import whole_request
-from lograft.broker.quorum.raft_answers import vote_from_wire, vote_to_wire
+from lograft.broker.quorum.incoming_rpcs import vote_from_wire, vote_to_wire
 from lograft.consensus import messages as core
 from lograft.model.errors import ErrorCode
 from lograft.security.authorization import CLUSTER_ACTION

@@ -259,7 +259,7 @@ class Broker:
             if self.node_id in delta.brokers:
                 self._follow_registration()
             self.coordinators.on_image(delta)
-        self.replicas.doubts.on_image()
+        self.replicas.suspect_brokers.on_image()
 
     def _follow_registration(self) -> None:
         """A later one (the controller had forgotten this broker) is told to whoever fetches."""

@@ -10,7 +10,7 @@ from lograft.client.client_settings import (
 )
 from lograft.client.errors import ConnectionFailed
 from lograft.model.seams import Address
-from lograft.net.resolving import Resolver
+from lograft.net.name_resolution import Resolver
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from lograft.client.link import FRAME_BYTES_MAX, Link, VersionRange
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.wire.apis import API_VERSIONS_KEY, spec_of
-from lograft.wire.calls import Caller
+from lograft.wire.client_connection import ClientConnection
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_NAME: Final = "lograft"
@@ -35,7 +35,7 @@ async def open_link(
         ) from None
     except OSError as error:
         raise ConnectionFailed(address, "connect", str(error)) from None
-    caller = Caller(channel, address, frame_bytes_max=FRAME_BYTES_MAX)
+    caller = ClientConnection(channel, address, frame_bytes_max=FRAME_BYTES_MAX)
     link = Link(caller, runtime.clock, client_id=settings.client_id)
     try:
         await _learn_versions(link, settings)

@@ -8,7 +8,7 @@ from lograft.client.errors import OutcomeUnknown, UnsupportedByBroker
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Buffer, Clock
 from lograft.wire.apis import API_VERSIONS_KEY, response_header_version, spec_of
-from lograft.wire.calls import Caller
+from lograft.wire.client_connection import ClientConnection
 from lograft.wire.codec import read_all
 from lograft.wire.errors import WireError
 from lograft.wire.headers import read_response_header, request_parts
@@ -36,7 +36,7 @@ class Link:
     An answer that is late ends the connection: those behind it would be late too.
     """
 
-    def __init__(self, caller: Caller, clock: Clock, *, client_id: str) -> None:
+    def __init__(self, caller: ClientConnection, clock: Clock, *, client_id: str) -> None:
         self._caller = caller
         self._clock = clock
         self.client_id = client_id

@@ -17,7 +17,7 @@ from lograft.client.handshake import open_link
 from lograft.client.link import Link, Request
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime, Transport
-from lograft.net.resolving import Resolver, SystemResolver
+from lograft.net.name_resolution import Resolver, SystemResolver
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lograft.model.seams import Address, FileSlice, Part, Receiver
-from lograft.net.overtaking import Overtaking
+from lograft.net.priority_reads import PriorityReads
 
 #: One connection's share of a wake-up; the others have their turn after it. A receive that began
 #: below it may still take a whole big frame. Small, because whoever waits behind a client that
@@ -50,9 +50,9 @@ class SocketChannel:
         "_linger",
         "_local",
         "_loop",
-        "_overtaking",
         "_paused",
         "_peer",
+        "_priority_reads",
         "_queue",
         "_receiver",
         "_socket",
@@ -65,10 +65,10 @@ class SocketChannel:
         loop: asyncio.AbstractEventLoop,
         connected: socket.socket,
         peer: Address,
-        overtaking: Overtaking,
+        priority_reads: PriorityReads,
     ) -> None:
         self._loop = loop
-        self._overtaking = overtaking
+        self._priority_reads = priority_reads
         #: Above 0 for a channel that sends much; counts its small reads down.
         self._bulk = 0
         self._socket = connected
@@ -103,7 +103,7 @@ class SocketChannel:
             self._loop.call_soon(receiver.on_closed, None)
         elif not self._paused:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
-            self._overtaking.admit(self._socket.fileno(), self._on_readable)
+            self._priority_reads.admit(self._socket.fileno(), self._on_readable)
 
     def pause_reading(self) -> None:
         if not self._paused:
@@ -174,7 +174,7 @@ class SocketChannel:
         assert receiver is not None
         receive_into = self._socket.recv_into
         budget = READ_BYTES_PER_WAKE
-        is_watched = self._bulk > 0 and self._overtaking.let_pass()
+        is_watched = self._bulk > 0 and self._priority_reads.let_pass()
         while budget > 0 and not (self._paused or self._closing):
             buffer = receiver.get_buffer()
             size = len(buffer)
@@ -202,12 +202,12 @@ class SocketChannel:
     def _note_read(self, count: int) -> None:
         if count > READ_BYTES_PER_WAKE:
             if not self._bulk:
-                self._overtaking.dismiss(self._socket.fileno())
+                self._priority_reads.dismiss(self._socket.fileno())
             self._bulk = _SMALL_READS_TO_OVERTAKE
         elif self._bulk:
             self._bulk -= 1
             if not self._bulk:
-                self._overtaking.admit(self._socket.fileno(), self._on_readable)
+                self._priority_reads.admit(self._socket.fileno(), self._on_readable)
 
     def _on_writable(self) -> None:
         self._write()
@@ -314,7 +314,7 @@ class SocketChannel:
             self._loop.remove_writer(self._socket.fileno())
         self._queue.clear()
         self._unsent_bytes = 0
-        self._overtaking.dismiss(self._socket.fileno())
+        self._priority_reads.dismiss(self._socket.fileno())
         self._socket.close()
         # Let go of, so that the two do not keep each other alive.
         receiver, self._receiver = self._receiver, None

@@ -35,7 +35,7 @@ from lograft.model.exchange import (
     FrameHandler,
     PendingReply,
 )
-from lograft.model.printable import printable
+from lograft.model.printable_text import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
 from lograft.net.errors import HandshakeTimedOut
 from lograft.net.frame_memory import FrameBudget

@@ -23,8 +23,8 @@ from lograft.model.seams import Address, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig
 from lograft.net.connection_limits import ConnectionQuota, limits_of
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.resolving import find_addresses
-from lograft.net.serving import Server, ServerLimits
+from lograft.net.name_resolution import find_addresses
+from lograft.net.server import Server, ServerLimits
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"

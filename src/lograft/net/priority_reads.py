@@ -15,7 +15,7 @@ _OVERTAKERS_MAX: Final = 32
 _PIECES_REMEMBERED: Final = 256
 
 
-class Overtaking:
+class PriorityReads:
     """All channels of a transport that may overtake: those that are not bulk themselves. Level
     triggered, beside the loop's own watch: whoever was read here finds nothing left there."""
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from lograft.model.seams import Address, Channel
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
-from lograft.net.overtaking import Overtaking
-from lograft.net.resolving import find_addresses
+from lograft.net.name_resolution import find_addresses
+from lograft.net.priority_reads import PriorityReads
 
 #: Connections that may wait to be accepted, unless the settings say otherwise.
 BACKLOG: Final = 1024
@@ -34,8 +34,8 @@ class SocketListener:
         "_is_paused",
         "_loop",
         "_on_channel",
-        "_overtaking",
         "_pauses",
+        "_priority_reads",
         "_sockets",
         "_warned_at",
     )
@@ -46,10 +46,10 @@ class SocketListener:
         sockets: list[socket.socket],
         on_channel: Callable[[Channel], None],
         buffers: BufferSizes,
-        overtaking: Overtaking,
+        priority_reads: PriorityReads,
     ) -> None:
         self._loop = loop
-        self._overtaking = overtaking
+        self._priority_reads = priority_reads
         self._buffers = buffers
         self._sockets = sockets
         self._on_channel = on_channel
@@ -67,17 +67,17 @@ class SocketListener:
         address: Address,
         on_channel: Callable[[Channel], None],
         buffers: BufferSizes,
-        overtaking: Overtaking,
+        priority_reads: PriorityReads,
         *,
         backlog: int = BACKLOG,
     ) -> "SocketListener":
         if address.host in ("", "::"):
             bound = _bind_everywhere(address, backlog)
-            return cls(loop, [bound], on_channel, buffers, overtaking)
+            return cls(loop, [bound], on_channel, buffers, priority_reads)
         found = await find_addresses(address.host, address.port)
         # A name may have both families. IPv4 first: it is the one that must work.
         targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
-        return cls(loop, _bind_all(targets, backlog), on_channel, buffers, overtaking)
+        return cls(loop, _bind_all(targets, backlog), on_channel, buffers, priority_reads)
 
     @property
     def address(self) -> Address:
@@ -126,7 +126,7 @@ class SocketListener:
                 return
             try:
                 prepare(accepted, self._buffers)
-                channel = SocketChannel(self._loop, accepted, address_of(raw), self._overtaking)
+                channel = SocketChannel(self._loop, accepted, address_of(raw), self._priority_reads)
             except OSError:
                 # Gone between accept and now.
                 accepted.close()

@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 from lograft.model.seams import Address, Channel, Listener
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
-from lograft.net.listening import BACKLOG, SocketListener
-from lograft.net.overtaking import Overtaking
-from lograft.net.resolving import find_addresses
+from lograft.net.name_resolution import find_addresses
+from lograft.net.priority_reads import PriorityReads
+from lograft.net.socket_listener import BACKLOG, SocketListener
 
 
 class SocketTransport:
-    __slots__ = ("_backlog", "_buffers", "_overtaking")
+    __slots__ = ("_backlog", "_buffers", "_priority_reads")
 
     def __init__(self, buffers: BufferSizes | None = None, *, backlog: int | None = None) -> None:
         """`backlog`: connections to a listener that may wait to be accepted."""
         self._backlog = backlog or BACKLOG
         self._buffers = buffers or BufferSizes()
-        self._overtaking = Overtaking()
+        self._priority_reads = PriorityReads()
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
         """A name with several addresses listens on all of them; an empty host means all
@@ -29,7 +29,7 @@ class SocketTransport:
             address,
             on_channel,
             self._buffers,
-            self._overtaking,
+            self._priority_reads,
             backlog=self._backlog,
         )
 
@@ -52,7 +52,7 @@ class SocketTransport:
                         outgoing.close()
                         raise
                     else:
-                        return SocketChannel(loop, outgoing, address_of(raw), self._overtaking)
+                        return SocketChannel(loop, outgoing, address_of(raw), self._priority_reads)
         except TimeoutError:
             raise TimeoutError(f"no connection to {address} within {timeout_ms} ms") from None
         raise failure

@@ -1,7 +1,7 @@
 """What the shell needs of a replica, whatever keeps it: in-sync replicas or Raft.
 
     PartitionReplica ── leader: LeaderRole | None      (partitions/partition.py, api/fetch.py)
-                     └─ follower: FollowerRole | None  (replicas/following.py)
+                     └─ follower: FollowerRole | None  (replicas/follower_partition.py)
 
 `replica.IsrReplica` is one, with `IsrLeader` and `IsrFollower` as its roles. All of them are told
 what happened, with the time, and return what to do; the shell tells them when it is done.

@@ -8,7 +8,7 @@ new segments next to the old ones, in a worker. `begin_swap`, `run_swap` (in a w
     segments are renamed to .deleted → the new segment is renamed to its final name
 
 After a crash before the rename to `.log.swap`, the log has its old segments. After a later crash,
-the swap is completed when the log is opened (`leftovers.py`).
+the swap is completed when the log is opened (`unfinished_files.py`).
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ from lograft.model.errors import DiskFailed
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Disk, File, FileSlice
 from lograft.model.types import Epoch, Offset, TopicPartition
-from lograft.storage import appending, retention, truncation
+from lograft.storage import appends, retention, truncation
 from lograft.storage import recovery as recovering
 from lograft.storage.epochs import LeaderEpochs
 from lograft.storage.errors import (
@@ -28,7 +28,7 @@ from lograft.storage.errors import (
     OffsetOutOfRange,
     StorageError,
 )
-from lograft.storage.flushing import FlushPlan
+from lograft.storage.flush_plan import FlushPlan
 from lograft.storage.producer_snapshots import write_snapshot
 from lograft.storage.producers import ProducerStates, Verification
 from lograft.storage.retention import Removal
@@ -316,10 +316,10 @@ class Log:
             raise CorruptBatch(f"a batch of {size} bytes is smaller than a batch header")
         fields = unpack_header(batches, 0)
         if fields[1] + LENGTH_OVERHEAD == size:
-            return appending.append_one(
+            return appends.append_one(
                 self, batches, fields, leader_epoch, now_ms, origin, checked_by, verification
             )
-        return appending.append_several(self, batches, leader_epoch, now_ms, origin)
+        return appends.append_several(self, batches, leader_epoch, now_ms, origin)
 
     def validation_job(self, batch: memoryview, now_ms: int) -> Callable[[], CheckedBatch]:
         """Returns a job for a worker that validates the records of a client's batch. It raises the
@@ -331,7 +331,7 @@ class Log:
         batch. Raises BeginsInsideBatch."""
         if self._closed is not None:
             raise self._closed
-        return appending.append_followed(self, batches, now_ms)
+        return appends.append_followed(self, batches, now_ms)
 
     def write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
         """Writes one validated batch to the active segment, or to a new one, and advances the end

@@ -21,13 +21,13 @@ from lograft.storage.errors import (
     LogCorrupt,
     SnapshotCorrupt,
 )
-from lograft.storage.leftovers import tidy
 from lograft.storage.log_dirs import LEADER_EPOCHS, read_epochs, write_epochs
 from lograft.storage.markers import read_marker
 from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot, snapshot_path
 from lograft.storage.producers import ProducerBatch, ProducerStates
 from lograft.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, HeaderFields, Segment
 from lograft.storage.types import AbortedTransaction, RecoveryPlan
+from lograft.storage.unfinished_files import tidy
 from lograft.wire.batches import (
     CONTROL_FLAG,
     CRC_START,

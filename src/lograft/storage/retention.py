@@ -1,5 +1,5 @@
 """Retention by time and size: deletes whole segments, oldest first, unless they are held
-(`holds.py`).
+(`retention_holds.py`).
 
 The files of a segment are renamed to `.deleted` and unlinked after `file.delete.delay.ms`. Each log
 file is deleted durably before its indexes and before the next segment, so that power loss never
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk
 from lograft.model.types import Offset
-from lograft.storage.holds import OldSegment, count_deletable
 from lograft.storage.producer_snapshots import snapshot_path
+from lograft.storage.retention_holds import OldSegment, count_deletable
 from lograft.storage.segment import DELETED_SUFFIX, Segment
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ class Waiter(Protocol):
     def on_lost(self, reason: str) -> None: ...
 
 
-class Caller:
+class ClientConnection:
     """A Receiver over a channel."""
 
     def __init__(self, channel: Channel, address: Address, *, frame_bytes_max: int) -> None:

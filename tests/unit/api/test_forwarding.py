@@ -14,7 +14,7 @@ from lograft.model.seams import Address
 from lograft.model.settings.keys import AlterOperation
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import Server
+from lograft.net.server import Server
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
 from lograft.simulation.network import Network

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from lograft.api import partition_votes, unserved
+from lograft.api import partition_votes, unsupported_apis
 from lograft.api.router import served_apis
 from lograft.api.types import NOTHING, Api, Needs, each_item, group_of, whole_request
 from lograft.security.authorization import (
@@ -165,7 +165,7 @@ def test_the_tables_are_complete() -> None:
     names = {spec.name for spec in SERVED}
     assert rows(KAFKAS_TABLE).keys() | rows(KAFKAS_HANDLERS).keys() == names
     assert whole_request(CLUSTER_ACTION) == partition_votes.NEEDS
-    assert unserved.NEEDS == NOTHING
+    assert unsupported_apis.NEEDS == NOTHING
 
 
 def test_an_api_cannot_be_declared_without_needs() -> None:

@@ -11,7 +11,7 @@ from lograft.client.errors import ConnectionFailed
 from lograft.client.network import Network
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Address
-from lograft.net.resolving import SystemResolver
+from lograft.net.name_resolution import SystemResolver
 from lograft.testing import VirtualCluster
 from lograft.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.support.scenarios import run_in_virtual_cluster, scenario

@@ -9,7 +9,7 @@ from lograft.coordination.transaction_states import FOLLOWERS, PENDING, Transact
 from lograft.coordination.types import CoordinatorResult
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import value_of
-from tests.unit.coordination.transaction_world import T1, V2, World
+from tests.unit.coordination.transaction_driver import T1, V2, World
 
 A: dict[str, tuple[int, ...]] = {"a": (0, 1)}
 B: dict[str, tuple[int, ...]] = {"b": (0,)}

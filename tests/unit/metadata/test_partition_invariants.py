@@ -59,7 +59,7 @@ from lograft.wire.messages.incremental_alter_configs import (
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from tests.unit.metadata.conftest import make_config
-from tests.unit.metadata.test_decisions_hold import through_the_log
+from tests.unit.metadata.test_decision_invariants import through_the_log
 
 R = TypeVar("R")
 CONFIG = make_config()

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from lograft.runtime.event_loop import fastest_loop_factory
-from tests.unit.net.loops import LoopFactory, run_on_loop
-from tests.unit.net.watching import RunOnLoop
+from tests.unit.net.event_loops import LoopFactory, run_on_loop
+from tests.unit.net.receivers import RunOnLoop
 
 
 @pytest.fixture(params=["asyncio", "fastest"])

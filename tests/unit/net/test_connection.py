@@ -10,8 +10,8 @@ from lograft.net.connection import FlowLimits
 from lograft.net.frame_memory import FrameBudget
 from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import Setting, framed, setting, settle
-from tests.unit.net.loops import run_on_loop
-from tests.unit.net.watching import RunOnLoop
+from tests.unit.net.event_loops import run_on_loop
+from tests.unit.net.receivers import RunOnLoop
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100, 1 << 30])

@@ -3,7 +3,7 @@
 from lograft.net.frame_memory import FrameBudget
 from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import framed, setting, settle
-from tests.unit.net.loops import run_on_loop
+from tests.unit.net.event_loops import run_on_loop
 
 
 @scenario(run_on_loop)

@@ -17,9 +17,9 @@ from lograft.net.sockets import SocketTransport
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
 from tests.support.scenarios import scenario
-from tests.unit.net.loops import run_on_loop
-from tests.unit.net.test_serving import framed, make_echo
-from tests.unit.net.watching import Collector, RunOnLoop
+from tests.unit.net.event_loops import run_on_loop
+from tests.unit.net.receivers import Collector, RunOnLoop
+from tests.unit.net.test_server import framed, make_echo
 
 PLAIN = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
 MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT"

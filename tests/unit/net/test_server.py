@@ -18,7 +18,7 @@ from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
 from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ACCEPTED, CONNECTIONS, REJECTED, Server, ServerLimits
+from lograft.net.server import ACCEPTED, CONNECTIONS, REJECTED, Server, ServerLimits
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsTransport
 from lograft.runtime.disk import RealDisk
@@ -26,8 +26,8 @@ from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
 from tests.support.scenarios import scenario
 from tests.unit.net.certificates import make_certificate
-from tests.unit.net.loops import run_on_loop
-from tests.unit.net.watching import Collector, RunOnLoop
+from tests.unit.net.event_loops import run_on_loop
+from tests.unit.net.receivers import Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
 

@@ -16,12 +16,12 @@ import pytest
 from lograft.model.seams import Address, Channel, FileSlice, Part
 from lograft.net import channels
 from lograft.net.channels import address_of
-from lograft.net.listening import SocketListener
+from lograft.net.socket_listener import SocketListener
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.disk import RealDisk
 from tests.support.scenarios import scenario
-from tests.unit.net.loops import run_on_loop
-from tests.unit.net.watching import Accepted, Collector, RunOnLoop
+from tests.unit.net.event_loops import run_on_loop
+from tests.unit.net.receivers import Accepted, Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -372,7 +372,7 @@ async def test_accepting_rests_when_descriptors_run_out(
             raise OSError(errno.EMFILE, "Too many open files")
         return real_accept(listening)
 
-    monkeypatch.setattr("lograft.net.listening._ACCEPT_PAUSE_S", 0.05)
+    monkeypatch.setattr("lograft.net.socket_listener._ACCEPT_PAUSE_S", 0.05)
     transport, accepted = SocketTransport(), Accepted()
     listener = await transport.listen(LOOPBACK, accepted)
     monkeypatch.setattr(socket.socket, "accept", accept)

@@ -17,8 +17,8 @@ from lograft.net.tls import TlsChannel, TlsTransport
 from lograft.runtime.disk import RealDisk
 from tests.support.scenarios import scenario
 from tests.unit.net.certificates import make_certificate
-from tests.unit.net.loops import run_on_loop
-from tests.unit.net.watching import Accepted, Collector
+from tests.unit.net.event_loops import run_on_loop
+from tests.unit.net.receivers import Accepted, Collector
 
 LOOPBACK = Address("127.0.0.1", 0)
 

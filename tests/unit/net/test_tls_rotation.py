@@ -15,9 +15,9 @@ from lograft.net.tls import TlsChannel
 from lograft.net.tls_rotation import TlsTransports
 from tests.support.scenarios import scenario
 from tests.unit.net.certificates import Authority, Identity
-from tests.unit.net.loops import run_on_loop
+from tests.unit.net.event_loops import run_on_loop
+from tests.unit.net.receivers import Accepted, Collector
 from tests.unit.net.test_tls_settings import PEM_STORES, PREFIX, config_of
-from tests.unit.net.watching import Accepted, Collector
 
 OUTSIDE = "listener.name.outside."
 #: What requests set in these tests.

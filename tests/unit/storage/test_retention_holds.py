@@ -3,8 +3,8 @@
 import pytest
 
 from lograft.model.types import Offset
-from lograft.storage.holds import OldSegment, count_deletable
 from lograft.storage.log import Log
+from lograft.storage.retention_holds import OldSegment, count_deletable
 from lograft.storage.types import FixedLogConfig
 from lograft.testing.memory import MemoryDisk
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log

@@ -5,7 +5,7 @@ record at the moment it is appended; so the next decision sees it. Replies wait 
 that they rest on are committed: nobody is told what a crash could still take back.
 
 A broker that is silent for the session's time is fenced. One whose process is gone is fenced at
-once: `DeadProcesses` (broker/control/dead_processes.py) looks at every broker whose heartbeat
+once: `FailureDetector` (broker/control/failure_detector.py) looks at every broker whose heartbeat
 connection has ended, and at all of them when a controller becomes active.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.control.dead_processes import DeadProcesses
+from lograft.broker.control.failure_detector import FailureDetector
 from lograft.broker.errors import NotController
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.metadata.activation import activation_records
@@ -79,7 +79,7 @@ class Controller:
         self._active_from = Offset(0)
         #: Asks leaders of raft partitions to hand over; set by whoever makes both.
         self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
-        self._dead = DeadProcesses(runtime, config, self)
+        self._dead = FailureDetector(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
         driver.add_unleader_listener(self._on_unleader)
 

@@ -48,7 +48,7 @@ class Registrations(Protocol):
     async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None: ...
 
 
-class DeadProcesses:
+class FailureDetector:
     def __init__(self, runtime: Runtime, config: BrokerConfig, controller: Registrations) -> None:
         self._runtime = runtime
         self._config = config

@@ -20,7 +20,7 @@ from lograft.wire.records.no_op_record import NoOpRecord
 OFF_MS: Final = 60_000
 
 
-class IdleRecords:
+class NoOpRecordWriter:
     def __init__(self, driver: RaftDriver, controller: Controller, config: BrokerConfig) -> None:
         self._driver = driver
         self._controller = controller

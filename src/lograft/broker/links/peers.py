@@ -29,7 +29,7 @@ from lograft.wire.apis import (
     response_header_version,
     spec_of,
 )
-from lograft.wire.calls import Caller
+from lograft.wire.client_connection import ClientConnection
 from lograft.wire.codec import read_all
 from lograft.wire.errors import WireError
 from lograft.wire.headers import frame_request, read_response_header
@@ -208,7 +208,7 @@ class Negotiated:
 
     __slots__ = ("_ranges", "_reported", "caller", "is_lograft")
 
-    def __init__(self, caller: Caller, answer: ApiVersionsResponse) -> None:
+    def __init__(self, caller: ClientConnection, answer: ApiVersionsResponse) -> None:
         self.caller = caller
         self.is_lograft = answer.is_lograft
         self._ranges: ApiRanges = {
@@ -251,7 +251,7 @@ class Lane:
         self._transport = transport
         self._address = address
         self._client_id = client_id
-        self._connection: Caller | None = None
+        self._connection: ClientConnection | None = None
         #: Once the connection's other side has said which versions it serves.
         self._negotiated: Negotiated | None = None
         self._connecting = asyncio.Lock()
@@ -273,7 +273,7 @@ class Lane:
         timeout_ms: int,
         lograft_only: bool = False,
     ) -> R:
-        async def agree() -> tuple[Caller, int]:
+        async def agree() -> tuple[ClientConnection, int]:
             connection = await self._negotiate(timeout_ms)
             version = connection.version_of(message.KEY, versions)
             if version is None:
@@ -289,7 +289,7 @@ class Lane:
     ) -> R:
         """In this version, whatever the other side says that it serves."""
 
-        async def agree() -> tuple[Caller, int]:
+        async def agree() -> tuple[ClientConnection, int]:
             async with self._connecting:
                 return await self._connect(timeout_ms), version
 
@@ -299,13 +299,13 @@ class Lane:
         self,
         message: Message,
         answer: type[R],
-        agree: Callable[[], Awaitable[tuple[Caller, int]]],
+        agree: Callable[[], Awaitable[tuple[ClientConnection, int]]],
         *,
         timeout_ms: int,
     ) -> R:
         """`agree` connects and chooses the version."""
         assert response_class(message.KEY) is answer, (message, answer)
-        sent_on: Caller | None = None
+        sent_on: ClientConnection | None = None
         self._users += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -341,7 +341,9 @@ class Lane:
         connection.caller.ask(number, [frame], call)
         return True
 
-    async def _answer_of(self, connection: Caller, message: Message, version: int) -> bytes:
+    async def _answer_of(
+        self, connection: ClientConnection, message: Message, version: int
+    ) -> bytes:
         number, frame = self._frame(message, version)
         waiter = _Awaited(self._address)
         try:
@@ -367,7 +369,7 @@ class Lane:
         finally:
             self._users -= 1
 
-    async def _connect(self, timeout_ms: int) -> Caller:
+    async def _connect(self, timeout_ms: int) -> ClientConnection:
         """While `_connecting` is held."""
         connection = self._connection
         if connection is not None and not connection.is_closed:
@@ -381,7 +383,7 @@ class Lane:
             raise PeerUnreachable(self._address, "connection refused", refused=True) from None
         except OSError as error:
             raise PeerUnreachable(self._address, str(error)) from None
-        connection = Caller(channel, self._address, frame_bytes_max=FRAME_BYTES_MAX)
+        connection = ClientConnection(channel, self._address, frame_bytes_max=FRAME_BYTES_MAX)
         self._connection = connection
         return connection
 
@@ -399,7 +401,7 @@ class Lane:
                     raise
             return negotiated
 
-    async def _ask_versions(self, caller: Caller) -> Negotiated:
+    async def _ask_versions(self, caller: ClientConnection) -> Negotiated:
         request = ApiVersionsRequest(
             client_software_name="lograft", client_software_version=__version__, is_lograft=True
         )
@@ -453,7 +455,7 @@ class _Call:
     __slots__ = ("_address", "_asker", "_connection", "_timer", "_version")
 
     def __init__(
-        self, connection: Caller, address: Address, version: int, asker: Asker[Any]
+        self, connection: ClientConnection, address: Address, version: int, asker: Asker[Any]
     ) -> None:
         self._connection = connection
         self._address = address

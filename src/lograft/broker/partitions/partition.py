@@ -28,7 +28,7 @@ from lograft.broker.errors import (
 from lograft.broker.partitions.flush_policy import FlushPolicy
 from lograft.broker.partitions.lifecycle import HELD, Cause, PartitionState, next_state
 from lograft.broker.partitions.log_directory import LogDirectory
-from lograft.broker.partitions.waiting import LongPoll, OffsetWaits
+from lograft.broker.partitions.waits import LongPoll, OffsetWaits
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.settings.topic import TopicConfig
@@ -101,7 +101,7 @@ class PartitionHost(Protocol):
 
 
 class PartitionFetches(Protocol):
-    """The fetches from the leader that a follower follows (broker/replicas/following.py)."""
+    """How a follower fetches from its leader (broker/replicas/follower_partition.py)."""
 
     role: FollowerRole
     is_over: bool

@@ -1,5 +1,5 @@
 """What other nodes ask of the core, from Kafka's RPCs, and the core's answers as theirs. Both are
-about the one partition `__cluster_metadata-0`: any other raises InvalidInput. `raft_requests.py` is
+about the one partition `__cluster_metadata-0`: any other raises InvalidInput. `outgoing_rpcs.py` is
 the other side.
 """
 

@@ -1,6 +1,6 @@
 """What the core asks of other nodes, as Kafka's RPCs: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch
 and FetchSnapshot of the one partition `__cluster_metadata-0`; and their answers as the core's.
-`raft_answers.py` is the other side.
+`incoming_rpcs.py` is the other side.
 """
 
 from collections.abc import Mapping, Sequence

@@ -29,6 +29,7 @@ from lograft.broker.quorum.metadata_batches import (
     records_batch,
 )
 from lograft.broker.quorum.metadata_loading import LoadedMetadata, write_recovery_point
+from lograft.broker.quorum.outgoing_rpcs import Asker, raw_entries
 from lograft.broker.quorum.quorum_state import write_quorum_state
 from lograft.broker.quorum.raft_log import (
     Fetched,
@@ -38,7 +39,6 @@ from lograft.broker.quorum.raft_log import (
     slice_of,
 )
 from lograft.broker.quorum.raft_network import RaftNetwork
-from lograft.broker.quorum.raft_requests import Asker, raw_entries
 from lograft.broker.quorum.snapshots import (
     Quorum,
     Snapshot,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableAnswer
 from lograft.broker.links.peers import Peers
-from lograft.broker.quorum.raft_requests import Asker, answer_from_wire, request_to_wire
+from lograft.broker.quorum.outgoing_rpcs import Asker, answer_from_wire, request_to_wire
 from lograft.consensus import messages as core
 from lograft.consensus.types import VoterSet
 from lograft.model.metrics import Gauge, Sample

@@ -32,7 +32,7 @@ REMOVE_VERSIONS: Final = Versions(0, 0)
 UPDATE_VERSIONS: Final = Versions(0, 0)
 
 
-class VoterUpkeep:
+class VoterUpdater:
     def __init__(self, driver: RaftDriver, peers: Peers, config: BrokerConfig) -> None:
         self._driver = driver
         self._peers = peers

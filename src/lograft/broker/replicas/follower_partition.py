@@ -42,15 +42,15 @@ class LogCutter(Protocol):
 class Stream(Protocol):
     """The fetches from one leader that this partition is part of (`replica_fetcher.py`)."""
 
-    def consider(self, followed: "Following") -> None:
+    def consider(self, followed: "FollowerPartition") -> None:
         """It may have something to ask for."""
 
-    def ask_bounds(self, followed: "Following") -> Awaitable[Bounds]: ...
+    def ask_bounds(self, followed: "FollowerPartition") -> Awaitable[Bounds]: ...
 
-    def heard_ms(self, followed: "Following") -> int: ...
+    def heard_ms(self, followed: "FollowerPartition") -> int: ...
 
 
-class Following:
+class FollowerPartition:
     __slots__ = (
         "_clock",
         "_cutter",

@@ -17,7 +17,7 @@ from lograft.broker.errors import PeerUnreachable, ReplicaNotMovable
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
-from lograft.broker.quorum.raft_requests import BEGIN_VERSIONS, END_VERSIONS, VOTE_VERSIONS
+from lograft.broker.quorum.outgoing_rpcs import BEGIN_VERSIONS, END_VERSIONS, VOTE_VERSIONS
 from lograft.broker.replicas.isr_changes import ControllerRequests
 from lograft.broker.replicas.raft_partition import RaftPartition
 from lograft.broker.replicas.raft_reports import RaftReports

@@ -28,8 +28,8 @@ from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, NO_SESSION
 from lograft.broker.partitions.replication_throttle import PAUSE_MS, ReplicationThrottle
-from lograft.broker.replicas.doubts import Doubts
-from lograft.broker.replicas.following import Bounds, Following
+from lograft.broker.replicas.follower_partition import Bounds, FollowerPartition
+from lograft.broker.replicas.suspect_brokers import SuspectBrokers
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, Clock, FileSlice, Spawn
@@ -100,16 +100,16 @@ class FetcherContext(NamedTuple):
     throttle: ReplicationThrottle
     #: Hears of brokers whose process is gone: a connection was refused.
     on_refused: Callable[[NodeId], None]
-    doubts: Doubts
+    suspect_brokers: SuspectBrokers
 
 
 class ReplicaFetcher:
-    """A `following.Stream`."""
+    """A `follower_partition.Stream`."""
 
     def __init__(self, leader: NodeId, around: FetcherContext) -> None:
         self.leader = leader
         self._around = around
-        self.followed: dict[Key, Following] = {}
+        self.followed: dict[Key, FollowerPartition] = {}
         #: To be asked for their next fetch before the next request.
         self._due: dict[Key, None] = {}
         #: (when, order, who): after errors.
@@ -120,7 +120,7 @@ class ReplicaFetcher:
         self._session: dict[Key, Asked | None] = {}
         #: Partitions that were answered, with the number of that request, and that cannot ask anew
         #: before their disk is done. They stay in the session.
-        self._busy: dict[Key, tuple[Following, int]] = {}
+        self._busy: dict[Key, tuple[FollowerPartition, int]] = {}
         #: When the last request was sent.
         self._sent_ms = 0
         self._session_id = NO_SESSION
@@ -140,11 +140,11 @@ class ReplicaFetcher:
 
     # Who takes part.
 
-    def follow(self, followed: Following) -> None:
+    def follow(self, followed: FollowerPartition) -> None:
         self.followed[followed.key] = followed
         self.consider(followed)
 
-    def unfollow(self, followed: Following) -> None:
+    def unfollow(self, followed: FollowerPartition) -> None:
         followed.is_over = True
         if self.followed.get(followed.key) is followed:
             del self.followed[followed.key]
@@ -156,7 +156,7 @@ class ReplicaFetcher:
             self._due[followed.key] = None
             self._look_soon()
 
-    def consider(self, followed: Following) -> None:
+    def consider(self, followed: FollowerPartition) -> None:
         if self.followed.get(followed.key) is followed and followed.key not in self._awaiting:
             self._due[followed.key] = None
             self._look_soon()
@@ -264,7 +264,7 @@ class ReplicaFetcher:
                 self._awaiting[key] = self._session[key] = Asked(fetch, self._numbers + 1)
         return changed, forgotten
 
-    def _stays_busy(self, key: Key, followed: Following) -> bool:
+    def _stays_busy(self, key: Key, followed: FollowerPartition) -> bool:
         busy = self._busy.get(key)
         return busy is not None and busy[0] is followed and followed.is_disk_busy
 
@@ -351,7 +351,7 @@ class ReplicaFetcher:
             return
         if self._failures:
             self._failures = 0
-            self._around.doubts.on_heard(self.leader)
+            self._around.suspect_brokers.on_heard(self.leader)
         self._answered = max(self._answered, (number, now_ms))
         if self._session_id == NO_SESSION:
             # A leader that keeps none for us is told everything every time.
@@ -397,7 +397,7 @@ class ReplicaFetcher:
         """The connection broke: is the process gone? Its listener may end a moment later than its
         connections, so once more where somebody seems to be there."""
         around, config = self._around, self._around.metadata.config
-        around.doubts.on_lost(self.leader)
+        around.suspect_brokers.on_lost(self.leader)
         try:
             for pause_ms in KNOCKS_MS:
                 await asyncio.sleep(pause_ms / 1000)
@@ -411,7 +411,7 @@ class ReplicaFetcher:
             if error.refused:
                 around.on_refused(self.leader)
         else:
-            around.doubts.on_heard(self.leader)
+            around.suspect_brokers.on_heard(self.leader)
 
     def _end_session(self) -> None:
         """What is awaited is still awaited: the next request, a full one, names it again."""
@@ -421,7 +421,7 @@ class ReplicaFetcher:
         self._session_id = NO_SESSION
         self._session_epoch = EPOCH_INITIAL
 
-    def heard_ms(self, followed: Following) -> int:
+    def heard_ms(self, followed: FollowerPartition) -> int:
         """When the leader last let this partition's fetch wait, or answered a poll of the session
         in which the partition waits for its disk; -1: it did not."""
         asked = self._awaiting.get(followed.key)
@@ -433,7 +433,7 @@ class ReplicaFetcher:
 
     # Out of range.
 
-    async def ask_bounds(self, followed: Following) -> Bounds:
+    async def ask_bounds(self, followed: FollowerPartition) -> Bounds:
         """Where the leader's log begins and ends, as ListOffsets tells replicas."""
         found = []
         for timestamp in (LATEST, EARLIEST):
@@ -443,7 +443,9 @@ class ReplicaFetcher:
             found.append(offset)
         return Bounds(ErrorCode.NONE, log_start=found[1], end=found[0])
 
-    async def _list_offset(self, followed: Following, timestamp: int) -> tuple[ErrorCode, Offset]:
+    async def _list_offset(
+        self, followed: FollowerPartition, timestamp: int
+    ) -> tuple[ErrorCode, Offset]:
         around, partition = self._around, followed.partition
         address = around.address_of(self.leader)
         if address is None:

@@ -18,11 +18,11 @@ from lograft.broker.partitions.replication_throttle import (
     LEADER_RATE,
     ReplicationThrottle,
 )
-from lograft.broker.replicas.doubts import Doubts
-from lograft.broker.replicas.following import Following
+from lograft.broker.replicas.follower_partition import FollowerPartition
 from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.replicas.raft_partitions import RaftPartitions
 from lograft.broker.replicas.replica_fetcher import FetcherContext, ReplicaFetcher
+from lograft.broker.replicas.suspect_brokers import SuspectBrokers
 from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.topic import TopicConfig
@@ -90,7 +90,7 @@ class Replicas:
         self._metadata = metadata
         self._brokers = BrokersSeen(metadata)
         self._broker_epoch = NO_BROKER_EPOCH
-        self.doubts = Doubts(runtime.clock)
+        self.suspect_brokers = SuspectBrokers(runtime.clock)
         self._around: FetcherContext | None = None
         #: By leader; one that nobody follows any more rests.
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
@@ -129,7 +129,7 @@ class Replicas:
             self._address_of,
             self.fetching,
             self.raft.on_refused,
-            self.doubts,
+            self.suspect_brokers,
         )
         self.raft.start(peers, link)
         spawn = self._runtime.spawn
@@ -210,7 +210,7 @@ class Replicas:
         role = None if is_out else partition.follower
         following = partition.following
         if following is not None and following.role is not role:
-            assert isinstance(following, Following)
+            assert isinstance(following, FollowerPartition)
             self._fetcher(following.role.leader).unfollow(following)
             partition.stop_following()
         if role is None:
@@ -219,7 +219,7 @@ class Replicas:
             self._unstarted[partition] = None
         elif partition.following is None:
             fetcher = self._fetcher(role.leader)
-            following = Following(
+            following = FollowerPartition(
                 partition,
                 role,
                 fetcher,

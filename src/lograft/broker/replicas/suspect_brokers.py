@@ -21,7 +21,7 @@ NOTICE_MS: Final = 5
 PEACE_MS: Final = 5_000
 
 
-class Doubts:
+class SuspectBrokers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until_ms: dict[NodeId, int] = {}

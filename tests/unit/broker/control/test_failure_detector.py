@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from lograft.broker.control.dead_processes import DeadProcesses, is_loopback
+from lograft.broker.control.failure_detector import FailureDetector, is_loopback
 from lograft.metadata.broker_sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Endpoint
 from lograft.model.seams import Address
@@ -60,7 +60,7 @@ class World:
         self.other = Machine(self.loop, network, "other")
         self.life = self.machine.boot()
         self.controller = FakeController(*(listeners or ("PLAINTEXT",)))
-        self.dead = DeadProcesses(self.life.runtime, node_config(), self.controller)
+        self.dead = FailureDetector(self.life.runtime, node_config(), self.controller)
 
     async def listen(self, *ports: int) -> None:
         life = self.other.boot()
@@ -182,7 +182,7 @@ async def test_the_localhost_of_another_machine_is_not_ours(
 ) -> None:
     config = node_config(listeners=f"PLAINTEXT://:9092,CONTROLLER://{listener}:9093")
     world.controller = FakeController("PLAINTEXT", host="localhost")
-    dead = DeadProcesses(world.life.runtime, config, world.controller)
+    dead = FailureDetector(world.life.runtime, config, world.controller)
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
     dead.look()
     await asyncio.sleep(3)

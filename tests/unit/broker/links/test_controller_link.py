@@ -13,7 +13,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import Server
+from lograft.net.server import Server
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
 from lograft.simulation.network import Network

@@ -12,7 +12,7 @@ from lograft.broker.errors import (
 )
 from lograft.broker.partitions.lifecycle import IllegalTransition, PartitionState
 from lograft.broker.partitions.partition import KeptOffsets, Partition
-from lograft.broker.partitions.waiting import wait_any
+from lograft.broker.partitions.waits import wait_any
 from lograft.model.errors import DiskFailed
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault

@@ -1,6 +1,6 @@
 import asyncio
 
-from lograft.broker.partitions.waiting import LongPoll, wait_any
+from lograft.broker.partitions.waits import LongPoll, wait_any
 from lograft.simulation.loop import SimulatedLoop
 
 

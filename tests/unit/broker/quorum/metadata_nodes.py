@@ -14,7 +14,7 @@ from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
 from lograft.broker.quorum.metadata_loading import LoadedMetadata, load_metadata
 from lograft.broker.quorum.raft_driver import RaftDriver
-from lograft.broker.quorum.snapshotting import Snapshotter
+from lograft.broker.quorum.snapshotter import Snapshotter
 from lograft.metadata.directories import assign_directories
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.producer_ids import allocate_producer_ids

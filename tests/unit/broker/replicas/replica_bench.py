@@ -29,7 +29,7 @@ from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import BrokerEpoch, Epoch, Offset
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import Server, ServerLimits
+from lograft.net.server import Server, ServerLimits
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network

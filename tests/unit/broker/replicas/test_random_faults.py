@@ -10,7 +10,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.broker.replicas.replicas import FOLLOWERS_FAILED
 from lograft.model.errors import LograftError
 from lograft.model.metrics import value_of
-from lograft.storage.appending import split_batches
+from lograft.storage.appends import split_batches
 from lograft.wire.batches import read_records
 from tests.support.scenarios import scenario
 from tests.unit.broker.bench import batch_of

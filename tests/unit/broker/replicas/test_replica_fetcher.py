@@ -11,14 +11,14 @@ from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerLost
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.replication_throttle import FOLLOWER_RATE, ReplicationThrottle
-from lograft.broker.replicas.doubts import Doubts
-from lograft.broker.replicas.following import Following
+from lograft.broker.replicas.follower_partition import FollowerPartition
 from lograft.broker.replicas.replica_fetcher import (
     IN_FLIGHT_MAX,
     Exchange,
     FetcherContext,
     ReplicaFetcher,
 )
+from lograft.broker.replicas.suspect_brokers import SuspectBrokers
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
@@ -123,13 +123,13 @@ class Bench:
                 lambda _: Address("n2", 9092),
                 ReplicationThrottle(FOLLOWER_RATE, metadata),
                 self.gone.append,
-                Doubts(self.clock),
+                SuspectBrokers(self.clock),
             ),
         )
 
     def follow(self, index: int) -> FakeFollowed:
         followed = FakeFollowed(index)
-        self.fetcher.follow(cast(Following, followed))
+        self.fetcher.follow(cast(FollowerPartition, followed))
         return followed
 
     def told(self, number: int) -> dict[int, int]:
@@ -186,7 +186,7 @@ async def test_what_is_not_ready_is_forgotten_and_interrupts_when_it_is(bench: B
     assert bench.told(1) == {}
     assert [each.partitions for each in bench.peers.sent[1].forgotten_topics_data] == [[0]]
     one.ready = True
-    bench.fetcher.consider(cast(Following, one))
+    bench.fetcher.consider(cast(FollowerPartition, one))
     await turn()
     # The poll for the other one is still parked.
     assert bench.told(2) == {0: 1}
@@ -214,7 +214,7 @@ async def test_a_partition_whose_disk_is_busy_stays_in_the_session(bench: Bench,
     bench.peers.answer(data(0, records=b"x"))
     await turn()
     assert len(bench.peers.sent) == 1, "most flushes are done before the leader needs a sign"
-    followed = cast(Following, one)
+    followed = cast(FollowerPartition, one)
     assert bench.fetcher.heard_ms(followed) == -1
     bench.clock.now_ms = 400
     bench.fetcher.consider(followed)
@@ -253,8 +253,8 @@ async def test_a_leader_that_is_none_any_more_is_not_heard(bench: Bench, /) -> N
     bench.peers.answer(data(0, records=b"x"))
     bench.clock.now_ms = 100
     bench.peers.answer(data(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    assert bench.fetcher.heard_ms(cast(Following, one)) == -1
-    assert bench.fetcher.heard_ms(cast(Following, two)) == 100
+    assert bench.fetcher.heard_ms(cast(FollowerPartition, one)) == -1
+    assert bench.fetcher.heard_ms(cast(FollowerPartition, two)) == 100
     assert (one.answers, two.answers) == ([(0, 0)], [])
     await turn()
     bench.peers.answer()
@@ -269,7 +269,7 @@ async def test_an_answer_counts_only_for_what_was_asked_by_then(bench: Bench, /)
     await turn()
     assert bench.told(1) == {0: 1, 1: 1}
     # Another leadership begins while the poll is parked.
-    bench.fetcher.unfollow(cast(Following, one))
+    bench.fetcher.unfollow(cast(FollowerPartition, one))
     again = bench.follow(0)
     again.end = 1
     await turn()

@@ -12,7 +12,7 @@ from lograft.client.link import Link
 from lograft.client.types import TopicPartition
 from lograft.model.types import ZERO_UUID
 from lograft.runtime.clock import SystemClock
-from lograft.wire.calls import Caller
+from lograft.wire.client_connection import ClientConnection
 from lograft.wire.headers import frame_request
 
 PLACE = TopicPartition("topic", 3)
@@ -20,7 +20,7 @@ ID = UUID(int=7)
 
 
 def link() -> Link:
-    return Link(cast(Caller, None), SystemClock(), client_id="me")
+    return Link(cast(ClientConnection, None), SystemClock(), client_id="me")
 
 
 def plan_of(wanted: Wanted, place: TopicPartition = PLACE) -> Plan:

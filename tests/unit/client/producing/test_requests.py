@@ -13,7 +13,7 @@ from lograft.client.producing.requests import Content, ProduceRequests
 from lograft.client.producing.settings import ProducerSettings
 from lograft.runtime.clock import SystemClock
 from lograft.wire.apis import PRODUCE_KEY
-from lograft.wire.calls import Caller
+from lograft.wire.client_connection import ClientConnection
 from lograft.wire.headers import frame_request
 from lograft.wire.messages.metadata import (
     MetadataResponse,
@@ -43,7 +43,7 @@ class StandInCore:
 
 
 def link_of(newest: int) -> Link:
-    link = Link(cast(Caller, None), SystemClock(), client_id="me")
+    link = Link(cast(ClientConnection, None), SystemClock(), client_id="me")
     link.versions = {PRODUCE_KEY: VersionRange(3, newest)}
     return link
 
