@@ -2,6 +2,7 @@
 been stopped, and print that into whatever runs next."""
 
 import gc
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,13 @@ PYTHON_THREADS: Final = (
     "lograft administrator",
 )
 CLOSING_SECONDS_MAX: Final = 10.0
+
+# A background job of a shell ignores SIGINT, and one of nohup SIGHUP. Children inherit that, and
+# tests send these signals to commands that they start. A handler, unlike an ignored signal, is
+# reset in a child.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda number, frame: None)
 
 
 def client_threads() -> dict[int, str]:
