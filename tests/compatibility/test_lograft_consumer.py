@@ -18,7 +18,7 @@ from lograft.client import (
     RangeReader,
     TopicPartition,
 )
-from lograft.client.consuming.ranges import EndBeyond, StartLost
+from lograft.client.consuming.range_reader import EndBeyond, StartLost
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce
 from tests.compatibility.servers import Server
 from tests.support.scenarios import scenario

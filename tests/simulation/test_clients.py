@@ -9,7 +9,7 @@ import pytest
 from campaigns.clients_run import run_clients
 from campaigns.cluster_plan import ClusterFault, draw_options
 from campaigns.run import run_with_clients
-from lograft.client.consuming.buffers import Fetched
+from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.producing.accumulator import PartitionQueue
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.sender import Sender
@@ -89,12 +89,12 @@ def test_an_acknowledgement_for_whatever_was_asked_is_noticed(
 
 
 def test_a_reader_that_leaps_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = Fetched.__init__
+    keep = CompletedFetch.__init__
 
-    def leap(self: Fetched, fetched: Any) -> None:
+    def leap(self: CompletedFetch, fetched: Any) -> None:
         keep(self, fetched)
         if len(fetched.data) and fetched.first_offset % 7 == 3:
             self.next_offset += 1
 
-    monkeypatch.setattr(Fetched, "__init__", leap)
+    monkeypatch.setattr(CompletedFetch, "__init__", leap)
     assert hunted() & {"D5", "D3", "L2"}

@@ -131,11 +131,11 @@ def test_the_world_is_reached_through_the_seams(file: Path) -> None:
 #: Spark's reader looks up offsets over a connection of its own, and its pipelines decode commits.
 NOT_PUBLIC_YET = {
     "spark/cluster.py": {
-        "lograft.client.consuming.offsets",
+        "lograft.client.consuming.offset_lookup",
         "lograft.client.core",
         "lograft.client.errors",
     },
-    "spark/pipelines/consume_latency.py": {"lograft.client.consuming.commit_log"},
+    "spark/pipelines/consume_latency.py": {"lograft.client.consuming.commit_records"},
 }
 
 

@@ -123,18 +123,18 @@ if TYPE_CHECKING:
     from lograft.client.cluster_view import ClusterResource, ClusterResourceListener, ClusterView
     from lograft.client.columns.sending import TableDelivery
     from lograft.client.consumer import Consumer
-    from lograft.client.consuming.fetched import BatchCorrupt
     from lograft.client.consuming.interceptors import ConsumerInterceptor
-    from lograft.client.consuming.listeners import ListenerFailed, RebalanceListener
-    from lograft.client.consuming.modes import WrongMode
-    from lograft.client.consuming.ranges import (
+    from lograft.client.consuming.range_reader import (
         DataLost,
         EndBeyond,
         RangeReader,
         StartLost,
         TopicReplaced,
     )
+    from lograft.client.consuming.rebalance_listener import ListenerFailed, RebalanceListener
     from lograft.client.consuming.settings import ConsumerSettings
+    from lograft.client.consuming.slices import BatchCorrupt
+    from lograft.client.consuming.subscription_modes import WrongMode
     from lograft.client.producer import Producer
     from lograft.client.producing.deliveries import Deliveries, Delivery
     from lograft.client.producing.interceptors import Interceptor, Outgoing
@@ -147,7 +147,7 @@ _LAZY: Final = {
     "ActiveProducer": "admin",
     "Admin": "admin",
     "AdminSettings": "admin",
-    "BatchCorrupt": "consuming.fetched",
+    "BatchCorrupt": "consuming.slices",
     "BrokerDescription": "admin",
     "ClientSettings": "client_settings",
     "ClusterDescription": "admin",
@@ -164,13 +164,13 @@ _LAZY: Final = {
     "ConsumerInterceptor": "consuming.interceptors",
     "ConsumerSettings": "consuming.settings",
     "CreatedTopic": "admin",
-    "DataLost": "consuming.ranges",
+    "DataLost": "consuming.range_reader",
     "Deliveries": "producing.deliveries",
     "Delivery": "producing.deliveries",
     "DirectoryReplica": "admin",
     "EARLIEST": "admin",
     "Election": "admin",
-    "EndBeyond": "consuming.ranges",
+    "EndBeyond": "consuming.range_reader",
     "FeatureLevels": "admin",
     "Features": "admin",
     "GroupDescription": "admin",
@@ -180,7 +180,7 @@ _LAZY: Final = {
     "Interceptor": "producing.interceptors",
     "LATEST": "admin",
     "ListedOffset": "admin",
-    "ListenerFailed": "consuming.listeners",
+    "ListenerFailed": "consuming.rebalance_listener",
     "LogDirectory": "admin",
     "MAX_TIMESTAMP": "admin",
     "MemberDescription": "admin",
@@ -196,15 +196,15 @@ _LAZY: Final = {
     "ProducerSettings": "producing.settings",
     "QuorumDescription": "admin",
     "QuorumReplica": "admin",
-    "RangeReader": "consuming.ranges",
+    "RangeReader": "consuming.range_reader",
     "Reassignment": "admin",
-    "RebalanceListener": "consuming.listeners",
+    "RebalanceListener": "consuming.rebalance_listener",
     "ReplicaState": "admin",
     "ResetPlan": "admin",
     "ResourceKind": "admin",
     "RetentionHold": "admin",
     "Scope": "admin",
-    "StartLost": "consuming.ranges",
+    "StartLost": "consuming.range_reader",
     "TableDelivery": "columns.sending",
     "Target": "admin",
     "TopicDescription": "admin",
@@ -212,11 +212,11 @@ _LAZY: Final = {
     "TopicGroups": "admin",
     "TopicListing": "admin",
     "TopicPartitionReplica": "admin",
-    "TopicReplaced": "consuming.ranges",
+    "TopicReplaced": "consuming.range_reader",
     "TransactionDescription": "admin",
     "TransactionListing": "admin",
     "UpgradeKind": "admin",
-    "WrongMode": "consuming.modes",
+    "WrongMode": "consuming.subscription_modes",
     "broker_resource": "admin",
     "group_resource": "admin",
     "topic_resource": "admin",

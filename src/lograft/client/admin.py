@@ -26,7 +26,6 @@ from lograft.client.administering import (
 from lograft.client.administering import groups as group_requests
 from lograft.client.administering import partitions as partition_requests
 from lograft.client.administering import topics as topic_requests
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.cluster import (
     BrokerDescription,
     ClusterDescription,
@@ -77,6 +76,7 @@ from lograft.client.administering.partitions import (
     ListedOffset,
     Reassignment,
 )
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.administering.retention_holds import RetentionHold
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.administering.topic_descriptions import (
@@ -184,7 +184,7 @@ class Admin(Opened):
         self.settings = AdminSettings.read(settings or {}, **keywords)
         self._runtime = runtime
         self._core: ClientCore[AdminSettings] | None = None
-        self._opened: Calls | None = None
+        self._opened_driver: RequestDriver | None = None
 
     async def start(self) -> None:
         """Opens the administrator. Nobody is asked yet."""
@@ -193,7 +193,7 @@ class Admin(Opened):
         self._core = ClientCore(self.settings, runtime=self._runtime)
         # Every call asks for what it needs to know at that moment.
         self._core.metadata.close()
-        self._opened = Calls(self._core)
+        self._opened_driver = RequestDriver(self._core)
 
     async def connect(self) -> None:
         """Makes sure that one of the named servers answers, and raises ConnectionFailed at once if
@@ -201,7 +201,7 @@ class Admin(Opened):
 
             await admin.connect()
         """
-        await self._calls.connect()
+        await self._driver.connect()
 
     async def probe(self, node: int | Address) -> None:
         """Makes sure that one node answers at its address, a broker by its id at the address that
@@ -210,7 +210,7 @@ class Admin(Opened):
 
             await admin.probe(1)
         """
-        await self._calls.probe(node)
+        await self._driver.probe(node)
 
     def collect_samples(self) -> Iterator[Sample]:
         # Read at once: in the blocking client another thread iterates over them.
@@ -233,10 +233,10 @@ class Admin(Opened):
         return None if core is None or core.is_closed else "administrator"
 
     @property
-    def _calls(self) -> Calls:
-        if self._opened is None:
+    def _driver(self) -> RequestDriver:
+        if self._opened_driver is None:
             raise WrongUse("the administrator is not open: use `async with`, or await start()")
-        return self._opened
+        return self._opened_driver
 
     # ── topics ───────────────────────────────────────────────────────────────────────────────
 
@@ -248,14 +248,14 @@ class Admin(Opened):
         created = await admin.create_topics([NewTopic("payments", partitions=3), "refunds"])
         print(created["payments"].id)
         """
-        return await topic_requests.create_topics(self._calls, topics, validate_only=validate_only)
+        return await topic_requests.create_topics(self._driver, topics, validate_only=validate_only)
 
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
         """Deletes topics with all that is in them, by name or id.
 
         await admin.delete_topics(["old"])
         """
-        await topic_requests.delete_topics(self._calls, topics)
+        await topic_requests.delete_topics(self._driver, topics)
 
     async def create_partitions(
         self,
@@ -269,7 +269,7 @@ class Admin(Opened):
         await admin.create_partitions({"orders": 6})
         """
         await topic_requests.create_partitions(
-            self._calls, counts, assignments=assignments, validate_only=validate_only
+            self._driver, counts, assignments=assignments, validate_only=validate_only
         )
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
@@ -277,7 +277,7 @@ class Admin(Opened):
 
         print([topic.name for topic in await admin.list_topics()])
         """
-        return await topic_descriptions.list_topics(self._calls, internal=internal)
+        return await topic_descriptions.list_topics(self._driver, internal=internal)
 
     async def describe_topics(
         self, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
@@ -289,7 +289,7 @@ class Admin(Opened):
         for partition in described["orders"].partitions:
             print(partition.leader, partition.mode.name, [one.lag for one in partition.states])
         """
-        return await topic_descriptions.describe_topics(self._calls, topics, replicas=replicas)
+        return await topic_descriptions.describe_topics(self._driver, topics, replicas=replicas)
 
     # ── partitions ───────────────────────────────────────────────────────────────────────────
 
@@ -306,7 +306,7 @@ class Admin(Opened):
         print(await admin.list_offsets({place: EARLIEST}))
         print(await admin.list_offsets({place: MAX_TIMESTAMP}))
         """
-        return await partition_requests.list_offsets(self._calls, partitions, isolation=isolation)
+        return await partition_requests.list_offsets(self._driver, partitions, isolation=isolation)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
@@ -315,7 +315,7 @@ class Admin(Opened):
 
         await admin.delete_records({TopicPartition("orders", 0): -1})
         """
-        return await partition_requests.delete_records(self._calls, before)
+        return await partition_requests.delete_records(self._driver, before)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
@@ -324,7 +324,7 @@ class Admin(Opened):
 
         print(await admin.describe_producers([TopicPartition("orders", 0)]))
         """
-        return await partition_requests.describe_producers(self._calls, partitions)
+        return await partition_requests.describe_producers(self._driver, partitions)
 
     # ── leaders and replicas ─────────────────────────────────────────────────────────────────
 
@@ -345,7 +345,7 @@ class Admin(Opened):
         await admin.elect_leaders(Election.PREFERRED, [TopicPartition("orders", 0)])
         """
         return await partition_requests.elect_leaders(
-            self._calls, election, partitions, leader=leader
+            self._driver, election, partitions, leader=leader
         )
 
     async def reassign(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
@@ -354,7 +354,7 @@ class Admin(Opened):
 
         await admin.reassign({TopicPartition("orders", 0): [1]})
         """
-        await partition_requests.reassign(self._calls, replicas)
+        await partition_requests.reassign(self._driver, replicas)
 
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -363,7 +363,7 @@ class Admin(Opened):
 
         print(await admin.list_reassignments())
         """
-        return await partition_requests.list_reassignments(self._calls, partitions)
+        return await partition_requests.list_reassignments(self._driver, partitions)
 
     # ── settings ─────────────────────────────────────────────────────────────────────────────
 
@@ -381,7 +381,7 @@ class Admin(Opened):
         print(found[topic_resource("orders")]["retention.ms"].value)
         """
         return await configs.describe_configs(
-            self._calls, resources, names=names, synonyms=synonyms, documentation=documentation
+            self._driver, resources, names=names, synonyms=synonyms, documentation=documentation
         )
 
     async def describe_skipped_configs(self, brokers: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -390,7 +390,7 @@ class Admin(Opened):
 
         print((await admin.describe_skipped_configs([1]))[1])
         """
-        return await configs.describe_skipped_configs(self._calls, brokers)
+        return await configs.describe_skipped_configs(self._driver, brokers)
 
     async def alter_configs(
         self,
@@ -403,7 +403,7 @@ class Admin(Opened):
         change = ConfigChange("retention.ms", "3600000")
         await admin.alter_configs({topic_resource("orders"): [change]})
         """
-        await configs.alter_configs(self._calls, changes, validate_only=validate_only)
+        await configs.alter_configs(self._driver, changes, validate_only=validate_only)
 
     async def list_config_resources(
         self, kinds: Iterable[ResourceKind] = ()
@@ -412,7 +412,7 @@ class Admin(Opened):
 
         print(await admin.list_config_resources([ResourceKind.TOPIC]))
         """
-        return await configs.list_config_resources(self._calls, kinds)
+        return await configs.list_config_resources(self._driver, kinds)
 
     async def alter_replication(
         self,
@@ -431,7 +431,7 @@ class Admin(Opened):
         await admin.alter_replication("orders", mode="isr", partitions=[0])
         """
         await configs.alter_replication(
-            self._calls, topic, mode=mode, replicas=replicas, partitions=partitions
+            self._driver, topic, mode=mode, replicas=replicas, partitions=partitions
         )
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
@@ -442,14 +442,14 @@ class Admin(Opened):
 
         print((await admin.describe_cluster()).brokers)
         """
-        return await cluster.describe_cluster(self._calls, fenced=fenced)
+        return await cluster.describe_cluster(self._driver, fenced=fenced)
 
     async def describe_features(self) -> Features:
         """Levels of what the nodes must agree on.
 
         print((await admin.describe_features()).finalized["metadata.version"].highest)
         """
-        return await cluster.describe_features(self._calls)
+        return await cluster.describe_features(self._driver)
 
     async def update_features(
         self,
@@ -464,7 +464,7 @@ class Admin(Opened):
         levels = {"group.version": finalized["group.version"].highest}
         await admin.update_features(levels, validate_only=True)
         """
-        await cluster.update_features(self._calls, levels, kind=kind, validate_only=validate_only)
+        await cluster.update_features(self._driver, levels, kind=kind, validate_only=validate_only)
 
     async def unregister_broker(self, broker: int) -> None:
         """Forgets a broker that will not come back. Its partitions keep their replicas there:
@@ -473,7 +473,7 @@ class Admin(Opened):
             # The first step of taking broker 7 out for good is `lograft reassign`, the last is
             # await admin.unregister_broker(7)
         """
-        await cluster.unregister_broker(self._calls, broker)
+        await cluster.unregister_broker(self._driver, broker)
 
     # ── the quorum ───────────────────────────────────────────────────────────────────────────
 
@@ -483,21 +483,21 @@ class Admin(Opened):
         quorum = await admin.describe_quorum()
         print(quorum.leader, [voter.node for voter in quorum.voters])
         """
-        return await cluster.describe_quorum(self._calls)
+        return await cluster.describe_quorum(self._driver)
 
     async def add_voter(self, node: int, directory: UUID, listeners: Mapping[str, Address]) -> None:
         """Lets a controller that follows the quorum vote in it (KIP-853).
 
         # await admin.add_voter(4, directory_id, {"CONTROLLER": Address("host4", 9093)})
         """
-        await cluster.add_voter(self._calls, node, directory, listeners)
+        await cluster.add_voter(self._driver, node, directory, listeners)
 
     async def remove_voter(self, node: int, directory: UUID) -> None:
         """Takes a controller's vote; it goes on following the quorum.
 
         # await admin.remove_voter(4, directory_id)
         """
-        await cluster.remove_voter(self._calls, node, directory)
+        await cluster.remove_voter(self._driver, node, directory)
 
     # ── log directories ──────────────────────────────────────────────────────────────────────
 
@@ -512,7 +512,7 @@ class Admin(Opened):
         for broker, directories in (await admin.describe_log_dirs()).items():
             print(broker, [(one.path, one.usable_bytes) for one in directories])
         """
-        return await log_dirs.describe_log_dirs(self._calls, brokers, partitions=partitions)
+        return await log_dirs.describe_log_dirs(self._driver, brokers, partitions=partitions)
 
     async def alter_replica_log_dirs(
         self, directories: Mapping[TopicPartitionReplica, str]
@@ -526,7 +526,7 @@ class Admin(Opened):
         replica = TopicPartitionReplica("orders", 0, broker=1)
         await admin.alter_replica_log_dirs({replica: directory.path})
         """
-        await log_dirs.alter_replica_log_dirs(self._calls, directories)
+        await log_dirs.alter_replica_log_dirs(self._driver, directories)
 
     # ── groups ───────────────────────────────────────────────────────────────────────────────
 
@@ -537,7 +537,7 @@ class Admin(Opened):
 
         print([group.group for group in await admin.list_groups(states=["Empty"])])
         """
-        return await group_requests.list_groups(self._calls, states=states, types=types)
+        return await group_requests.list_groups(self._driver, states=states, types=types)
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
         """Members and what they have, of either protocol. A group that nobody knows is Dead. Of a
@@ -546,14 +546,14 @@ class Admin(Opened):
         group = (await admin.describe_groups(["billing"]))["billing"]
         print(group.state, [member.client for member in group.members])
         """
-        return await group_requests.describe_groups(self._calls, groups)
+        return await group_requests.describe_groups(self._driver, groups)
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
         """Deletes groups without members, with all that they have committed.
 
         await admin.delete_groups(["billing"])
         """
-        await group_requests.delete_groups(self._calls, groups)
+        await group_requests.delete_groups(self._driver, groups)
 
     async def remove_members(
         self, group: str, instances: Collection[str] | None = None, *, reason: str = ""
@@ -562,7 +562,7 @@ class Admin(Opened):
 
         await admin.remove_members("billing")
         """
-        await group_requests.remove_members(self._calls, group, instances, reason=reason)
+        await group_requests.remove_members(self._driver, group, instances, reason=reason)
 
     # ── committed offsets ────────────────────────────────────────────────────────────────────
 
@@ -573,7 +573,7 @@ class Admin(Opened):
 
         print(await admin.list_group_offsets("billing"))
         """
-        return await group_offsets.list_group_offsets(self._calls, group, partitions)
+        return await group_offsets.list_group_offsets(self._driver, group, partitions)
 
     async def list_offsets_of_groups(
         self, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
@@ -582,7 +582,7 @@ class Admin(Opened):
 
         print(await admin.list_offsets_of_groups(["billing", "audit"]))
         """
-        return await group_offsets.list_offsets_of_groups(self._calls, groups, partitions)
+        return await group_offsets.list_offsets_of_groups(self._driver, groups, partitions)
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
@@ -592,14 +592,14 @@ class Admin(Opened):
 
         await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
         """
-        await group_offsets.alter_group_offsets(self._calls, group, offsets)
+        await group_offsets.alter_group_offsets(self._driver, group, offsets)
 
     async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forgets where a group stands in partitions of topics that it does not read now.
 
         await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
         """
-        await group_offsets.delete_group_offsets(self._calls, group, partitions)
+        await group_offsets.delete_group_offsets(self._driver, group, partitions)
 
     # ── resets ───────────────────────────────────────────────────────────────────────────────
 
@@ -610,7 +610,7 @@ class Admin(Opened):
         plan = await admin.plan_reset("billing", Target(earliest=True), scope)
         print(plan.moves)
         """
-        return await group_resets.plan_reset(self._calls, group, target, scope)
+        return await group_resets.plan_reset(self._driver, group, target, scope)
 
     async def plan_undo(self, group: str, scope: Scope | None = None) -> ResetPlan:
         """What `undo_reset` would do: the partitions that the last reset moved, as far as they are
@@ -618,7 +618,7 @@ class Admin(Opened):
 
         # plan = await admin.plan_undo("billing")
         """
-        return await group_resets.plan_undo(self._calls, group, scope)
+        return await group_resets.plan_undo(self._driver, group, scope)
 
     async def reset_offsets(
         self, group: str, target: Target, scope: Scope | None = None
@@ -628,7 +628,7 @@ class Admin(Opened):
 
         await admin.reset_offsets("billing", Target(earliest=True), {"orders": None})
         """
-        return await group_resets.reset_offsets(self._calls, group, target, scope)
+        return await group_resets.reset_offsets(self._driver, group, target, scope)
 
     async def undo_reset(self, group: str, scope: Scope | None = None) -> ResetPlan:
         """Takes the last reset back, while the group's consumers run.
@@ -636,14 +636,14 @@ class Admin(Opened):
         await admin.reset_offsets("billing", Target(latest=True), {"orders": None})
         await admin.undo_reset("billing")
         """
-        return await group_resets.undo_reset(self._calls, group, scope)
+        return await group_resets.undo_reset(self._driver, group, scope)
 
     async def execute_reset(self, plan: ResetPlan) -> None:
         """Does what a plan says, in one step.
 
         # await admin.execute_reset(await admin.plan_undo("billing"))
         """
-        await group_resets.execute_reset(self._calls, plan)
+        await group_resets.execute_reset(self._driver, plan)
 
     # ── groups and topics ────────────────────────────────────────────────────────────────────
 
@@ -653,7 +653,7 @@ class Admin(Opened):
         readers = (await admin.list_topic_groups(["orders"]))["orders"]
         print(readers.mode, {one.group: one.lag for one in readers.groups})
         """
-        return await topic_groups.list_topic_groups(self._calls, topics)
+        return await topic_groups.list_topic_groups(self._driver, topics)
 
     async def list_retention_holds(
         self, topics: Iterable[str] | None = None, *, now_ms: int
@@ -664,7 +664,7 @@ class Admin(Opened):
         for hold in await admin.list_retention_holds(now_ms=1_800_000_000_000):
             print(hold.group, hold.offset, hold.records_kept)
         """
-        return await retention_holds.list_retention_holds(self._calls, topics, now_ms=now_ms)
+        return await retention_holds.list_retention_holds(self._driver, topics, now_ms=now_ms)
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────
 
@@ -682,7 +682,7 @@ class Admin(Opened):
         print(await admin.list_transactions(states=["Ongoing"]))
         """
         return await transactions.list_transactions(
-            self._calls,
+            self._driver,
             states=states,
             producer_ids=producer_ids,
             open_for_ms=open_for_ms,
@@ -696,7 +696,7 @@ class Admin(Opened):
 
         # print((await admin.describe_transactions(["payments"]))["payments"].partitions)
         """
-        return await transactions.describe_transactions(self._calls, transactional_ids)
+        return await transactions.describe_transactions(self._driver, transactional_ids)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, int]:
         """Ends whoever writes with these ids: open transactions are aborted, and a producer that
@@ -704,7 +704,7 @@ class Admin(Opened):
 
         await admin.fence_producers(["payments"])
         """
-        return await transactions.fence_producers(self._calls, transactional_ids)
+        return await transactions.fence_producers(self._driver, transactional_ids)
 
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, open_for_ms: int, now_ms: int
@@ -715,7 +715,7 @@ class Admin(Opened):
             # hanging = await admin.find_hanging_transactions(places, open_for_ms=900_000, now_ms=…)
         """
         return await transactions.find_hanging_transactions(
-            self._calls, partitions, open_for_ms=open_for_ms, now_ms=now_ms
+            self._driver, partitions, open_for_ms=open_for_ms, now_ms=now_ms
         )
 
     async def abort_transaction(
@@ -733,7 +733,7 @@ class Admin(Opened):
             #     await admin.abort_transaction(one.place, producer_id=one.producer_id, …)
         """
         await transactions.abort_transaction(
-            self._calls,
+            self._driver,
             place,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

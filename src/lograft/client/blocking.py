@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from lograft.client import admin, consumer
 from lograft.client import producer as asynchronous
-from lograft.client.consuming.ready import Ready
+from lograft.client.consuming.immediate_result import ImmediateResult
 from lograft.client.errors import TimedOut
 from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producing import deliveries as sent
@@ -306,7 +306,7 @@ class Consumer(OwnedFace[consumer.Consumer]):
         nothing of theirs while the program does not wait."""
         self.check_caller(None)
         found = self._client.__anext__()
-        if isinstance(found, Ready):
+        if isinstance(found, ImmediateResult):
             record: ConsumerRecord = found.value
             return record
 

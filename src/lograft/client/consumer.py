@@ -21,15 +21,15 @@ from lograft.client.arguments import (
     topic_name,
 )
 from lograft.client.consuming.engine import Engine
-from lograft.client.consuming.listeners import RebalanceListener
+from lograft.client.consuming.fetch_collector import Polled
+from lograft.client.consuming.immediate_result import ImmediateResult
+from lograft.client.consuming.key_lookup import newest, partition_of_key
 from lograft.client.consuming.membership import Interest
-from lograft.client.consuming.newest import newest, partition_of_key
-from lograft.client.consuming.outlet import Polled
-from lograft.client.consuming.ready import Ready
-from lograft.client.consuming.resets import EARLIEST, LATEST, ResetKind, ResetPolicy
+from lograft.client.consuming.rebalance_listener import RebalanceListener
+from lograft.client.consuming.reset_policy import EARLIEST, LATEST, ResetKind, ResetPolicy
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Position
-from lograft.client.consuming.topics import all_topics, topic_info
+from lograft.client.consuming.topic_info import all_topics, topic_info
 from lograft.client.errors import Closed, TimedOut, WrongUse
 from lograft.client.opened import Opened
 from lograft.client.types import (
@@ -157,7 +157,7 @@ class Consumer(Opened):
         for one in partitions:
             engine.subscription.state(one).is_paused = False
         engine.fetcher.wake()
-        engine.bell.ring()
+        engine.notifier.notify()
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused now."""
@@ -197,7 +197,7 @@ class Consumer(Opened):
         """
         engine = self._engine()
         count = max_records or self.settings.max_poll_records
-        polled = await engine.wait_for(lambda: engine.outlet.take(count) or None, timeout_ms)
+        polled = await engine.wait_for(lambda: engine.collector.take(count) or None, timeout_ms)
         if polled and engine.interceptors:
             polled = engine.interceptors.on_consume(polled)
         return polled or {}
@@ -217,7 +217,7 @@ class Consumer(Opened):
         engine = self._engine()
 
         def take() -> "list[pa.RecordBatch] | None":
-            return engine.outlet.take_columns(with_headers=with_headers) or None
+            return engine.collector.take_columns(with_headers=with_headers) or None
 
         batches = await engine.wait_for(take, timeout_ms)
         return joined(batches or [], with_headers=with_headers)
@@ -227,8 +227,8 @@ class Consumer(Opened):
 
     def __anext__(self) -> Awaitable[ConsumerRecord]:
         parts = self._parts
-        record = None if parts is None else parts.outlet.next_ready()
-        return self._next() if record is None else Ready(record)
+        record = None if parts is None else parts.collector.next_ready()
+        return self._next() if record is None else ImmediateResult(record)
 
     async def _next(self) -> ConsumerRecord:
         """Ends the loop when the consumer is closed."""
@@ -240,14 +240,14 @@ class Consumer(Opened):
                         return records[0]
                     continue
                 await engine.wait_for(self._begin_run, None)
-                record = engine.outlet.next_ready()
+                record = engine.collector.next_ready()
                 if record is not None:
                     return record
         except Closed:
             raise StopAsyncIteration from None
 
     def _begin_run(self) -> bool | None:
-        return self._engine().outlet.begin_run(self.settings.max_poll_records) or None
+        return self._engine().collector.begin_run(self.settings.max_poll_records) or None
 
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
@@ -449,7 +449,7 @@ class Consumer(Opened):
 
     def _sought(self) -> None:
         self._engine().changed()
-        self._engine().bell.ring()
+        self._engine().notifier.notify()
 
     async def _offsets_at(
         self, timestamp: int, partitions: Iterable[TopicPartition], timeout_ms: int | None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from lograft.client import ClientError, ConsumerSettings, OffsetAndMetadata, RangeReader, TimedOut
-from lograft.client.consuming.offsets import OffsetLookup
+from lograft.client.consuming.offset_lookup import OffsetLookup
 from lograft.client.core import ClientCore
 from lograft.client.errors import broker_error
 from lograft.model.errors import ErrorCode, InvalidConfig

@@ -16,7 +16,7 @@ from lograft.node import Node
 from lograft.testing import VirtualCluster
 from lograft.wire.records.config_record import ConfigRecord
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import play
+from tests.unit.client.administering.admin_scenarios import play
 
 #: Valid values that differ from the defaults, where a type alone does not give one.
 SAMPLES: Final = {

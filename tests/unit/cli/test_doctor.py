@@ -23,7 +23,7 @@ from lograft.wire.records.access_control_entry_record import AccessControlEntryR
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
 from lograft.wire.records.config_record import ConfigRecord
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import play
+from tests.unit.client.administering.admin_scenarios import play
 
 
 def resolve(host: str) -> list[str]:

@@ -25,7 +25,7 @@ from lograft.model.errors import InvalidInput
 from lograft.model.types import ResetAction
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import fill, play
+from tests.unit.client.administering.admin_scenarios import fill, play
 
 EARLIEST, LATEST, SINCE = 5, 20, 8
 #: `fill` gives the record of an offset this time, plus the offset.

@@ -22,7 +22,7 @@ from lograft.metadata.rebalancing import Move
 from lograft.model.errors import InvalidInput
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import play
+from tests.unit.client.administering.admin_scenarios import play
 
 #: Eight partitions of two replicas each, all on the first two of three brokers.
 CROWDED = {index: [1, 2] if index % 2 else [2, 1] for index in range(8)}

@@ -20,11 +20,11 @@ from lograft.client.admin import (
     TopicListing,
     TopicPartition,
 )
-from lograft.client.administering.calls import Calls
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.model.types import ReplicationMode
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import play
+from tests.unit.client.administering.admin_scenarios import play
 
 ID = UUID(int=7)
 
@@ -99,17 +99,17 @@ async def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
     cluster: VirtualCluster, admin: Admin, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: Counter[str] = Counter()
-    ask = Calls.ask
+    send = RequestDriver.send
 
-    def counted(self: Calls, node: Any, request: Any, *rest: Any, **options: Any) -> Any:
+    def counted(self: RequestDriver, node: Any, request: Any, *rest: Any, **options: Any) -> Any:
         asked[type(request).__name__] += 1
-        return ask(self, node, request, *rest, **options)
+        return send(self, node, request, *rest, **options)
 
     await admin.create_topics([NewTopic("t", partitions=2, replicas=1)])
     groups = [f"g{number:02d}" for number in range(30)]
     for group in groups:
         await admin.alter_group_offsets(group, {TopicPartition("t", 0): 0})
-    monkeypatch.setattr(Calls, "ask", counted)
+    monkeypatch.setattr(RequestDriver, "send", counted)
     found = await admin.list_topic_groups(["t"])
     assert [one.group for one in found["t"].groups] == groups
     for name in ("ListGroups", "OffsetFetch", "DescribeGroups", "ConsumerGroupDescribe"):

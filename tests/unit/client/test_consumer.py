@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lograft.client.consumer import Consumer
-from lograft.client.consuming.outlet import Polled
+from lograft.client.consuming.fetch_collector import Polled
 from lograft.client.errors import NoPosition, OffsetOutOfRange, SerializationFailed, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.serializers import json_deserializer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lograft.client.consumer import Consumer
-from lograft.client.consuming.listeners import ListenerFailed, RebalanceListener
-from lograft.client.consuming.modes import WrongMode
+from lograft.client.consuming.rebalance_listener import ListenerFailed, RebalanceListener
+from lograft.client.consuming.subscription_modes import WrongMode
 from lograft.client.errors import BrokerError, CommitFailed, FencedInstance, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.types import TopicPartition

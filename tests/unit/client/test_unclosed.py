@@ -9,7 +9,7 @@ import pytest
 
 from lograft.client.admin import Admin
 from lograft.client.consumer import Consumer
-from lograft.client.consuming.ranges import RangeReader
+from lograft.client.consuming.range_reader import RangeReader
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidConfig
 from lograft.testing import Cluster, VirtualCluster

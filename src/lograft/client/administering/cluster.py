@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from lograft.client.administering.calls import CONTROLLER_ENDPOINTS, Calls
+from lograft.client.administering.request_driver import CONTROLLER_ENDPOINTS, RequestDriver
 from lograft.client.errors import raise_for
 from lograft.model.seams import Address
 from lograft.model.types import METADATA_TOPIC, ZERO_UUID
@@ -134,36 +134,36 @@ class QuorumDescription:
         """
         if moment_ms < 0:
             return None
-        # The leader's own moments are that of its answer, so none is later.
+        # The leader's own moments are that of its response, so none is later.
         now_ms = max(one.last_fetch_ms for one in (*self.voters, *self.observers))
         return max(0, now_ms - moment_ms)
 
 
-async def describe_cluster(calls: Calls, *, fenced: bool = False) -> ClusterDescription:
-    asks_controllers = calls.asks_controllers
-    answer = await calls.one(
+async def describe_cluster(driver: RequestDriver, *, fenced: bool = False) -> ClusterDescription:
+    uses_controllers = driver.uses_controllers
+    response = await driver.result_of(
         DescribeClusterRequest(
             include_fenced_brokers=fenced,
-            endpoint_type=CONTROLLER_ENDPOINTS if asks_controllers else BROKER_ENDPOINTS,
+            endpoint_type=CONTROLLER_ENDPOINTS if uses_controllers else BROKER_ENDPOINTS,
         ),
         DescribeClusterResponse,
         lambda found: raise_for(found.error_code, "the cluster", found.error_message),
-        at_least=2 if fenced else 1 if asks_controllers else 0,
+        at_least=2 if fenced else 1 if uses_controllers else 0,
     )
-    brokers = sorted(answer.brokers, key=lambda one: one.broker_id)
+    brokers = sorted(response.brokers, key=lambda one: one.broker_id)
     return ClusterDescription(
-        answer.cluster_id,
-        answer.controller_id,
+        response.cluster_id,
+        response.controller_id,
         tuple(
             BrokerDescription(one.broker_id, Address(one.host, one.port), one.rack, one.is_fenced)
             for one in brokers
         ),
-        tuple(answer.unenforced_state),
+        tuple(response.unenforced_state),
     )
 
 
-async def describe_features(calls: Calls) -> Features:
-    answer = await calls.one(
+async def describe_features(driver: RequestDriver) -> Features:
+    response = await driver.result_of(
         ApiVersionsRequest(client_software_name="lograft", client_software_version="1"),
         ApiVersionsResponse,
         lambda found: raise_for(found.error_code, "features"),
@@ -172,26 +172,26 @@ async def describe_features(calls: Calls) -> Features:
     return Features(
         {
             one.name: FeatureLevels(one.min_version_level, one.max_version_level)
-            for one in answer.finalized_features
+            for one in response.finalized_features
         },
-        answer.finalized_features_epoch,
+        response.finalized_features_epoch,
         {
             one.name: FeatureLevels(one.min_version, one.max_version)
-            for one in answer.supported_features
+            for one in response.supported_features
         },
     )
 
 
 async def update_features(
-    calls: Calls,
+    driver: RequestDriver,
     levels: Mapping[str, int],
     *,
     kind: UpgradeKind = UpgradeKind.UPGRADE,
     validate_only: bool = False,
 ) -> None:
-    await calls.one(
+    await driver.result_of(
         UpdateFeaturesRequest(
-            timeout_ms=calls.request_timeout_ms,
+            timeout_ms=driver.request_timeout_ms,
             feature_updates=[
                 FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
                 for name, level in levels.items()
@@ -200,22 +200,22 @@ async def update_features(
         ),
         UpdateFeaturesResponse,
         _check_features,
-        locate=calls.controller,
+        lookup=driver.find_controller,
         at_least=1,
     )
 
 
-async def unregister_broker(calls: Calls, broker: int) -> None:
-    await calls.one(
+async def unregister_broker(driver: RequestDriver, broker: int) -> None:
+    await driver.result_of(
         UnregisterBrokerRequest(broker_id=broker),
         UnregisterBrokerResponse,
         lambda found: raise_for(found.error_code, f"broker {broker}", found.error_message),
-        locate=calls.controller,
+        lookup=driver.find_controller,
     )
 
 
-async def describe_quorum(calls: Calls) -> QuorumDescription:
-    answer = await calls.one(
+async def describe_quorum(driver: RequestDriver) -> QuorumDescription:
+    response = await driver.result_of(
         DescribeQuorumRequest(
             topics=[
                 DescribeQuorumRequestTopicData(
@@ -226,9 +226,9 @@ async def describe_quorum(calls: Calls) -> QuorumDescription:
         ),
         DescribeQuorumResponse,
         _check_quorum,
-        locate=calls.controller,
+        lookup=driver.find_controller,
     )
-    told = answer.topics[0].partitions[0]
+    told = response.topics[0].partitions[0]
     return QuorumDescription(
         told.leader_id,
         told.leader_epoch,
@@ -237,18 +237,18 @@ async def describe_quorum(calls: Calls) -> QuorumDescription:
         tuple(_quorum_replica(one) for one in told.observers),
         {
             node.node_id: {one.name: Address(one.host, one.port) for one in node.listeners}
-            for node in answer.nodes
+            for node in response.nodes
         },
     )
 
 
 async def add_voter(
-    calls: Calls, node: int, directory: UUID, listeners: Mapping[str, Address]
+    driver: RequestDriver, node: int, directory: UUID, listeners: Mapping[str, Address]
 ) -> None:
-    await calls.one(
+    await driver.result_of(
         AddRaftVoterRequest(
             cluster_id=None,
-            timeout_ms=calls.request_timeout_ms,
+            timeout_ms=driver.request_timeout_ms,
             voter_id=node,
             voter_directory_id=directory,
             listeners=[
@@ -258,28 +258,28 @@ async def add_voter(
         ),
         AddRaftVoterResponse,
         lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
-        locate=calls.controller,
+        lookup=driver.find_controller,
     )
 
 
-async def remove_voter(calls: Calls, node: int, directory: UUID) -> None:
-    await calls.one(
+async def remove_voter(driver: RequestDriver, node: int, directory: UUID) -> None:
+    await driver.result_of(
         RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory),
         RemoveRaftVoterResponse,
         lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
-        locate=calls.controller,
+        lookup=driver.find_controller,
     )
 
 
-def _check_features(answer: UpdateFeaturesResponse) -> None:
-    for one in answer.results:
+def _check_features(response: UpdateFeaturesResponse) -> None:
+    for one in response.results:
         raise_for(one.error_code, f"feature {one.feature!r}", one.error_message)
-    raise_for(answer.error_code, "features", answer.error_message)
+    raise_for(response.error_code, "features", response.error_message)
 
 
-def _check_quorum(answer: DescribeQuorumResponse) -> None:
-    raise_for(answer.error_code, "the quorum", answer.error_message)
-    told: DescribeQuorumResponsePartitionData = answer.topics[0].partitions[0]
+def _check_quorum(response: DescribeQuorumResponse) -> None:
+    raise_for(response.error_code, "the quorum", response.error_message)
+    told: DescribeQuorumResponsePartitionData = response.topics[0].partitions[0]
     raise_for(told.error_code, "the quorum", told.error_message)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
-from lograft.client.administering.calls import Calls, Places
+from lograft.client.administering.request_driver import Destinations, RequestDriver
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, WrongUse, broker_error, raise_for
 from lograft.client.network import Node
@@ -158,17 +158,17 @@ def group_resource(name: str) -> ConfigResource:
 
 
 async def describe_configs(
-    calls: Calls,
+    driver: RequestDriver,
     resources: Iterable[ConfigResource],
     *,
     names: Collection[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError]:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             DescribeConfigsRequest(
                 resources=[
@@ -184,18 +184,18 @@ async def describe_configs(
             ),
             DescribeConfigsResponse,
         )
-        return {_resource(one): _entries(one) for one in answer.results}
+        return {_resource(one): _entries(one) for one in response.results}
 
-    return await calls.all_of(resources, _config_locator(calls, calls.anywhere), ask)
+    return await driver.results_of(resources, _config_locator(driver, driver.any_node), send)
 
 
 async def describe_skipped_configs(
-    calls: Calls, brokers: Iterable[int]
+    driver: RequestDriver, brokers: Iterable[int]
 ) -> dict[int, tuple[str, ...]]:
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[ConfigResource]
     ) -> dict[ConfigResource, tuple[str, ...] | ClientError]:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             DescribeConfigsRequest(
                 resources=[
@@ -215,31 +215,31 @@ async def describe_skipped_configs(
             )
             if each.error_code
             else tuple(each.skipped_values)
-            for each in answer.results
+            for each in response.results
         }
 
-    found = await calls.all_of(
+    found = await driver.results_of(
         [broker_resource(broker) for broker in brokers],
-        _config_locator(calls, calls.anywhere),
-        ask,
+        _config_locator(driver, driver.any_node),
+        send,
     )
     return {int(resource.name): skipped for resource, skipped in found.items()}
 
 
 async def alter_configs(
-    calls: Calls,
+    driver: RequestDriver,
     changes: Mapping[ConfigResource, Iterable[ConfigChange]],
     *,
     validate_only: bool = False,
 ) -> None:
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[ConfigResource]
     ) -> dict[ConfigResource, ClientError | None]:
         request = IncrementalAlterConfigsRequest(
             resources=[_altered(one, changes[one]) for one in items],
             validate_only=validate_only,
         )
-        answer = await calls.ask(node, request, IncrementalAlterConfigsResponse)
+        response = await driver.send(node, request, IncrementalAlterConfigsResponse)
         return {
             _resource(one): broker_error(
                 one.error_code,
@@ -248,17 +248,19 @@ async def alter_configs(
             )
             if one.error_code
             else None
-            for one in answer.responses
+            for one in response.responses
         }
 
-    await calls.all_of(changes, _config_locator(calls, calls.controller, alters=True), ask)
+    await driver.results_of(
+        changes, _config_locator(driver, driver.find_controller, alters=True), send
+    )
 
 
 async def list_config_resources(
-    calls: Calls, kinds: Iterable[ResourceKind] = ()
+    driver: RequestDriver, kinds: Iterable[ResourceKind] = ()
 ) -> list[ConfigResource]:
     wanted = [int(kind) for kind in kinds]
-    answer = await calls.one(
+    response = await driver.result_of(
         ListConfigResourcesRequest(resource_types=wanted),
         ListConfigResourcesResponse,
         lambda found: raise_for(found.error_code, "settings"),
@@ -266,12 +268,12 @@ async def list_config_resources(
     )
     return [
         ConfigResource(ResourceKind(one.resource_type), one.resource_name)
-        for one in answer.config_resources
+        for one in response.config_resources
     ]
 
 
 async def alter_replication(
-    calls: Calls,
+    driver: RequestDriver,
     topic: str,
     *,
     mode: Mode | None = None,
@@ -282,28 +284,28 @@ async def alter_replication(
         raise WrongUse("alter_replication changes nothing: give a mode, replicas or both")
     changes = []
     if mode is not None and partitions:
-        overrides = await _find_mode_overrides(calls, topic) | dict.fromkeys(partitions, mode)
+        overrides = await _find_mode_overrides(driver, topic) | dict.fromkeys(partitions, mode)
         words = ",".join(f"{index}:{word}" for index, word in sorted(overrides.items()))
         changes.append(ConfigChange(MODE_OF_PARTITIONS, words))
     elif mode is not None:
         changes.append(ConfigChange(MODE, mode))
         changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.DELETE))
-    await calls.one(
+    await driver.result_of(
         IncrementalAlterConfigsRequest(
             resources=[_altered(topic_resource(topic), changes)],
             replication_factor=replicas or -1,
             partitions=sorted(partitions),
         ),
         IncrementalAlterConfigsResponse,
-        lambda answer: _raise_first(topic, answer.responses),
-        locate=calls.controller,
+        lambda response: _raise_first(topic, response.responses),
+        lookup=driver.find_controller,
         at_least=1,
     )
 
 
-async def _find_mode_overrides(calls: Calls, topic: str) -> dict[int, str]:
+async def _find_mode_overrides(driver: RequestDriver, topic: str) -> dict[int, str]:
     resource = topic_resource(topic)
-    found = await describe_configs(calls, [resource], names=[MODE_OF_PARTITIONS])
+    found = await describe_configs(driver, [resource], names=[MODE_OF_PARTITIONS])
     entry = found[resource].get(MODE_OF_PARTITIONS)
     words = ((entry.value if entry else None) or "").split(",")
     pairs = (word.partition(":") for word in words if word)
@@ -311,18 +313,18 @@ async def _find_mode_overrides(calls: Calls, topic: str) -> dict[int, str]:
 
 
 def _config_locator(
-    calls: Calls, elsewhere: Callable[[Sequence[str]], Any], *, alters: bool = False
+    driver: RequestDriver, elsewhere: Callable[[Sequence[str]], Any], *, alters: bool = False
 ) -> Callable[[Sequence[ConfigResource]], Any]:
     """Each node answers for its own settings and loggers. With bootstrap.controllers, as in
     Kafka, the active controller changes the settings of every node."""
-    asks_active = alters and calls.asks_controllers
+    asks_active = alters and driver.uses_controllers
 
     def is_own(one: ConfigResource) -> bool:
         return one.is_one_broker and not (asks_active and one.kind is ResourceKind.BROKER)
 
-    async def locate(items: Sequence[ConfigResource]) -> Places[ConfigResource]:
+    async def locate(items: Sequence[ConfigResource]) -> Destinations[ConfigResource]:
         nodes = [int(one.name) for one in items if is_own(one)]
-        known = await calls.brokers(nodes) if nodes else {}
+        known = await driver.find_brokers(nodes) if nodes else {}
         place = None
         if len(nodes) < len(items):
             place = (await elsewhere([""]))[""]

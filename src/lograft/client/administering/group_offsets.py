@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.partitions import (
     by_topic,
     failure,
 )
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import several
-from lograft.client.consuming.commits import REASONS
+from lograft.client.consuming.committed_offsets import REASONS
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -56,13 +56,13 @@ class GroupOffset:
 
 
 async def list_group_offsets(
-    calls: Calls, group: str, partitions: Iterable[TopicPartition] | None = None
+    driver: RequestDriver, group: str, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, GroupOffset]:
-    return (await list_offsets_of_groups(calls, [group], partitions))[group]
+    return (await list_offsets_of_groups(driver, [group], partitions))[group]
 
 
 async def list_offsets_of_groups(
-    calls: Calls, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
+    driver: RequestDriver, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
 ) -> dict[str, dict[TopicPartition, GroupOffset]]:
     topics = (
         None
@@ -73,10 +73,10 @@ async def list_offsets_of_groups(
         ]
     )
 
-    async def ask(
+    async def send(
         node: Node | None, names: Sequence[str]
     ) -> dict[str, dict[TopicPartition, GroupOffset] | ClientError]:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             OffsetFetchRequest(
                 groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in names]
@@ -85,28 +85,28 @@ async def list_offsets_of_groups(
             at_least=_FETCH_VERSIONS[0],
             at_most=_FETCH_VERSIONS[1],
         )
-        return {one.group_id: _offsets(one) for one in answer.groups}
+        return {one.group_id: _offsets(one) for one in response.groups}
 
-    return await calls.all_of(groups, calls.group_coordinators, ask)
+    return await driver.results_of(groups, driver.find_group_coordinators, send)
 
 
 async def alter_group_offsets(
-    calls: Calls, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
+    driver: RequestDriver, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
 ) -> None:
     moves = {
         place: one if isinstance(one, GroupOffset) else GroupOffset(one)
         for place, one in offsets.items()
     }
-    await commit_offsets(calls, group, commit_topics(moves), ResetAction.NONE)
+    await commit_offsets(driver, group, commit_topics(moves), ResetAction.NONE)
 
 
 async def delete_group_offsets(
-    calls: Calls, group: str, partitions: Iterable[TopicPartition]
+    driver: RequestDriver, group: str, partitions: Iterable[TopicPartition]
 ) -> None:
     places = list(several(partitions))
 
-    async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
-        answer = await calls.ask(
+    async def send(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
+        response = await driver.send(
             node,
             OffsetDeleteRequest(
                 group_id=group,
@@ -123,38 +123,38 @@ async def delete_group_offsets(
             ),
             OffsetDeleteResponse,
         )
-        raise_for(answer.error_code, f"group {group!r}")
-        for topic in answer.topics:
+        raise_for(response.error_code, f"group {group!r}")
+        for topic in response.topics:
             for one in topic.partitions:
                 raise_for(one.error_code, f"group {group!r}, {topic.name}-{one.partition_index}")
         return {groups[0]: None}
 
-    await calls.all_of([group], calls.group_coordinators, ask)
+    await driver.results_of([group], driver.find_group_coordinators, send)
 
 
 async def commit_offsets(
-    calls: Calls, group: str, topics: list[OffsetCommitRequestTopic], action: ResetAction
+    driver: RequestDriver, group: str, topics: list[OffsetCommitRequestTopic], action: ResetAction
 ) -> None:
     """Commits for a group without members, or with an action for a group in use."""
     request = OffsetCommitRequest(group_id=group, topics=topics, reset_action=action)
     if action is not ResetAction.NONE:
         request.generation_id_or_member_epoch = RESET_GENERATION
 
-    async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
-        answer = await calls.ask(
+    async def send(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
+        response = await driver.send(
             node,
             request,
             OffsetCommitResponse,
             at_least=_COMMIT_VERSIONS[0],
             at_most=_COMMIT_VERSIONS[1],
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             for one in topic.partitions:
                 what = f"offsets of {topic.name} for group {group!r}"
-                _check_commit(what, action, one.error_code, answer.error_message)
+                _check_commit(what, action, one.error_code, response.error_message)
         return {groups[0]: None}
 
-    await calls.all_of([group], calls.group_coordinators, ask)
+    await driver.results_of([group], driver.find_group_coordinators, send)
 
 
 def _offsets(told: OffsetFetchResponseGroup) -> dict[TopicPartition, GroupOffset] | ClientError:

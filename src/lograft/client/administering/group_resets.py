@@ -7,7 +7,6 @@ does all of it or nothing (docs/decisions/0010).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.group_offsets import (
     GroupOffset,
     commit_offsets,
@@ -20,6 +19,7 @@ from lograft.client.administering.partitions import (
     LATEST,
     list_offsets,
 )
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.errors import WrongUse
 from lograft.client.network import Node
 from lograft.model.types import ResetAction, TopicPartition
@@ -71,29 +71,29 @@ Scope = Mapping[str, "set[int] | None"]
 
 
 async def plan_reset(
-    calls: Calls, group: str, target: Target, scope: Scope | None = None
+    driver: RequestDriver, group: str, target: Target, scope: Scope | None = None
 ) -> ResetPlan:
-    stands = await list_group_offsets(calls, group)
-    description = (await describe_groups(calls, [group]))[group]
+    stands = await list_group_offsets(driver, group)
+    description = (await describe_groups(driver, [group]))[group]
     if not description.has_consumers:
         raise WrongUse(
             f"group {group} is a {description.type} group: only offsets of classic and consumer"
             " groups can be reset"
         )
     if scope:
-        places = await _choose_partitions(calls, scope)
+        places = await _choose_partitions(driver, scope)
     else:
-        there = await _partitions_of(calls, {one.topic for one in {*stands, *description.readers}})
+        there = await _partitions_of(driver, {one.topic for one in {*stands, *description.readers}})
         places = [one for one in sorted({*stands, *description.readers}) if one in there]
         if not places:
             raise WrongUse(
                 f"group {group} has no offsets and reads nothing; name the topics to reset"
             )
-    earliest = await list_offsets(calls, dict.fromkeys(places, EARLIEST))
-    latest = await list_offsets(calls, dict.fromkeys(places, LATEST))
+    earliest = await list_offsets(driver, dict.fromkeys(places, EARLIEST))
+    latest = await list_offsets(driver, dict.fromkeys(places, LATEST))
     since = {}
     if target.from_ms is not None:
-        since = await list_offsets(calls, dict.fromkeys(places, target.from_ms))
+        since = await list_offsets(driver, dict.fromkeys(places, target.from_ms))
     moves = []
     for place in places:
         before = _offset(stands.get(place))
@@ -104,8 +104,8 @@ async def plan_reset(
     return ResetPlan(group, ResetAction.RESET, len(description.members), tuple(moves))
 
 
-async def plan_undo(calls: Calls, group: str, scope: Scope | None = None) -> ResetPlan:
-    stands = await list_group_offsets(calls, group)
+async def plan_undo(driver: RequestDriver, group: str, scope: Scope | None = None) -> ResetPlan:
+    stands = await list_group_offsets(driver, group)
     undoable = {
         place: one
         for place, one in sorted(stands.items())
@@ -118,7 +118,7 @@ async def plan_undo(calls: Calls, group: str, scope: Scope | None = None) -> Res
             + "; `lograft groups describe` shows offsets before resets"
         )
     last_ms = max(one.reset_ms for one in undoable.values())
-    description = (await describe_groups(calls, [group]))[group]
+    description = (await describe_groups(driver, [group]))[group]
     moves = tuple(
         OffsetMove(*place, _offset(one), None if one.before_reset < 0 else one.before_reset)
         for place, one in undoable.items()
@@ -128,37 +128,37 @@ async def plan_undo(calls: Calls, group: str, scope: Scope | None = None) -> Res
 
 
 async def reset_offsets(
-    calls: Calls, group: str, target: Target, scope: Scope | None = None
+    driver: RequestDriver, group: str, target: Target, scope: Scope | None = None
 ) -> ResetPlan:
-    plan = await plan_reset(calls, group, target, scope)
-    await execute_reset(calls, plan)
+    plan = await plan_reset(driver, group, target, scope)
+    await execute_reset(driver, plan)
     return plan
 
 
-async def undo_reset(calls: Calls, group: str, scope: Scope | None = None) -> ResetPlan:
-    plan = await plan_undo(calls, group, scope)
-    await execute_reset(calls, plan)
+async def undo_reset(driver: RequestDriver, group: str, scope: Scope | None = None) -> ResetPlan:
+    plan = await plan_undo(driver, group, scope)
+    await execute_reset(driver, plan)
     return plan
 
 
-async def execute_reset(calls: Calls, plan: ResetPlan) -> None:
+async def execute_reset(driver: RequestDriver, plan: ResetPlan) -> None:
     moves = {
         TopicPartition(one.topic, one.partition): GroupOffset(
             -1 if one.after is None else one.after
         )
         for one in plan.moves
     }
-    await commit_offsets(calls, plan.group, commit_topics(moves), plan.action)
+    await commit_offsets(driver, plan.group, commit_topics(moves), plan.action)
 
 
-async def _partitions_of(calls: Calls, topics: Iterable[str]) -> set[TopicPartition]:
+async def _partitions_of(driver: RequestDriver, topics: Iterable[str]) -> set[TopicPartition]:
     """Of the topics that exist."""
     names = sorted(topics)
 
-    async def ask(_node: Node | None, items: Sequence[str]) -> dict[str, MetadataResponse]:
-        return dict.fromkeys(items, await calls.metadata(names))
+    async def send(_node: Node | None, items: Sequence[str]) -> dict[str, MetadataResponse]:
+        return dict.fromkeys(items, await driver.fetch_metadata(names))
 
-    told = (await calls.all_of([""], calls.anywhere, ask))[""]
+    told = (await driver.results_of([""], driver.any_node, send))[""]
     return {
         TopicPartition(topic.name or "", one.partition_index)
         for topic in told.topics
@@ -166,8 +166,8 @@ async def _partitions_of(calls: Calls, topics: Iterable[str]) -> set[TopicPartit
     }
 
 
-async def _choose_partitions(calls: Calls, scope: Scope) -> list[TopicPartition]:
-    there = await _partitions_of(calls, scope)
+async def _choose_partitions(driver: RequestDriver, scope: Scope) -> list[TopicPartition]:
+    there = await _partitions_of(driver, scope)
     chosen = []
     for topic, indexes in scope.items():
         known = {one.partition for one in there if one.topic == topic}

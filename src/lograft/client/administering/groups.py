@@ -6,8 +6,8 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.partitions import failure
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.group_types import CLASSIC, CONSUMER, CONSUMER_TYPES, find_other_types
@@ -102,26 +102,26 @@ class GroupDescription:
 
 
 async def list_groups(
-    calls: Calls, *, states: Collection[str] = (), types: Collection[str] = ()
+    driver: RequestDriver, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
     wanted_states = {one.lower() for one in several(states)}
     wanted_types = {one.lower() for one in several(types)}
 
-    async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
+    async def send(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
         (broker,) = ids
-        answer = await calls.ask(node, ListGroupsRequest(), ListGroupsResponse)
-        raise_for(answer.error_code, f"groups of broker {broker}")
+        response = await driver.send(node, ListGroupsRequest(), ListGroupsResponse)
+        raise_for(response.error_code, f"groups of broker {broker}")
         return {
             broker: [
                 GroupListing(
                     one.group_id, one.group_type.lower(), one.group_state, one.protocol_type
                 )
-                for one in answer.groups
+                for one in response.groups
             ]
         }
 
     # Every broker knows those that it coordinates.
-    told = await calls.all_of(await calls.broker_ids(), calls.brokers, ask)
+    told = await driver.results_of(await driver.list_broker_ids(), driver.find_brokers, send)
     found = {one.group: one for groups in told.values() for one in groups}
     return [
         one
@@ -131,50 +131,52 @@ async def list_groups(
     ]
 
 
-async def describe_groups(calls: Calls, groups: Iterable[str]) -> dict[str, GroupDescription]:
-    async def ask(
+async def describe_groups(
+    driver: RequestDriver, groups: Iterable[str]
+) -> dict[str, GroupDescription]:
+    async def send(
         node: Node | None, names: Sequence[str]
     ) -> dict[str, GroupDescription | ClientError]:
         assert isinstance(node, int)
         found: dict[str, GroupDescription | ClientError] = {}
-        for one in await _describe_consumer_groups(calls, node, names):
+        for one in await _describe_consumer_groups(driver, node, names):
             if one.error_code not in _NO_CONSUMER_GROUP:
                 found[one.group_id] = failure(
                     one.error_code, f"group {one.group_id!r}", one.error_message
                 ) or _consumer_group(one, node)
         rest = [name for name in names if name not in found]
         if rest:
-            answer = await calls.ask(
+            response = await driver.send(
                 node, DescribeGroupsRequest(groups=rest), DescribeGroupsResponse
             )
-            found.update((one.group_id, _classic_group(one, node)) for one in answer.groups)
-            missing = [one.group_id for one in answer.groups if one.group_state in ("", DEAD)]
+            found.update((one.group_id, _classic_group(one, node)) for one in response.groups)
+            missing = [one.group_id for one in response.groups if one.group_state in ("", DEAD)]
             if missing:
-                found.update(await _describe_other_types(calls, node, missing))
+                found.update(await _describe_other_types(driver, node, missing))
         return found
 
-    return await calls.all_of(groups, calls.group_coordinators, ask)
+    return await driver.results_of(groups, driver.find_group_coordinators, send)
 
 
 async def _describe_consumer_groups(
-    calls: Calls, node: Node, names: Sequence[str]
+    driver: RequestDriver, node: Node, names: Sequence[str]
 ) -> list[ConsumerGroup]:
     try:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             ConsumerGroupDescribeRequest(group_ids=list(names)),
             ConsumerGroupDescribeResponse,
         )
     except UnsupportedByBroker:
         return []
-    return answer.groups
+    return response.groups
 
 
 async def _describe_other_types(
-    calls: Calls, node: int, names: Sequence[str]
+    driver: RequestDriver, node: int, names: Sequence[str]
 ) -> dict[str, GroupDescription]:
     """Of these groups, those that DescribeGroups does not know because of their type."""
-    others = await find_other_types(partial(calls.ask, node))
+    others = await find_other_types(partial(driver.send, node))
     return {
         name: GroupDescription(
             name, others[name].group_type.lower(), others[name].group_state, "", node
@@ -184,21 +186,21 @@ async def _describe_other_types(
     }
 
 
-async def delete_groups(calls: Calls, groups: Iterable[str]) -> None:
-    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
-        answer = await calls.ask(
+async def delete_groups(driver: RequestDriver, groups: Iterable[str]) -> None:
+    async def send(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
+        response = await driver.send(
             node, DeleteGroupsRequest(groups_names=list(names)), DeleteGroupsResponse
         )
-        return {one.group_id: _undeleted(one.group_id, one.error_code) for one in answer.results}
+        return {one.group_id: _undeleted(one.group_id, one.error_code) for one in response.results}
 
-    await calls.all_of(groups, calls.group_coordinators, ask)
+    await driver.results_of(groups, driver.find_group_coordinators, send)
 
 
 async def remove_members(
-    calls: Calls, group: str, instances: Collection[str] | None = None, *, reason: str = ""
+    driver: RequestDriver, group: str, instances: Collection[str] | None = None, *, reason: str = ""
 ) -> None:
     if instances is None:
-        described = (await describe_groups(calls, [group]))[group]
+        described = (await describe_groups(driver, [group]))[group]
         identities = [
             MemberIdentity(
                 member_id="" if one.instance is not None else one.member,
@@ -215,22 +217,22 @@ async def remove_members(
     if not identities:
         return
 
-    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, None]:
-        answer = await calls.ask(
+    async def send(node: Node | None, names: Sequence[str]) -> dict[str, None]:
+        response = await driver.send(
             node,
             LeaveGroupRequest(group_id=group, members=identities),
             LeaveGroupResponse,
             at_least=3,
         )
-        raise_for(answer.error_code, f"group {group!r}")
-        for one in answer.members:
+        raise_for(response.error_code, f"group {group!r}")
+        for one in response.members:
             raise_for(
                 one.error_code,
                 f"member {one.group_instance_id or one.member_id!r} of group {group!r}",
             )
         return dict.fromkeys(names, None)
 
-    await calls.all_of([group], calls.group_coordinators, ask)
+    await driver.results_of([group], driver.find_group_coordinators, send)
 
 
 def _consumer_group(told: ConsumerGroup, coordinator: int) -> GroupDescription:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lograft.client.administering.calls import Calls, Places
 from lograft.client.administering.partitions import failure
+from lograft.client.administering.request_driver import Destinations, RequestDriver
 from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
@@ -66,18 +66,18 @@ class LogDirectory:
 
 
 async def describe_log_dirs(
-    calls: Calls,
+    driver: RequestDriver,
     brokers: Iterable[int] | None = None,
     *,
     partitions: Iterable[TopicPartition] | None = None,
 ) -> dict[int, list[LogDirectory]]:
     topics = None if partitions is None else _by_topic(partitions)
 
-    async def ask(
+    async def send(
         node: Node | None, ids: Sequence[int]
     ) -> dict[int, list[LogDirectory] | ClientError]:
         (broker,) = ids
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             DescribeLogDirsRequest(
                 topics=None
@@ -89,40 +89,40 @@ async def describe_log_dirs(
             ),
             DescribeLogDirsResponse,
         )
-        raise_for(answer.error_code, f"log directories of broker {broker}")
-        return {broker: [_directory(one) for one in answer.results]}
+        raise_for(response.error_code, f"log directories of broker {broker}")
+        return {broker: [_directory(one) for one in response.results]}
 
-    asked = await calls.broker_ids() if brokers is None else brokers
-    return await calls.all_of(asked, calls.brokers, ask)
+    asked = await driver.list_broker_ids() if brokers is None else brokers
+    return await driver.results_of(asked, driver.find_brokers, send)
 
 
 async def alter_replica_log_dirs(
-    calls: Calls, directories: Mapping[TopicPartitionReplica, str]
+    driver: RequestDriver, directories: Mapping[TopicPartitionReplica, str]
 ) -> None:
     async def locate(
         replicas: Sequence[TopicPartitionReplica],
-    ) -> Places[TopicPartitionReplica]:
-        places = await calls.brokers([one.broker for one in replicas])
+    ) -> Destinations[TopicPartitionReplica]:
+        places = await driver.find_brokers([one.broker for one in replicas])
         return {one: places[one.broker] for one in replicas}
 
-    async def ask(
+    async def send(
         node: Node | None, replicas: Sequence[TopicPartitionReplica]
     ) -> dict[TopicPartitionReplica, ClientError | None]:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             _alter_request({one: directories[one] for one in replicas}),
             AlterReplicaLogDirsResponse,
         )
         broker = replicas[0].broker
         found = {}
-        for topic in answer.results:
+        for topic in response.results:
             for one in topic.partitions:
                 replica = TopicPartitionReplica(topic.topic_name, one.partition_index, broker)
                 what = f"moving replica {replica} to {directories[replica]}"
                 found[replica] = failure(one.error_code, what)
         return found
 
-    await calls.all_of(directories, locate, ask)
+    await driver.results_of(directories, locate, send)
 
 
 def _alter_request(

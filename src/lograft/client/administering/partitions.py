@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
-from lograft.client.administering.calls import Calls, settled
+from lograft.client.administering.request_driver import RequestDriver, raise_failures
 from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
@@ -97,14 +97,14 @@ class ActiveProducer:
 
 
 async def list_offsets(
-    calls: Calls,
+    driver: RequestDriver,
     partitions: Mapping[TopicPartition, int],
     *,
     isolation: Isolation = "read_uncommitted",
 ) -> dict[TopicPartition, ListedOffset]:
     at_least = max((_VERSION_OF.get(at, 1) for at in partitions.values()), default=1)
 
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ListedOffset | ClientError]:
         request = ListOffsetsRequest(
@@ -122,25 +122,25 @@ async def list_offsets(
                 )
                 for name, those in by_topic(items).items()
             ],
-            timeout_ms=calls.request_timeout_ms,
+            timeout_ms=driver.request_timeout_ms,
         )
-        answer = await calls.ask(node, request, ListOffsetsResponse, at_least=max(at_least, 2))
+        response = await driver.send(node, request, ListOffsetsResponse, at_least=max(at_least, 2))
         return {
             TopicPartition(topic.name, one.partition_index): failure(
                 one.error_code, f"{topic.name}-{one.partition_index}"
             )
             or ListedOffset(one.offset, one.timestamp, one.leader_epoch)
-            for topic in answer.topics
+            for topic in response.topics
             for one in topic.partitions
         }
 
-    return await calls.all_of(partitions, calls.leaders, ask)
+    return await driver.results_of(partitions, driver.find_leaders, send)
 
 
 async def delete_records(
-    calls: Calls, before: Mapping[TopicPartition, int]
+    driver: RequestDriver, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | ClientError]:
         request = DeleteRecordsRequest(
@@ -154,24 +154,24 @@ async def delete_records(
                 )
                 for name, those in by_topic(items).items()
             ],
-            timeout_ms=calls.request_timeout_ms,
+            timeout_ms=driver.request_timeout_ms,
         )
-        answer = await calls.ask(node, request, DeleteRecordsResponse)
+        response = await driver.send(node, request, DeleteRecordsResponse)
         found: dict[TopicPartition, int | ClientError] = {}
-        for topic in answer.topics:
+        for topic in response.topics:
             for one in topic.partitions:
                 place = TopicPartition(topic.name, one.partition_index)
                 error = failure(one.error_code, f"records of {place}")
                 found[place] = one.low_watermark if error is None else error
         return found
 
-    return await calls.all_of(before, calls.leaders, ask)
+    return await driver.results_of(before, driver.find_leaders, send)
 
 
 async def describe_producers(
-    calls: Calls, partitions: Iterable[TopicPartition]
+    driver: RequestDriver, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
         request = DescribeProducersRequest(
@@ -180,9 +180,9 @@ async def describe_producers(
                 for name, those in by_topic(items).items()
             ]
         )
-        answer = await calls.ask(node, request, DescribeProducersResponse)
+        response = await driver.send(node, request, DescribeProducersResponse)
         found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
-        for topic in answer.topics:
+        for topic in response.topics:
             for one in topic.partitions:
                 place = TopicPartition(topic.name, one.partition_index)
                 error = failure(one.error_code, f"producers of {place}", one.error_message)
@@ -191,11 +191,11 @@ async def describe_producers(
                 )
         return found
 
-    return await calls.all_of(partitions, calls.leaders, ask)
+    return await driver.results_of(partitions, driver.find_leaders, send)
 
 
 async def elect_leaders(
-    calls: Calls,
+    driver: RequestDriver,
     election: Election = Election.PREFERRED,
     partitions: Iterable[TopicPartition] | None = None,
     *,
@@ -204,7 +204,7 @@ async def elect_leaders(
     if leader is not None and (partitions is None or election is not Election.PREFERRED):
         raise ValueError("leader= needs the partitions, and an election that is not unclean")
     wanted = None if partitions is None else by_topic(partitions)
-    answer = await calls.one(
+    response = await driver.result_of(
         ElectLeadersRequest(
             election_type=election,
             topic_partitions=None
@@ -213,17 +213,17 @@ async def elect_leaders(
                 TopicPartitions(topic=name, partitions=[one.partition for one in those])
                 for name, those in wanted.items()
             ],
-            timeout_ms=calls.request_timeout_ms,
+            timeout_ms=driver.request_timeout_ms,
             leader=NO_NODE if leader is None else leader,
         ),
         ElectLeadersResponse,
         lambda found: raise_for(found.error_code, "elections"),
-        locate=calls.controller,
+        lookup=driver.find_controller,
         at_least=1 if leader is None else 2,
         lograft_only=leader is not None,
     )
     outcomes: dict[TopicPartition, bool | ClientError] = {}
-    for topic in answer.replica_election_results:
+    for topic in response.replica_election_results:
         for one in topic.partition_result:
             place = TopicPartition(topic.topic, one.partition_id)
             if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
@@ -231,17 +231,19 @@ async def elect_leaders(
             else:
                 error = failure(one.error_code, f"the leader of {place}", one.error_message)
                 outcomes[place] = True if error is None else error
-    return settled(outcomes)
+    return raise_failures(outcomes)
 
 
-async def reassign(calls: Calls, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-    async def ask(
+async def reassign(
+    driver: RequestDriver, replicas: Mapping[TopicPartition, Sequence[int] | None]
+) -> None:
+    async def send(
         node: Node | None, items: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ClientError | None]:
         found: dict[TopicPartition, ClientError | None] = {}
         for start in range(0, len(items), _CHUNK):
             request = AlterPartitionReassignmentsRequest(
-                timeout_ms=calls.request_timeout_ms,
+                timeout_ms=driver.request_timeout_ms,
                 topics=[
                     ReassignableTopic(
                         name=name,
@@ -255,24 +257,24 @@ async def reassign(calls: Calls, replicas: Mapping[TopicPartition, Sequence[int]
                     for name, those in by_topic(items[start : start + _CHUNK]).items()
                 ],
             )
-            answer = await calls.ask(node, request, AlterPartitionReassignmentsResponse)
-            raise_for(answer.error_code, "reassignments", answer.error_message)
-            for topic in answer.responses:
+            response = await driver.send(node, request, AlterPartitionReassignmentsResponse)
+            raise_for(response.error_code, "reassignments", response.error_message)
+            for topic in response.responses:
                 for one in topic.partitions:
                     place = TopicPartition(topic.name, one.partition_index)
                     found[place] = failure(one.error_code, str(place), one.error_message)
         return found
 
-    await calls.all_of(replicas, calls.controller, ask)
+    await driver.results_of(replicas, driver.find_controller, send)
 
 
 async def list_reassignments(
-    calls: Calls, partitions: Iterable[TopicPartition] | None = None
+    driver: RequestDriver, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
     wanted = None if partitions is None else by_topic(partitions)
-    answer = await calls.one(
+    response = await driver.result_of(
         ListPartitionReassignmentsRequest(
-            timeout_ms=calls.request_timeout_ms,
+            timeout_ms=driver.request_timeout_ms,
             topics=None
             if wanted is None
             else [
@@ -284,13 +286,13 @@ async def list_reassignments(
         ),
         ListPartitionReassignmentsResponse,
         lambda found: raise_for(found.error_code, "reassignments", found.error_message),
-        locate=calls.controller,
+        lookup=driver.find_controller,
     )
     return {
         TopicPartition(topic.name, one.partition_index): Reassignment(
             tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
         )
-        for topic in answer.topics
+        for topic in response.topics
         for one in topic.partitions
     }
 

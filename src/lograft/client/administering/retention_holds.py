@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.configs import ConfigEntry, describe_configs, topic_resource
 from lograft.client.administering.group_offsets import list_group_offsets
 from lograft.client.administering.partitions import EARLIEST, LATEST, list_offsets
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.administering.topic_descriptions import list_topics
 from lograft.client.arguments import several
 from lograft.model.retention_holds import HOLD_GROUPS, parse_hold
@@ -32,34 +32,34 @@ class RetentionHold:
 
 
 async def list_retention_holds(
-    calls: Calls, topics: Iterable[str] | None = None, *, now_ms: int
+    driver: RequestDriver, topics: Iterable[str] | None = None, *, now_ms: int
 ) -> list[RetentionHold]:
     names = (
-        [one.name for one in await list_topics(calls)] if topics is None else list(several(topics))
+        [one.name for one in await list_topics(driver)] if topics is None else list(several(topics))
     )
     resources = {topic_resource(name): name for name in names}
     settings = {
         resources[resource]: found
         for resource, found in (
-            await describe_configs(calls, resources, names=(HOLD_GROUPS, _RETENTION))
+            await describe_configs(driver, resources, names=(HOLD_GROUPS, _RETENTION))
         ).items()
     }
     groups = {group for found in settings.values() for group in _allowed(found)}
     holds: list[tuple[TopicPartition, str, int, int]] = []
     for group in sorted(groups):
-        for place, told in (await list_group_offsets(calls, group)).items():
+        for place, told in (await list_group_offsets(driver, group)).items():
             until_ms = parse_hold(told.metadata)
             if group in _allowed(settings.get(place.topic, {})) and (until_ms or 0) > now_ms:
                 holds.append((place, group, told.offset, until_ms or 0))
     places = {place for place, *_ in holds}
-    starts = await list_offsets(calls, dict.fromkeys(places, EARLIEST))
-    ends = await list_offsets(calls, dict.fromkeys(places, LATEST))
+    starts = await list_offsets(driver, dict.fromkeys(places, EARLIEST))
+    ends = await list_offsets(driver, dict.fromkeys(places, LATEST))
     oldest_ms = {
         place: now_ms - retention_ms
         for place in places
         if (retention_ms := int(settings[place.topic][_RETENTION].value or -1)) >= 0
     }
-    unexpired = await list_offsets(calls, oldest_ms)
+    unexpired = await list_offsets(driver, oldest_ms)
 
     def kept(place: TopicPartition, offset: int) -> int | None:
         if place not in unexpired:

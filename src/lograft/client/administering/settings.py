@@ -51,12 +51,12 @@ class AdminSettings(ClientSettings):
         return self.default_api_timeout_ms == _API_TIMEOUT_MS
 
     @property
-    def patience_ms(self) -> int:
+    def call_timeout_ms(self) -> int:
         """How long one call may take with all its retries."""
         return max(self.default_api_timeout_ms, self.request_timeout_ms)
 
     @property
-    def asks_controllers(self) -> bool:
+    def uses_controllers(self) -> bool:
         return bool(self.bootstrap_controllers)
 
     def bootstrap_addresses(self) -> list[Address]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from uuid import UUID
 
-from lograft.client.administering.calls import Calls
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error
 from lograft.client.network import Node
@@ -83,9 +83,9 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
-async def list_topics(calls: Calls, *, internal: bool = False) -> list[TopicListing]:
-    async def ask(_node: Node | None, items: Sequence[str]) -> dict[str, list[TopicListing]]:
-        told = await calls.metadata(None)
+async def list_topics(driver: RequestDriver, *, internal: bool = False) -> list[TopicListing]:
+    async def send(_node: Node | None, items: Sequence[str]) -> dict[str, list[TopicListing]]:
+        told = await driver.fetch_metadata(None)
         found = [
             TopicListing(one.name, one.topic_id, one.is_internal, len(one.partitions))
             for one in told.topics
@@ -93,35 +93,35 @@ async def list_topics(calls: Calls, *, internal: bool = False) -> list[TopicList
         ]
         return dict.fromkeys(items, sorted(found, key=lambda one: one.name))
 
-    return (await calls.all_of([""], calls.anywhere, ask))[""]
+    return (await driver.results_of([""], driver.any_node, send))[""]
 
 
 async def describe_topics(
-    calls: Calls, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
+    driver: RequestDriver, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
 ) -> dict[str, TopicDescription]:
     if topics is None:
-        names = [one.name for one in await list_topics(calls, internal=True)]
+        names = [one.name for one in await list_topics(driver, internal=True)]
     else:
-        names = await _find_names(calls, topics)
+        names = await _find_names(driver, topics)
 
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[str]
     ) -> dict[str, TopicDescription | ClientError]:
         try:
-            return await _describe_partitions(calls, node, items)
+            return await _describe_partitions(driver, node, items)
         except UnsupportedByBroker:
-            told = await calls.metadata(items)
+            told = await driver.fetch_metadata(items)
             return {one.name or "": _described(one) for one in told.topics}
 
-    found = await calls.all_of(names, calls.anywhere, ask)
-    return await _add_states(calls, found) if replicas else found
+    found = await driver.results_of(names, driver.any_node, send)
+    return await _add_states(driver, found) if replicas else found
 
 
-async def _find_names(calls: Calls, topics: Iterable[str | UUID]) -> list[str]:
+async def _find_names(driver: RequestDriver, topics: Iterable[str | UUID]) -> list[str]:
     wanted = list(several(topics))
 
-    async def ask(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
-        told = await calls.metadata(ids)
+    async def send(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
+        told = await driver.fetch_metadata(ids)
         return {
             one.topic_id: broker_error(one.error_code, f"the topic of id {one.topic_id}")
             if one.error_code or one.name is None
@@ -130,41 +130,41 @@ async def _find_names(calls: Calls, topics: Iterable[str | UUID]) -> list[str]:
         }
 
     ids = [one for one in wanted if isinstance(one, UUID)]
-    names = await calls.all_of(ids, calls.anywhere, ask)
+    names = await driver.results_of(ids, driver.any_node, send)
     return [names[one] if isinstance(one, UUID) else one for one in wanted]
 
 
 async def _describe_partitions(
-    calls: Calls, node: Node | None, names: Sequence[str]
+    driver: RequestDriver, node: Node | None, names: Sequence[str]
 ) -> dict[str, TopicDescription | ClientError]:
     """In pages."""
     found: dict[str, TopicDescription | ClientError] = {}
     cursor: DescribeTopicPartitionsRequestCursor | None = None
     while True:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             DescribeTopicPartitionsRequest(
                 topics=[TopicRequest(name=name) for name in sorted(names)], cursor=cursor
             ),
             DescribeTopicPartitionsResponse,
         )
-        for one in answer.topics:
+        for one in response.topics:
             page, known = _described(one), found.get(one.name or "")
             if isinstance(page, TopicDescription) and isinstance(known, TopicDescription):
                 page = TopicDescription(
                     page.name, page.id, page.is_internal, known.partitions + page.partitions
                 )
             found[one.name or ""] = page
-        if answer.next_cursor is None:
+        if response.next_cursor is None:
             return found
         cursor = DescribeTopicPartitionsRequestCursor(
-            topic_name=answer.next_cursor.topic_name,
-            partition_index=answer.next_cursor.partition_index,
+            topic_name=response.next_cursor.topic_name,
+            partition_index=response.next_cursor.partition_index,
         )
 
 
 async def _add_states(
-    calls: Calls, topics: Mapping[str, TopicDescription]
+    driver: RequestDriver, topics: Mapping[str, TopicDescription]
 ) -> dict[str, TopicDescription]:
     """With what the leader of each partition knows of its replicas; where it has just gone,
     what the others know stands."""
@@ -174,13 +174,13 @@ async def _add_states(
             if partition.leader >= 0:
                 by_leader.setdefault(partition.leader, set()).add(name)
 
-    async def ask(
+    async def send(
         node: Node | None, leaders: Sequence[int]
     ) -> dict[int, dict[str, TopicDescription | ClientError]]:
         (leader,) = leaders
-        return {leader: await _describe_partitions(calls, node, sorted(by_leader[leader]))}
+        return {leader: await _describe_partitions(driver, node, sorted(by_leader[leader]))}
 
-    views = await calls.spread(by_leader, calls.brokers, ask)
+    views = await driver.outcomes_of(by_leader, driver.find_brokers, send)
     seen: dict[TopicPartition, PartitionDescription] = {}
     for leader, view in views.items():
         for name, partition in _leading(leader, view):

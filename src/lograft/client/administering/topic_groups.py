@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.configs import ConfigEntry, describe_configs, topic_resource
 from lograft.client.administering.group_offsets import GroupOffset, list_offsets_of_groups
 from lograft.client.administering.groups import GroupDescription, describe_groups, list_groups
 from lograft.client.administering.partitions import LATEST, list_offsets
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.administering.topic_descriptions import describe_topics
 from lograft.client.arguments import several
 from lograft.model.types import TopicPartition
@@ -81,10 +81,10 @@ class TopicGroups:
     groups: tuple[TopicGroup, ...]
 
 
-async def list_topic_groups(calls: Calls, topics: Iterable[str]) -> dict[str, TopicGroups]:
-    described = await describe_topics(calls, several(topics))
+async def list_topic_groups(driver: RequestDriver, topics: Iterable[str]) -> dict[str, TopicGroups]:
+    described = await describe_topics(driver, several(topics))
     resources = {name: topic_resource(name) for name in described}
-    settings = await describe_configs(calls, resources.values(), names=(_MODE, _OWNER))
+    settings = await describe_configs(driver, resources.values(), names=(_MODE, _OWNER))
     places = {
         TopicPartition(name, one.index): one.leader >= 0
         for name, topic in described.items()
@@ -93,15 +93,15 @@ async def list_topic_groups(calls: Calls, topics: Iterable[str]) -> dict[str, To
     # A coordinator refuses a group that names a "ptp" topic of another group; a group that asks
     # for all its offsets gets those that it has.
     is_claimed = any(_mode(settings[one]) == _POINT_TO_POINT for one in resources.values())
-    names = [one.group for one in await list_groups(calls)]
+    names = [one.group for one in await list_groups(driver)]
     groups: dict[str, GroupDescription] = {}
     offsets: dict[str, dict[TopicPartition, GroupOffset]] = {}
     for first in range(0, len(names), _GROUPS_AT_ONCE):
         some = names[first : first + _GROUPS_AT_ONCE]
-        groups |= await describe_groups(calls, some)
-        offsets |= await list_offsets_of_groups(calls, some, None if is_claimed else places)
+        groups |= await describe_groups(driver, some)
+        offsets |= await list_offsets_of_groups(driver, some, None if is_claimed else places)
     led = [place for place, has_leader in places.items() if has_leader]
-    listed = await list_offsets(calls, dict.fromkeys(led, LATEST))
+    listed = await list_offsets(driver, dict.fromkeys(led, LATEST))
     ends = {place: one.offset for place, one in listed.items()}
     found = {}
     for name, resource in resources.items():

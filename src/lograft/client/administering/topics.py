@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from lograft.client.administering.calls import Calls
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, broker_error
 from lograft.client.network import Node
@@ -52,34 +52,36 @@ class CreatedTopic:
 
 
 async def create_topics(
-    calls: Calls, topics: Iterable[NewTopic | str], *, validate_only: bool = False
+    driver: RequestDriver, topics: Iterable[NewTopic | str], *, validate_only: bool = False
 ) -> dict[str, CreatedTopic]:
     wanted = {
         one.name: one
         for one in (NewTopic(one) if isinstance(one, str) else one for one in several(topics))
     }
 
-    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, CreatedTopic | ClientError]:
-        answer = await calls.ask(
+    async def send(
+        node: Node | None, names: Sequence[str]
+    ) -> dict[str, CreatedTopic | ClientError]:
+        response = await driver.send(
             node,
             CreateTopicsRequest(
                 topics=[_creatable(wanted[name]) for name in names],
-                timeout_ms=calls.request_timeout_ms,
+                timeout_ms=driver.request_timeout_ms,
                 validate_only=validate_only,
             ),
             CreateTopicsResponse,
             at_least=4,
         )
-        return {one.name: _created(one) for one in answer.topics}
+        return {one.name: _created(one) for one in response.topics}
 
-    return await calls.all_of(wanted, calls.controller, ask)
+    return await driver.results_of(wanted, driver.find_controller, send)
 
 
-async def delete_topics(calls: Calls, topics: Iterable[str | UUID]) -> None:
-    async def ask(
+async def delete_topics(driver: RequestDriver, topics: Iterable[str | UUID]) -> None:
+    async def send(
         node: Node | None, items: Sequence[str | UUID]
     ) -> dict[str | UUID, ClientError | None]:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             DeleteTopicsRequest(
                 topics=[
@@ -88,30 +90,30 @@ async def delete_topics(calls: Calls, topics: Iterable[str | UUID]) -> None:
                     else DeleteTopicState(name=None, topic_id=one)
                     for one in items
                 ],
-                timeout_ms=calls.request_timeout_ms,
+                timeout_ms=driver.request_timeout_ms,
             ),
             DeleteTopicsResponse,
             at_least=6,
         )
-        by_name = {one.name: one for one in answer.responses}
-        by_id = {one.topic_id: one for one in answer.responses}
+        by_name = {one.name: one for one in response.responses}
+        by_id = {one.topic_id: one for one in response.responses}
         return {
             item: _deleted(item, by_name[item] if isinstance(item, str) else by_id[item])
             for item in items
         }
 
-    await calls.all_of(topics, calls.controller, ask)
+    await driver.results_of(topics, driver.find_controller, send)
 
 
 async def create_partitions(
-    calls: Calls,
+    driver: RequestDriver,
     counts: Mapping[str, int],
     *,
     assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
     validate_only: bool = False,
 ) -> None:
-    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
-        answer = await calls.ask(
+    async def send(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
+        response = await driver.send(
             node,
             CreatePartitionsRequest(
                 topics=[
@@ -122,7 +124,7 @@ async def create_partitions(
                     )
                     for name in names
                 ],
-                timeout_ms=calls.request_timeout_ms,
+                timeout_ms=driver.request_timeout_ms,
                 validate_only=validate_only,
             ),
             CreatePartitionsResponse,
@@ -131,10 +133,10 @@ async def create_partitions(
             one.name: broker_error(one.error_code, f"partitions of {one.name!r}", one.error_message)
             if one.error_code
             else None
-            for one in answer.results
+            for one in response.results
         }
 
-    await calls.all_of(counts, calls.controller, ask)
+    await driver.results_of(counts, driver.find_controller, send)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

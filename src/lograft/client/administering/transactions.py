@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lograft.client.administering.calls import Calls
 from lograft.client.administering.partitions import describe_producers, failure
+from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, WrongUse, raise_for
 from lograft.client.network import Node
@@ -77,7 +77,7 @@ class HangingTransaction(NamedTuple):
 
 
 async def list_transactions(
-    calls: Calls,
+    driver: RequestDriver,
     *,
     states: Collection[str] = (),
     producer_ids: Collection[int] = (),
@@ -86,9 +86,9 @@ async def list_transactions(
 ) -> list[TransactionListing]:
     at_least = 2 if pattern is not None else 1 if open_for_ms is not None else 0
 
-    async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[TransactionListing]]:
+    async def send(node: Node | None, ids: Sequence[int]) -> dict[int, list[TransactionListing]]:
         (broker,) = ids
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             ListTransactionsRequest(
                 state_filters=list(several(states)),
@@ -99,31 +99,31 @@ async def list_transactions(
             ListTransactionsResponse,
             at_least=at_least,
         )
-        raise_for(answer.error_code, f"transactions of broker {broker}")
-        if answer.unknown_state_filters:
-            raise WrongUse(f"no transaction has the state {answer.unknown_state_filters[0]!r}")
+        raise_for(response.error_code, f"transactions of broker {broker}")
+        if response.unknown_state_filters:
+            raise WrongUse(f"no transaction has the state {response.unknown_state_filters[0]!r}")
         return {
             broker: [
                 TransactionListing(
                     one.transactional_id, broker, one.producer_id, one.transaction_state
                 )
-                for one in answer.transaction_states
+                for one in response.transaction_states
             ]
         }
 
-    told = await calls.all_of(await calls.broker_ids(), calls.brokers, ask)
+    told = await driver.results_of(await driver.list_broker_ids(), driver.find_brokers, send)
     found = [one for transactions in told.values() for one in transactions]
     return sorted(found, key=lambda one: one.transactional_id)
 
 
 async def describe_transactions(
-    calls: Calls, transactional_ids: Iterable[str]
+    driver: RequestDriver, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription]:
-    async def ask(
+    async def send(
         node: Node | None, ids: Sequence[str]
     ) -> dict[str, TransactionDescription | ClientError]:
         assert isinstance(node, int)
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             DescribeTransactionsRequest(transactional_ids=list(ids)),
             DescribeTransactionsResponse,
@@ -133,32 +133,34 @@ async def describe_transactions(
                 one.error_code, f"transactional id {one.transactional_id!r}"
             )
             or _described(one, node)
-            for one in answer.transaction_states
+            for one in response.transaction_states
         }
 
-    return await calls.all_of(transactional_ids, calls.transaction_coordinators, ask)
+    return await driver.results_of(transactional_ids, driver.find_transaction_coordinators, send)
 
 
-async def fence_producers(calls: Calls, transactional_ids: Iterable[str]) -> dict[str, int]:
-    async def ask(node: Node | None, ids: Sequence[str]) -> dict[str, int | ClientError]:
+async def fence_producers(
+    driver: RequestDriver, transactional_ids: Iterable[str]
+) -> dict[str, int]:
+    async def send(node: Node | None, ids: Sequence[str]) -> dict[str, int | ClientError]:
         found: dict[str, int | ClientError] = {}
         for one in ids:
-            answer = await calls.ask(
+            response = await driver.send(
                 node,
                 InitProducerIdRequest(
-                    transactional_id=one, transaction_timeout_ms=calls.request_timeout_ms
+                    transactional_id=one, transaction_timeout_ms=driver.request_timeout_ms
                 ),
                 InitProducerIdResponse,
             )
-            error = failure(answer.error_code, f"transactional id {one!r}")
-            found[one] = answer.producer_id if error is None else error
+            error = failure(response.error_code, f"transactional id {one!r}")
+            found[one] = response.producer_id if error is None else error
         return found
 
-    return await calls.all_of(transactional_ids, calls.transaction_coordinators, ask)
+    return await driver.results_of(transactional_ids, driver.find_transaction_coordinators, send)
 
 
 async def find_hanging_transactions(
-    calls: Calls, partitions: Iterable[TopicPartition], *, open_for_ms: int, now_ms: int
+    driver: RequestDriver, partitions: Iterable[TopicPartition], *, open_for_ms: int, now_ms: int
 ) -> list[HangingTransaction]:
     suspects = [
         HangingTransaction(
@@ -169,32 +171,32 @@ async def find_hanging_transactions(
             one.transaction_start_offset,
             one.last_timestamp_ms,
         )
-        for place, producers in (await describe_producers(calls, partitions)).items()
+        for place, producers in (await describe_producers(driver, partitions)).items()
         for one in producers
         if one.transaction_start_offset >= 0 and now_ms - one.last_timestamp_ms > open_for_ms
     ]
     if not suspects:
         return []
     listed = await list_transactions(
-        calls, producer_ids=sorted({one.producer_id for one in suspects})
+        driver, producer_ids=sorted({one.producer_id for one in suspects})
     )
-    known = await describe_transactions(calls, (one.transactional_id for one in listed))
+    known = await describe_transactions(driver, (one.transactional_id for one in listed))
     alive = {(one.producer_id, place) for one in known.values() for place in one.partitions}
     return [one for one in suspects if (one.producer_id, one.place) not in alive]
 
 
 async def abort_transaction(
-    calls: Calls,
+    driver: RequestDriver,
     place: TopicPartition,
     *,
     producer_id: int,
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> None:
-    async def ask(
+    async def send(
         node: Node | None, items: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ClientError | None]:
-        answer = await calls.ask(
+        response = await driver.send(
             node,
             WriteTxnMarkersRequest(
                 markers=[
@@ -217,12 +219,12 @@ async def abort_transaction(
             TopicPartition(topic.name, one.partition_index): failure(
                 one.error_code, f"the transaction of producer {producer_id} in {place}"
             )
-            for marker in answer.markers
+            for marker in response.markers
             for topic in marker.topics
             for one in topic.partitions
         }
 
-    await calls.all_of([place], calls.leaders, ask)
+    await driver.results_of([place], driver.find_leaders, send)
 
 
 def _described(told: TransactionState, coordinator: int) -> TransactionDescription:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from lograft.client.columns.chains import Bytes, Ints, record_starts
-from lograft.client.consuming.buffers import BATCH_BYTES_MAX
-from lograft.client.consuming.fetched import Slice, visible_batches
+from lograft.client.consuming.completed_fetches import BATCH_BYTES_MAX
+from lograft.client.consuming.slices import Slice, visible_batches
 from lograft.model.seams import Buffer
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, BatchHeader, MalformedBatch
 from lograft.wire.compression import decompress

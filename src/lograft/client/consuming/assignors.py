@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from lograft.client.consuming.range_assignor import Racks, Reader, ranged
-from lograft.client.consuming.sticky import Claim, balanced
+from lograft.client.consuming.sticky_assignor import Claim, balanced
 from lograft.client.types import TopicPartition
 from lograft.model.hash_ring import member_name, share_partitions
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.assignors import is_cooperative
-from lograft.client.consuming.commits import Identity
-from lograft.client.consuming.joining import Forgotten, Joined, Joining
+from lograft.client.consuming.committed_offsets import Identity
+from lograft.client.consuming.group_join import Forgotten, GroupJoin, Joined
 from lograft.client.consuming.membership import Interest, MembershipContext
 from lograft.client.coordinators import Coordinator
 from lograft.client.errors import ClientError, FencedInstance, RebalanceInProgress, broker_error
@@ -42,7 +42,7 @@ class ClassicGroup:
         self._settings = around.core.settings
         self._coordinator: Coordinator = around.coordinator
         self._handover = around.handover
-        self._joining = Joining(around.core, around.coordinator)
+        self._joining = GroupJoin(around.core, around.coordinator)
         self._interest = Interest()
         self._names = self._settings.assignors()
         self._is_cooperative = is_cooperative(self._names)

@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from lograft.client.backoff import backoff_ms
-from lograft.client.consuming.commits import Identity
+from lograft.client.consuming.committed_offsets import Identity
 from lograft.client.consuming.heartbeats import HeartbeatContent, member_id_of
 from lograft.client.consuming.membership import Interest, MembershipContext
 from lograft.client.errors import ClientError, UnsupportedByBroker, WrongUse, broker_error

@@ -2,7 +2,7 @@
 
 subscription ◀── membership (which partitions) ◀── heartbeats, joins
     │ ▲
-    │ └── positions (where to begin) ── fetcher (slices) ── outlet ──▶ the program
+    │ └── positions (where to begin) ── fetcher (slices) ── collector ──▶ the program
     └── commits ──▶ the group's coordinator
 """
 
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from lograft.client.cluster_view import cluster_notifier
-from lograft.client.consuming.bell import Bell
 from lograft.client.consuming.classic_group import ClassicGroup
-from lograft.client.consuming.commits import Commits, Identity
+from lograft.client.consuming.committed_offsets import CommittedOffsets, Identity
 from lograft.client.consuming.consumer_group import ConsumerGroup
+from lograft.client.consuming.fetch_collector import FetchCollector
 from lograft.client.consuming.fetcher import Fetcher
 from lograft.client.consuming.interceptors import ConsumerInterceptors
-from lograft.client.consuming.listeners import Handover, RebalanceListener
 from lograft.client.consuming.membership import Interest, Membership, MembershipContext, Patience
-from lograft.client.consuming.modes import SubscriptionModes
-from lograft.client.consuming.offsets import OffsetLookup
-from lograft.client.consuming.outlet import Outlet
+from lograft.client.consuming.notifier import Notifier
+from lograft.client.consuming.offset_lookup import OffsetLookup
 from lograft.client.consuming.positions import Positions
+from lograft.client.consuming.rebalance_listener import Handover, RebalanceListener
 from lograft.client.consuming.records import Decoders
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Subscription
+from lograft.client.consuming.subscription_modes import SubscriptionModes
 from lograft.client.coordinators import Coordinator, Kind
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, Closed, WrongUse
@@ -47,7 +47,7 @@ class Engine:
         )
         self.interceptors = ConsumerInterceptors(settings.interceptor_classes)
         self.subscription = Subscription()
-        self.bell = Bell(core.runtime.clock)
+        self.notifier = Notifier(core.runtime.clock)
         self.lookup = OffsetLookup(core)
         self.positions = Positions(
             core,
@@ -58,10 +58,10 @@ class Engine:
             on_news=self._on_position,
         )
         self.fetcher = Fetcher(
-            core, self.subscription, on_news=self.bell.ring_now, on_reset=self.positions.wake
+            core, self.subscription, on_news=self.notifier.notify_now, on_reset=self.positions.wake
         )
         self.decoders = Decoders(settings.key_deserializer, settings.value_deserializer)
-        self.outlet = Outlet(
+        self.collector = FetchCollector(
             self.subscription,
             self.decoders,
             checks_crcs=settings.check_crcs,
@@ -71,7 +71,7 @@ class Engine:
         self.handover = Handover(
             self.subscription, commit=self._commit_before_letting_go, on_change=self.changed
         )
-        self._commits: Commits | None = None
+        self._commits: CommittedOffsets | None = None
         self._coordinator: Coordinator | None = None
         if settings.group_id is not None:
             self._join_group(settings.group_id)
@@ -125,7 +125,7 @@ class Engine:
             self._modes = SubscriptionModes(self.core, mode, sorted(interest.topics))
         else:
             self._begin_membership()
-        self.bell.ring()
+        self.notifier.notify()
 
     async def unsubscribe(self, reason: str, timeout_ms: int) -> None:
         if self._serving_task is asyncio.current_task():
@@ -152,7 +152,7 @@ class Engine:
                 self.core,
                 self._coordinator,
                 self.handover,
-                on_news=self.bell.ring,
+                on_news=self.notifier.notify,
                 patience=self._patience,
             )
             kind = ConsumerGroup if self.settings.uses_consumer_protocol else ClassicGroup
@@ -162,7 +162,7 @@ class Engine:
 
     def _join_group(self, group_id: str) -> None:
         self._coordinator = Coordinator(self.core, Kind.GROUP, group_id)
-        self._commits = Commits(self.core, self._coordinator, self.identity)
+        self._commits = CommittedOffsets(self.core, self._coordinator, self.identity)
 
     # ── the program's calls ──────────────────────────────────────────────────────────────────
 
@@ -177,7 +177,7 @@ class Engine:
                 self.core.check_open()
                 if self._is_closing:
                     raise Closed("the consumer is closing")
-                self.bell.look()
+                self.notifier.clear()
                 await self._serve()
                 taken = take()
                 if taken is not None:
@@ -230,8 +230,8 @@ class Engine:
         """Until something has happened; False at the deadline."""
         until_ms = self._next_auto_commit_ms
         if not self.auto_commits or (deadline_ms is not None and deadline_ms <= until_ms):
-            return await self.bell.wait(deadline_ms)
-        await self.bell.wait(until_ms)
+            return await self.notifier.wait(deadline_ms)
+        await self.notifier.wait(until_ms)
         return True
 
     # ── commits ──────────────────────────────────────────────────────────────────────────────
@@ -245,7 +245,7 @@ class Engine:
         return self._coordinator is not None and self.settings.enable_auto_commit is not False
 
     @property
-    def commits(self) -> Commits:
+    def commits(self) -> CommittedOffsets:
         if self._commits is None:
             raise WrongUse("without group.id there is nobody to commit for")
         return self._commits
@@ -338,7 +338,7 @@ class Engine:
 
     def _on_position(self) -> None:
         self.fetcher.wake()
-        self.bell.ring()
+        self.notifier.notify()
 
     async def close(self, timeout_ms: int) -> None:
         if self._serving_task is asyncio.current_task():
@@ -354,4 +354,4 @@ class Engine:
         finally:
             self.fetcher.close()
             await self.core.close()
-            self.bell.ring()
+            self.notifier.notify()

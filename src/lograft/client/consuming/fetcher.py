@@ -13,17 +13,17 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from lograft.client.backoff import backoff_ms
-from lograft.client.consuming.buffers import Fetched
-from lograft.client.consuming.fetched import Aborted, Slice
-from lograft.client.consuming.requests import (
+from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.fetch_requests import (
     FETCH_NAMES_UNTIL,
-    LoneFetch,
+    SinglePartitionFetch,
     fetch_request,
     last_request,
 )
-from lograft.client.consuming.resets import ResetKind
-from lograft.client.consuming.sessions import NO_SESSION, FetchSession, Wanted
+from lograft.client.consuming.fetch_sessions import NO_SESSION, FetchSession, Wanted
+from lograft.client.consuming.reset_policy import ResetKind
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.consuming.slices import Aborted, Slice
 from lograft.client.consuming.subscription import PartitionState, Subscription
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
@@ -104,7 +104,7 @@ class Fetcher:
         self._waits_for_room = False
         self._sessions: dict[int, FetchSession] = {}
         #: Of each broker of which one partition is read: how it was asked last.
-        self._lone: dict[int, LoneFetch] = {}
+        self._lone: dict[int, SinglePartitionFetch] = {}
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
         self._failures: dict[int, int] = {}
@@ -264,7 +264,7 @@ class Fetcher:
         request = fetch_request(self._settings, plan)
         link.call(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
         if plan.is_lone:
-            self._lone[node] = LoneFetch(self._settings, link, plan, version)
+            self._lone[node] = SinglePartitionFetch(self._settings, link, plan, version)
 
     def _on_outcome(
         self,
@@ -349,7 +349,7 @@ class Fetcher:
             ]
         topic, partition = state.partition
         try:
-            fetched = Fetched(Slice(topic, partition, question.offset, data, aborted))
+            fetched = CompletedFetch(Slice(topic, partition, question.offset, data, aborted))
         except LograftError as error:
             self._fail(state, error)
             return

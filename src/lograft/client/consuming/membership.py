@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from lograft.client.consuming.commits import Identity
-from lograft.client.consuming.listeners import Handover
+from lograft.client.consuming.committed_offsets import Identity
+from lograft.client.consuming.rebalance_listener import Handover
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore

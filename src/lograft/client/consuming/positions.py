@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from lograft.client.consuming.offsets import EpochEnd, Found, OffsetLookup
-from lograft.client.consuming.resets import EARLIEST, LATEST, ResetKind, ResetPolicy
+from lograft.client.consuming.offset_lookup import EpochEnd, Found, OffsetLookup
+from lograft.client.consuming.reset_policy import EARLIEST, LATEST, ResetKind, ResetPolicy
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import (
     PartitionState,

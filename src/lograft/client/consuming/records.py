@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from lograft.client.consuming.fetched import Batch, Slice
+from lograft.client.consuming.slices import Batch, Slice
 from lograft.client.errors import SerializationFailed
 from lograft.client.serializers import Deserializer
 from lograft.client.types import ConsumerRecord

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from lograft.client.client_settings import ClientSettings
 from lograft.client.consuming.interceptors import ConsumerInterceptor
-from lograft.client.consuming.resets import ResetPolicy, problem_with_policy
+from lograft.client.consuming.reset_policy import ResetPolicy, problem_with_policy
 from lograft.client.serializers import Deserializer
 from lograft.client.settings import UnsupportedSetting, at_least, not_empty, one_of, setting
 from lograft.model.errors import InvalidConfig

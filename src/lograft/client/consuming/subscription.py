@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from lograft.client.arguments import partition_of, several
-from lograft.client.consuming.buffers import Fetched
-from lograft.client.consuming.resets import ResetPolicy
+from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.reset_policy import ResetPolicy
 from lograft.client.errors import WrongUse
 from lograft.client.types import TopicPartition
 from lograft.model.errors import LograftError
@@ -58,8 +58,8 @@ class PartitionState:
         #: Whether brokers let the group read it: asked where the program assigns partitions itself.
         self.is_admitted = True
         self.version = 0
-        #: Fetched and not yet given to the program, in order.
-        self.slices: deque[Fetched] = deque()
+        #: CompletedFetch and not yet given to the program, in order.
+        self.slices: deque[CompletedFetch] = deque()
         self.retry_at_ms = 0
         self.preferred_replica: int = NO_NODE
         self.preferred_until_ms = 0
@@ -90,7 +90,7 @@ class PartitionState:
         self.status = Status.FETCHING
         self.leader_epoch = leader_epoch
 
-    def fetched(self, one: Fetched) -> None:
+    def fetched(self, one: CompletedFetch) -> None:
         self.fetch_position = Position(one.next_offset, one.last_epoch)
         self.slices.append(one)
 

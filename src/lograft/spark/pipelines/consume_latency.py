@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lograft.client.consuming.commit_log import read_commit
+from lograft.client.consuming.commit_records import read_commit
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.spark.pipelines.settings import Source
 from lograft.spark.staging import SLOT_PREFIX

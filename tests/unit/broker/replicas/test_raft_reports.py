@@ -7,7 +7,7 @@ from lograft.model.types import ReplicationMode
 from lograft.replication.raft_roles import IN_SYNC_MS
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import fill, play
+from tests.unit.client.administering.admin_scenarios import fill, play
 
 
 async def isr_of(admin: Admin) -> set[int]:

@@ -35,7 +35,7 @@ from lograft.model.errors import InvalidConfig
 from lograft.model.types import ReplicationMode
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import fill, play
+from tests.unit.client.administering.admin_scenarios import fill, play
 
 
 @scenario(play, nodes=3)
@@ -305,7 +305,7 @@ async def test_a_leader_that_dies_is_waited_out(cluster: VirtualCluster, admin: 
 @scenario(play, {"default.api.timeout.ms": 2000, "request.timeout.ms": 1000})
 async def test_nobody_there(cluster: VirtualCluster, admin: Admin, /) -> None:
     cluster.kill(1)
-    with pytest.raises(TimedOut, match="given up after 2 s"):
+    with pytest.raises(TimedOut, match="gave up after 2 s"):
         await admin.list_topics()
     await admin.close()
     with pytest.raises(Closed):
@@ -319,7 +319,9 @@ def test_settings_that_make_no_sense() -> None:
         Admin()
     with pytest.raises(InvalidConfig, match=r"must be at least request.timeout.ms"):
         Admin(bootstrap_servers="h:1", default_api_timeout_ms=5)
-    assert Admin(bootstrap_servers="h:1", request_timeout_ms=90_000).settings.patience_ms == 90_000
+    assert (
+        Admin(bootstrap_servers="h:1", request_timeout_ms=90_000).settings.call_timeout_ms == 90_000
+    )
 
 
 def test_it_must_be_open() -> None:

@@ -53,5 +53,5 @@ async def test_the_active_controller_alters_brokers(cluster: VirtualCluster, /) 
             await controllers.describe_configs([broker_resource(5)])
         loggers = ConfigResource(ResourceKind.BROKER_LOGGER, "2")
         assert "root" in (await controllers.describe_configs([loggers]))[loggers]
-        with pytest.raises(UnsupportedByBroker, match="only brokers can answer this"):
+        with pytest.raises(UnsupportedByBroker, match="controllers do not serve this request"):
             await controllers.list_topics()

@@ -3,7 +3,7 @@
 from lograft.client.admin import Admin, NewTopic, TopicPartition
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
-from tests.unit.client.administering.playing import fill, play
+from tests.unit.client.administering.admin_scenarios import fill, play
 
 
 @scenario(play)

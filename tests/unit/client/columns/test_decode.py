@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from lograft.client.columns.decode import SCHEMA, SCHEMA_WITH_HEADERS, decode
-from lograft.client.consuming.buffers import Fetched
-from lograft.client.consuming.fetched import Aborted, BatchCorrupt, Slice
+from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.slices import Aborted, BatchCorrupt, Slice
 from lograft.wire.batches import (
     HEADER_SIZE,
     MalformedBatch,
@@ -60,7 +60,7 @@ def expected(data: bytes) -> list[tuple[object, ...]]:
 
 
 def next_offset(data: bytes) -> int:
-    return Fetched(Slice("t", 0, 0, data)).next_offset
+    return CompletedFetch(Slice("t", 0, 0, data)).next_offset
 
 
 def records_of(values: list[bytes], *, first: int = 0) -> list[Record]:

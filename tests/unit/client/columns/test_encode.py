@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from lograft.client.columns.decode import HEADER_TYPE, decode
 from lograft.client.columns.encode import Encoded, Rows, encode
 from lograft.client.columns.hashing import murmur2_column
-from lograft.client.consuming.fetched import Slice
+from lograft.client.consuming.slices import Slice
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.partitioner import murmur2
 from lograft.wire.batches import HEADER_SIZE, read_header

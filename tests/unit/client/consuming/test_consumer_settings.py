@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lograft.client.consuming.resets import EARLIEST, LATEST, ResetPolicy, duration_ms
+from lograft.client.consuming.reset_policy import EARLIEST, LATEST, ResetPolicy, duration_ms
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.model.errors import InvalidConfig
 

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
-from lograft.client.consuming.buffers import Fetched
-from lograft.client.consuming.fetched import Slice
-from lograft.client.consuming.offsets import Answers, EpochEnd, OffsetLookup
+from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.offset_lookup import Answers, EpochEnd, OffsetLookup
 from lograft.client.consuming.positions import Positions
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.consuming.slices import Slice
 from lograft.client.consuming.subscription import PartitionState, Position, Status, Subscription
 from lograft.client.core import ClientCore
 from lograft.client.types import TopicPartition
@@ -17,16 +17,18 @@ T0 = TopicPartition("t", 0)
 EPOCH = 4
 
 
-def slice_of(first_offset: int) -> Fetched:
+def slice_of(first_offset: int) -> CompletedFetch:
     """One record, as a leader of the epoch wrote it."""
     data = build_batch([Record(first_offset, 0, None, b"v")], leader_epoch=EPOCH)
-    return Fetched(Slice(T0.topic, T0.partition, first_offset, data))
+    return CompletedFetch(Slice(T0.topic, T0.partition, first_offset, data))
 
 
 class StandInLookup(OffsetLookup):
     """The log ends where it is told to; a record arrives between question and answer."""
 
-    def __init__(self, state: PartitionState, ends: list[int], arriving: list[Fetched]) -> None:
+    def __init__(
+        self, state: PartitionState, ends: list[int], arriving: list[CompletedFetch]
+    ) -> None:
         self._state = state
         self._ends = ends
         self._arriving = arriving
@@ -39,7 +41,7 @@ class StandInLookup(OffsetLookup):
         return Answers({T0: EpochEnd(EPOCH, self._ends.pop(0))}, {})
 
 
-def validated(ends: list[int], arriving: list[Fetched]) -> tuple[PartitionState, list[int]]:
+def validated(ends: list[int], arriving: list[CompletedFetch]) -> tuple[PartitionState, list[int]]:
     """A partition at offset 1 of which a leader has to say whether it goes on there."""
 
     async def main() -> tuple[PartitionState, list[int]]:

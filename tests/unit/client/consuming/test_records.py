@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from lograft.client.consuming.fetched import Slice, visible_batches
 from lograft.client.consuming.records import Decoders, records_of
+from lograft.client.consuming.slices import Slice, visible_batches
 from lograft.client.errors import SerializationFailed
 from lograft.client.serializers import json_deserializer, text_deserializer
 from lograft.client.types import ConsumerRecord

@@ -4,8 +4,8 @@ as columns."""
 from collections.abc import Iterator
 from typing import Final
 
-from lograft.client.consuming.fetched import Slice, visible_batches
 from lograft.client.consuming.records import records_of
+from lograft.client.consuming.slices import Slice, visible_batches
 from lograft.client.types import ConsumerRecord
 from lograft.model.types import NO_EPOCH
 
@@ -13,7 +13,7 @@ from lograft.model.types import NO_EPOCH
 BATCH_BYTES_MAX: Final = 256 << 20
 
 
-class Fetched:
+class CompletedFetch:
     def __init__(self, fetched: Slice) -> None:
         """Raises MalformedBatch."""
         self.slice = fetched

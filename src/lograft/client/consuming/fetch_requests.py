@@ -3,7 +3,7 @@
 from struct import Struct
 from typing import Final
 
-from lograft.client.consuming.sessions import LAST_EPOCH, Plan
+from lograft.client.consuming.fetch_sessions import LAST_EPOCH, Plan
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.link import Link
 from lograft.model.seams import Buffer
@@ -51,7 +51,7 @@ def fetch_request(settings: ConsumerSettings, plan: Plan) -> FetchRequest:
     )
 
 
-class LoneFetch:
+class SinglePartitionFetch:
     """Of one partition, without a session: the requests of a consumer that reads one partition of a
     broker. They are equal but for their numbers and offsets, so the codec writes the rest only
     once."""

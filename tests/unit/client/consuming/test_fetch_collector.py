@@ -2,10 +2,10 @@
 
 import pytest
 
-from lograft.client.consuming.buffers import Fetched
-from lograft.client.consuming.fetched import Aborted, BatchCorrupt, Slice
-from lograft.client.consuming.outlet import Outlet
+from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.fetch_collector import FetchCollector
 from lograft.client.consuming.records import Decoders
+from lograft.client.consuming.slices import Aborted, BatchCorrupt, Slice
 from lograft.client.consuming.subscription import PartitionState, Position, Subscription
 from lograft.client.errors import ClientError
 from lograft.client.types import TopicPartition
@@ -38,7 +38,7 @@ class Bench:
         self.subscription.assign(partitions)
         self.rooms = 0
         self.retries = 0
-        self.outlet = Outlet(
+        self.collector = FetchCollector(
             self.subscription,
             Decoders(None, None),
             checks_crcs=True,
@@ -61,14 +61,14 @@ class Bench:
         self, one: TopicPartition, data: bytes, aborted: list[Aborted] | None = None
     ) -> None:
         state = self.state(one)
-        state.fetched(Fetched(Slice(*one, state.fetch_position.offset, data, aborted)))
+        state.fetched(CompletedFetch(Slice(*one, state.fetch_position.offset, data, aborted)))
 
     def offsets(self, count: int = 100) -> list[int]:
-        polled = self.outlet.take(count)
+        polled = self.collector.take(count)
         return [record.offset for records in polled.values() for record in records]
 
     def rows(self) -> list[int]:
-        batches = self.outlet.take_columns(with_headers=False)
+        batches = self.collector.take_columns(with_headers=False)
         return [offset for one in batches for offset in one.column("offset").to_pylist()]
 
 
@@ -93,7 +93,7 @@ def test_those_who_were_given_go_to_the_end_of_the_line() -> None:
     bench = Bench(A, B)
     bench.fetched(A, batch(0, 4))
     bench.fetched(B, batch(0, 4))
-    order = [next(iter(bench.outlet.take(2))) for _ in range(4)]
+    order = [next(iter(bench.collector.take(2))) for _ in range(4)]
     assert order == [A, B, A, B]
 
 
@@ -128,19 +128,19 @@ def test_a_slice_with_nothing_to_see_moves_the_position() -> None:
 def test_a_run_ends_when_the_program_pauses_or_seeks() -> None:
     bench = Bench(A)
     bench.fetched(A, batch(0, 5))
-    assert bench.outlet.begin_run(100)
-    first = bench.outlet.next_ready()
+    assert bench.collector.begin_run(100)
+    first = bench.collector.next_ready()
     assert first is not None
     assert first.offset == 0
     bench.state(A).is_paused = True
-    assert bench.outlet.next_ready() is None
-    assert not bench.outlet.begin_run(100)
+    assert bench.collector.next_ready() is None
+    assert not bench.collector.begin_run(100)
     bench.state(A).is_paused = False
-    assert bench.outlet.begin_run(2)
-    assert [one.offset for one in iter(bench.outlet.next_ready, None) if one] == [1, 2]
-    assert bench.outlet.begin_run(2)
+    assert bench.collector.begin_run(2)
+    assert [one.offset for one in iter(bench.collector.next_ready, None) if one] == [1, 2]
+    assert bench.collector.begin_run(2)
     bench.state(A).seek(Position(0))
-    assert bench.outlet.next_ready() is None
+    assert bench.collector.next_ready() is None
 
 
 def test_errors_come_after_what_was_fetched_before_them_and_once() -> None:

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 from uuid import UUID
 
-from lograft.client.consuming.buffers import Fetched
-from lograft.client.consuming.fetched import Aborted, Slice
+from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.fetch_requests import FETCH_NAMES_UNTIL, fetch_request
+from lograft.client.consuming.fetch_sessions import LAST_EPOCH, NO_SESSION, Plan, Wanted
 from lograft.client.consuming.fetcher import FETCH_LANE
-from lograft.client.consuming.offsets import OffsetLookup
-from lograft.client.consuming.requests import FETCH_NAMES_UNTIL, fetch_request
-from lograft.client.consuming.resets import EARLIEST, LATEST
-from lograft.client.consuming.sessions import LAST_EPOCH, NO_SESSION, Plan, Wanted
+from lograft.client.consuming.offset_lookup import OffsetLookup
+from lograft.client.consuming.reset_policy import EARLIEST, LATEST
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.consuming.slices import Aborted, Slice
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
     ClientError,
@@ -203,7 +203,7 @@ class RangeRead:
         self._lookup = OffsetLookup(core)
         self._ahead: asyncio.Future[FetchResponse] | None = None
 
-    async def slices(self) -> AsyncIterator[Fetched]:
+    async def slices(self) -> AsyncIterator[CompletedFetch]:
         position = self._wanted.start
         while position < self._wanted.end:
             fetched = await self._slice_at(position)
@@ -216,7 +216,7 @@ class RangeRead:
         if self._ahead is not None:
             self._ahead.cancel()
 
-    async def _slice_at(self, position: int) -> Fetched:
+    async def _slice_at(self, position: int) -> CompletedFetch:
         """Tries for default.api.timeout.ms."""
         deadline_ms = self._core.now_ms() + self._settings.default_api_timeout_ms
         failures = 0
@@ -239,7 +239,7 @@ class RangeRead:
             failures += 1
             await self._lookup.back_off(failures)
 
-    async def _fetch(self, position: int, deadline_ms: int) -> Fetched:
+    async def _fetch(self, position: int, deadline_ms: int) -> CompletedFetch:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             topic = await self._topic(deadline_ms)
@@ -264,7 +264,7 @@ class RangeRead:
                 Aborted(one.producer_id, one.first_offset)
                 for one in told.aborted_transactions or ()
             ]
-        fetched = Fetched(Slice(*self._wanted.partition, position, data, aborted))
+        fetched = CompletedFetch(Slice(*self._wanted.partition, position, data, aborted))
         if fetched.next_offset == position:
             # A new leader may not know yet how far the log is committed: it is asked.
             await self._explain(position, deadline_ms)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from lograft.client.consuming.sessions import (
+from lograft.client.consuming.fetch_sessions import (
     FIRST_EPOCH,
     LAST_EPOCH,
     NO_SESSION,

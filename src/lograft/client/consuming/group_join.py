@@ -71,7 +71,7 @@ class Forgotten(Exception):
         self.member_id = member_id
 
 
-class Joining:
+class GroupJoin:
     def __init__(self, core: ClientCore[ConsumerSettings], coordinator: Coordinator) -> None:
         self._core = core
         self._settings = core.settings

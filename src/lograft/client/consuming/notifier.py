@@ -1,4 +1,4 @@
-"""Rung when there is something to see to; whoever waits looks, and may wait again."""
+"""Wakes the one task that waits for a condition. It checks the condition, and may wait again."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,45 +8,45 @@ from typing import Any
 from lograft.model.seams import Clock
 
 
-class Bell:
-    """For one listener."""
+class Notifier:
+    """An event with a single waiter."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._has_rung = False
+        self._is_notified = False
         self._waiter: _Waiter | None = None
 
-    def ring(self) -> None:
-        """The listener hears it in the loop's next turn."""
-        self._has_rung = True
-        self._end_waiting()
+    def notify(self) -> None:
+        """Wakes the waiter in the next iteration of the event loop."""
+        self._is_notified = True
+        self._wake()
 
-    def ring_now(self) -> None:
-        """The listener goes on inside this call, if no task is running: before whatever else has
-        come to the loop meanwhile. The last that the caller does, as the listener may call it."""
-        self._has_rung = True
+    def notify_now(self) -> None:
+        """Resumes the waiter inside this call, before any other event that the loop has already
+        received, unless a task is running. The caller must do nothing after it, because the waiter
+        may call the caller again."""
+        self._is_notified = True
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.end_now()
+            waiter.wake_now()
 
-    def look(self) -> None:
-        """Before looking: what happens from now on rings again."""
-        self._has_rung = False
+    def clear(self) -> None:
+        """Called before the condition is checked: a later notification ends the next wait."""
+        self._is_notified = False
 
     async def wait(self, deadline_ms: int | None) -> bool:
-        """Whether it has rung since the last look, before the deadline."""
-        if self._has_rung:
+        """Returns True as soon as there was a notification since `clear`, False at the deadline."""
+        if self._is_notified:
             return True
         loop = asyncio.get_running_loop()
         timer = None
         if deadline_ms is not None:
-            rest_ms = deadline_ms - self._clock.mono_ms()
-            if rest_ms <= 0:
-                # Others get their turn even if the program does nothing but poll with no time to
-                # wait.
+            timeout_ms = deadline_ms - self._clock.mono_ms()
+            if timeout_ms <= 0:
+                # An application that only polls with a timeout of zero must not starve the tasks.
                 await asyncio.sleep(0)
                 return False
-            timer = loop.call_later(rest_ms / 1000, self._end_waiting)
+            timer = loop.call_later(timeout_ms / 1000, self._wake)
         self._waiter = _Waiter(loop=loop)
         try:
             await self._waiter
@@ -54,32 +54,32 @@ class Bell:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-        return self._has_rung
+        return self._is_notified
 
-    def _end_waiting(self) -> None:
+    def _wake(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.end()
+            waiter.wake()
 
 
 class _Waiter(asyncio.Future[None]):
-    """A future of one task, which may also go on at once."""
+    """A future with one waiting task, which `wake_now` resumes without a turn of the loop."""
 
     _resume: Callable[["_Waiter"], object]
     _context: Context
 
     def add_done_callback(self, resume: Any, /, *, context: Context | None = None) -> None:
-        """Called by the task that begins to wait."""
+        """Called by the task when it starts to wait."""
         assert context is not None
         self._resume, self._context = resume, context
 
-    def end(self) -> None:
+    def wake(self) -> None:
         self.set_result(None)
         self._resume_soon()
 
-    def end_now(self) -> None:
+    def wake_now(self) -> None:
         if asyncio.current_task() is not None:
-            self.end()
+            self.wake()
             return
         self.set_result(None)
         self._context.run(self._resume, self)

@@ -7,7 +7,7 @@ has got. An error in the middle is raised when everything before it has been han
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from lograft.client.consuming.buffers import Fetched
+from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.records import Decoders
 from lograft.client.consuming.subscription import PartitionState, Position, Subscription
 from lograft.client.types import ConsumerRecord, TopicPartition
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Polled = dict[TopicPartition, list[ConsumerRecord]]
 
 
-class Outlet:
+class FetchCollector:
     def __init__(
         self,
         subscription: Subscription,
@@ -38,7 +38,7 @@ class Outlet:
         self._on_room = on_room
         self._on_retry = on_retry
         #: What `next_ready` gives from, and how many records it may still give of it.
-        self._run: tuple[PartitionState, Fetched] | None = None
+        self._run: tuple[PartitionState, CompletedFetch] | None = None
         self._run_left = 0
 
     def take(self, count: int) -> Polled:
@@ -118,7 +118,7 @@ class Outlet:
             self._raise_error()
         return columns
 
-    def _readable(self, polled: Polled) -> Iterator[tuple[PartitionState, Fetched]]:
+    def _readable(self, polled: Polled) -> Iterator[tuple[PartitionState, CompletedFetch]]:
         """Slices that have records to give; those that are used up go."""
         for state in list(self._subscription):
             if state.is_paused or state.is_held:
@@ -139,7 +139,7 @@ class Outlet:
                     self._finish(state)
 
     def _take_from(
-        self, state: PartitionState, fetched: Fetched, count: int
+        self, state: PartitionState, fetched: CompletedFetch, count: int
     ) -> list[ConsumerRecord]:
         """At least one. Raises SerializationFailed if not even one can be had."""
         records = fetched.records[fetched.given : fetched.given + count]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from lograft.client.backoff import backoff_ms
-from lograft.client.consuming.requests import READ_COMMITTED
+from lograft.client.consuming.fetch_requests import READ_COMMITTED
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import (

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from lograft.client.consuming.requests import LoneFetch, fetch_request
-from lograft.client.consuming.sessions import FetchSession, Plan, Wanted
+from lograft.client.consuming.fetch_requests import SinglePartitionFetch, fetch_request
+from lograft.client.consuming.fetch_sessions import FetchSession, Plan, Wanted
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.link import Link
 from lograft.client.types import TopicPartition
@@ -37,7 +37,7 @@ def test_the_bytes_are_those_of_the_codec(version: int, rack: str) -> None:
     )
     topic_id = ID if version >= 13 else ZERO_UUID
     here = link()
-    lone = LoneFetch(settings, here, plan_of(Wanted(topic_id, 5, 2, 1_000)), version)
+    lone = SinglePartitionFetch(settings, here, plan_of(Wanted(topic_id, 5, 2, 1_000)), version)
     for number, offset in ((1, 0), (2, 1 << 40), (0x7FFF_FFFF, (1 << 63) - 1)):
         plan = plan_of(Wanted(topic_id, offset, 2, 1_000))
         assert lone.means(here, plan)
@@ -49,7 +49,7 @@ def test_the_bytes_are_those_of_the_codec(version: int, rack: str) -> None:
 def test_another_meaning_is_another_request() -> None:
     settings = ConsumerSettings.read({"bootstrap.servers": "h:1"})
     here = link()
-    lone = LoneFetch(settings, here, plan_of(Wanted(ID, 5, 2, 1_000)), 18)
+    lone = SinglePartitionFetch(settings, here, plan_of(Wanted(ID, 5, 2, 1_000)), 18)
     assert lone.means(here, plan_of(Wanted(ID, 6, 2, 1_000)))
     assert not lone.means(link(), plan_of(Wanted(ID, 5, 2, 1_000)))
     assert not lone.means(here, plan_of(Wanted(ID, 5, 3, 1_000)))

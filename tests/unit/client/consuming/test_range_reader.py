@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from lograft.client.consuming.ranges import EndBeyond, RangeReader, StartLost, TopicReplaced
+from lograft.client.consuming.range_reader import EndBeyond, RangeReader, StartLost, TopicReplaced
 from lograft.client.errors import WrongUse
 from lograft.client.producer import Producer
 from lograft.testing import VirtualCluster

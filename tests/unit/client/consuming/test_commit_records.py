@@ -1,6 +1,6 @@
 import pytest
 
-from lograft.client.consuming.commit_log import Commit, read_commit
+from lograft.client.consuming.commit_records import Commit, read_commit
 from lograft.wire.message import Message
 from lograft.wire.record_frames import encode_coordinator_key, encode_coordinator_value
 from lograft.wire.records.group_metadata_key import GroupMetadataKey

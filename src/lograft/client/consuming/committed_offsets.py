@@ -44,7 +44,7 @@ class Identity(NamedTuple):
     is_out: bool = False
 
 
-class Commits:
+class CommittedOffsets:
     def __init__(
         self,
         core: ClientCore[ConsumerSettings],

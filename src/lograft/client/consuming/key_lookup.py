@@ -13,13 +13,13 @@ still open count with read_uncommitted.
 
 from typing import Final
 
-from lograft.client.consuming.buffers import BATCH_BYTES_MAX
-from lograft.client.consuming.fetched import is_abort_marker, read_batches
-from lograft.client.consuming.offsets import OffsetLookup
-from lograft.client.consuming.ranges import Range, RangeRead, StartLost
+from lograft.client.consuming.completed_fetches import BATCH_BYTES_MAX
+from lograft.client.consuming.offset_lookup import OffsetLookup
+from lograft.client.consuming.range_reader import Range, RangeRead, StartLost
 from lograft.client.consuming.records import records_of
-from lograft.client.consuming.resets import EARLIEST, LATEST
+from lograft.client.consuming.reset_policy import EARLIEST, LATEST
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.consuming.slices import is_abort_marker, read_batches
 from lograft.client.core import ClientCore
 from lograft.client.producing.partitioner import murmur2
 from lograft.client.types import ConsumerRecord, TopicPartition

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Ready(Generic[T]):
+class ImmediateResult(Generic[T]):
     __slots__ = ("value",)
 
     def __init__(self, value: T) -> None:
