@@ -1,7 +1,8 @@
 """ApiVersions, versions 0-4. Says what this listener serves: the first request of most clients.
 
 Advertises exactly the APIs that have a module here, in Kafka 4.3's versions; those of client
-telemetry only while there are subscriptions or `lograft.client.telemetry` is set. The response
+telemetry only while there are subscriptions or `lograft.client.telemetry` is set, and forwarded
+ones only in versions that the active controller serves, too. The response
 header is always version 0, and a version that we do not know is answered in version 0 with
 UNSUPPORTED_VERSION and our own range (KIP-511; the router's job). v3: the client's name and
 version, supported and finalized features. v4: features whose lowest level is 0 are not left out.
@@ -14,6 +15,7 @@ import re
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.forwarding import served_with_controller
 from lograft.api.types import NOTHING
 from lograft.broker.broker import Broker
 from lograft.metadata.features import SUPPORTED, effective_levels
@@ -49,7 +51,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
     shared = context.shared
     takes_metrics = context.role == "broker" and _wants_telemetry(context.broker)
     hidden = frozenset() if takes_metrics else TELEMETRY_KEYS
-    served = [_range_of(spec) for spec in context.served if spec.key not in hidden]
+    served = [_range_of(spec) for spec in served_with_controller(context) if spec.key not in hidden]
     if request.is_lograft and context.router is not None:
         served += [_range_of(spec) for spec in context.router.between_brokers]
     finalized = effective_levels(shared.image, kraft_version=shared.kraft_version)

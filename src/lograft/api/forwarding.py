@@ -5,7 +5,7 @@ the client's frame in an Envelope, with the client's principal and address, and 
 back unread. Both ways the controller handles the request alike (`Router.answer_forwarded`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,10 +14,11 @@ from lograft.api.context import Context
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import Forwarded
 from lograft.model.errors import ErrorCode, InvalidInput, Rejected
+from lograft.model.exchange import CloseConnection
 from lograft.model.seams import Address
 from lograft.model.types import Offset
 from lograft.security.principals import encode_principal
-from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.apis import ApiSpec, response_class, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
@@ -60,6 +61,20 @@ TIMEOUT_MS_MAX: Final = 30_000
 IMAGE_WAIT_MS: Final = 1_000
 #: A client that gives no time at all still gets an attempt.
 TIMEOUT_MS_MIN: Final = 1_000
+
+
+def served_with_controller(context: Context) -> Iterator[ApiSpec]:
+    """The APIs that this listener serves. As in Kafka, those that are forwarded only in versions
+    that the active controller serves, too: it may be of an older build while nodes are upgraded."""
+    ranges = _link(context).served_versions() if must_forward(context) else None
+    for spec in context.served:
+        if ranges is None or spec.key not in FORWARDED | PARTLY_OWN:
+            yield spec
+        elif (theirs := ranges.get(spec.key)) is not None:
+            oldest = max(spec.min_version, theirs.oldest)
+            newest = min(spec.max_version, theirs.newest)
+            if oldest <= newest:
+                yield spec._replace(min_version=oldest, max_version=newest)
 
 
 async def forward_frame(context: Context, request: Message, frame: bytes) -> Message | bytes:
@@ -111,6 +126,13 @@ async def _forward(
             code = ErrorCode(reply.error_code)
         except ValueError:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if code is ErrorCode.UNSUPPORTED_VERSION:
+            # The client asked for versions when another controller was active: as in Kafka, it has
+            # to connect again and learn those that this one serves.
+            raise CloseConnection(
+                f"the active controller does not serve API {context.api_key} version"
+                f" {context.api_version}"
+            )
         raise Rejected(code, f"The controller refused what this broker forwarded: {code.name}.")
     if reply.response_data is None:
         raise ControllerUnreachable("the controller's answer is empty")

@@ -10,6 +10,7 @@ from lograft.api.errors import code_of
 from lograft.api.forwarding import must_forward
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError, Rejected
+from lograft.model.exchange import CloseConnection
 from lograft.model.settings.dynamic import check_without_file, validate_dynamic
 from lograft.security.authorization import (
     CLUSTER_ALTER_CONFIGS,
@@ -114,6 +115,8 @@ async def answer_each(
     if rest:
         try:
             decided = await decide(rest)
+        except CloseConnection:
+            raise
         except LograftError as error:
             code, message = code_of(error), str(error)
             decided = [refused(resource, code, message) for resource in rest]

@@ -10,6 +10,7 @@ from lograft.api.forwarding import address_bytes, address_of
 from lograft.api.router import Router
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.exchange import CloseConnection
 from lograft.model.seams import Address
 from lograft.model.settings.keys import AlterOperation
 from lograft.net.connection_limits import ConnectionQuota
@@ -18,6 +19,7 @@ from lograft.net.server import Server
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
 from lograft.simulation.network import Network
+from lograft.wire.apis import ApiRanges, Versions
 from lograft.wire.messages.alter_configs import (
     AlterableConfig as PlainConfig,
 )
@@ -28,6 +30,7 @@ from lograft.wire.messages.alter_configs import (
 from lograft.wire.messages.alter_configs import (
     AlterConfigsResource as PlainResource,
 )
+from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -54,7 +57,9 @@ PORT = 9093
 class World:
     """A broker (`near`) that is no controller, and the active controller (`far`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ranges: ApiRanges | None = None) -> None:
+        """`ranges` narrows what `far` serves, as in an older build."""
+        self.ranges = ranges
         self.loop = SimulatedLoop(1)
         self.network = Network(self.loop)
         self.near = self._bench("near")
@@ -74,7 +79,13 @@ class World:
         await self.far.start()
         server = Server(
             "CONTROLLER",
-            Router(self.far.broker.shared, None, listener="CONTROLLER", role="controller"),
+            Router(
+                self.far.broker.shared,
+                None,
+                listener="CONTROLLER",
+                role="controller",
+                ranges=self.ranges,
+            ),
             runtime=self.far.life.runtime,
             quota=ConnectionQuota(),
             budget=FrameBudget(),
@@ -83,8 +94,8 @@ class World:
         server.serve()
 
 
-def run(scenario: Callable[[World], Awaitable[None]]) -> None:
-    world = World()
+def run(scenario: Callable[[World], Awaitable[None]], *, ranges: ApiRanges | None = None) -> None:
+    world = World(ranges=ranges)
 
     async def main() -> None:
         await world.start()
@@ -205,6 +216,39 @@ def test_a_handler_there_sees_the_client(monkeypatch: pytest.MonkeyPatch) -> Non
 
     run(scenario)
     assert seen == [("its-name", "10.0.0.1", "User:ANONYMOUS", "controller")]
+
+
+async def advertised_versions(world: World) -> dict[int, tuple[int, int]]:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    response = await world.near.ask(request, 4, ApiVersionsResponse)
+    return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+
+@scenario(run, ranges={19: Versions(2, 6), 44: Versions(0, 0)})
+async def test_forwarded_apis_are_advertised_in_versions_that_the_controller_serves(
+    world: World, /
+) -> None:
+    before = await advertised_versions(world)
+    assert (before[19], before[44]) == ((2, 7), (0, 1))
+    # Any request shows which versions the controller serves.
+    await world.near.ask(creation("a"), 6, CreateTopicsResponse)
+    after = await advertised_versions(world)
+    assert {key: after[key] for key in after if after[key] != before[key]} == {
+        19: (2, 6),
+        44: (0, 0),
+    }
+    assert before.keys() == after.keys()
+    # A client that knows the versions of an earlier controller has to connect again.
+    settings = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="a")]
+    )
+    with pytest.raises(CloseConnection, match="does not serve API 19 version 7"):
+        await world.near.ask(creation("b"), 7, CreateTopicsResponse)
+    with pytest.raises(CloseConnection, match="does not serve API 44 version 1"):
+        await world.near.ask(settings, 1, IncrementalAlterConfigsResponse)
+    # Of a controller that cannot be found, nothing is known.
+    world.near.quorum.endpoint = None
+    assert await advertised_versions(world) == before
 
 
 def test_addresses_of_both_kinds() -> None:

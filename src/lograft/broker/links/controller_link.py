@@ -21,7 +21,7 @@ from lograft.broker.links.peers import Peers
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Address, Runtime
-from lograft.wire.apis import Versions
+from lograft.wire.apis import ApiRanges, Versions
 from lograft.wire.message import Field, Message, has_own_tags
 from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
@@ -117,6 +117,14 @@ class ControllerLink:
     def is_here(self) -> bool:
         """Whether the active controller is in this process."""
         return self._quorum.is_leader and self.here is not None
+
+    def served_versions(self) -> ApiRanges | None:
+        """The versions that the active controller serves; None if it is in this process, or if
+        there is no connection to it."""
+        where = self._where()
+        if where is None or isinstance(where, _Here):
+            return None
+        return self._peers.served_by(where, listener=self._listener)
 
     async def request(
         self,

@@ -160,6 +160,13 @@ class Peers:
         finally:
             self._forget_if_idle(key, found)
 
+    def served_by(self, to: Address, *, listener: str = "") -> ApiRanges | None:
+        """The versions that the other node serves; None if there is no connection to it."""
+        for key, lane in self._lanes.items():
+            if key.address == to and key.listener == listener and lane.served is not None:
+                return lane.served
+        return None
+
     def _narrow(self, message: Message, versions: Versions) -> Versions:
         own = self._ranges.get(message.KEY)
         return versions if own is None else versions._replace(newest=own.newest)
@@ -206,12 +213,12 @@ class Asker(Protocol[R]):
 class Negotiated:
     """A connection whose other side has said which versions it serves."""
 
-    __slots__ = ("_ranges", "_reported", "caller", "is_lograft")
+    __slots__ = ("_reported", "caller", "is_lograft", "ranges")
 
     def __init__(self, caller: ClientConnection, answer: ApiVersionsResponse) -> None:
         self.caller = caller
         self.is_lograft = answer.is_lograft
-        self._ranges: ApiRanges = {
+        self.ranges: ApiRanges = {
             each.api_key: Versions(each.min_version, each.max_version) for each in answer.api_keys
         }
         #: APIs of which the log says already that the other side lacks them.
@@ -223,11 +230,11 @@ class Negotiated:
 
     def version_of(self, key: int, versions: Versions) -> int | None:
         """The newest version that both sides can use; None: there is none."""
-        served = self._ranges.get(key)
+        served = self.ranges.get(key)
         return None if served is None else versions.common(served)
 
     def incompatibility(self, key: int, versions: Versions) -> PeerIncompatible:
-        served = self._ranges.get(key)
+        served = self.ranges.get(key)
         name, needed = spec_of(key).name, f"{versions.oldest} to {versions.newest}"
         has = "does not serve it" if served is None else f"serves {served[0]} to {served[1]}"
         return self._report(key, f"this node needs {name} {needed}, the other node {has}")
@@ -263,6 +270,12 @@ class Lane:
         """Not connected, and nobody tries to be."""
         connection = self._connection
         return not self._users and (connection is None or connection.is_closed)
+
+    @property
+    def served(self) -> ApiRanges | None:
+        """The versions that the other side serves; None while there is no connection."""
+        negotiated = self._negotiated
+        return None if negotiated is None or negotiated.caller.is_closed else negotiated.ranges
 
     async def request(
         self,
