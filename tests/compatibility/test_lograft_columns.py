@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lograft.client import Consumer, OffsetRange, Producer
-from lograft.client.columns.decode import HEADER_TYPE
+from lograft.client.columns.decoder import HEADER_TYPE
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
 from tests.compatibility.test_lograft_producer import NewName

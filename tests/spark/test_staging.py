@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lograft.client.errors import ProducerFenced
-from lograft.client.producing.prepared import PreparedTransaction
+from lograft.client.producing.prepared_transactions import PreparedTransaction
 from lograft.model.errors import InvalidConfig
 from lograft.spark.options import WriteOptions, write_options
 from lograft.spark.staging import Slot, discard, publish, stage

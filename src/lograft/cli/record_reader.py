@@ -313,7 +313,7 @@ async def write_parquet(
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from lograft.client.columns.decode import SCHEMA_WITH_HEADERS
+    from lograft.client.columns.decoder import SCHEMA_WITH_HEADERS
 
     rows = 0
     with pq.ParquetWriter(path, SCHEMA_WITH_HEADERS) as writer:

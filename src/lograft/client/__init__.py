@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     )
     from lograft.client.client_settings import ClientSettings
     from lograft.client.cluster_view import ClusterResource, ClusterResourceListener, ClusterView
-    from lograft.client.columns.sending import TableDelivery
+    from lograft.client.columns.table_sender import TableDelivery
     from lograft.client.consumer import Consumer
     from lograft.client.consuming.interceptors import ConsumerInterceptor
     from lograft.client.consuming.range_reader import (
@@ -139,7 +139,10 @@ if TYPE_CHECKING:
     from lograft.client.producing.deliveries import Deliveries, Delivery
     from lograft.client.producing.interceptors import Interceptor, Outgoing
     from lograft.client.producing.partitioner import Partitioner
-    from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
+    from lograft.client.producing.prepared_transactions import (
+        PreparedTransaction,
+        complete_transactions,
+    )
     from lograft.client.producing.settings import ProducerSettings
 
 #: Loaded when they are first used: the modules of this package that have them.
@@ -191,7 +194,7 @@ _LAZY: Final = {
     "PartitionDescription": "admin",
     "PartitionReading": "admin",
     "Partitioner": "producing.partitioner",
-    "PreparedTransaction": "producing.prepared",
+    "PreparedTransaction": "producing.prepared_transactions",
     "Producer": "producer",
     "ProducerSettings": "producing.settings",
     "QuorumDescription": "admin",
@@ -205,7 +208,7 @@ _LAZY: Final = {
     "RetentionHold": "admin",
     "Scope": "admin",
     "StartLost": "consuming.range_reader",
-    "TableDelivery": "columns.sending",
+    "TableDelivery": "columns.table_sender",
     "Target": "admin",
     "TopicDescription": "admin",
     "TopicGroup": "admin",
@@ -220,7 +223,7 @@ _LAZY: Final = {
     "broker_resource": "admin",
     "group_resource": "admin",
     "topic_resource": "admin",
-    "complete_transactions": "producing.prepared",
+    "complete_transactions": "producing.prepared_transactions",
 }
 
 __all__ = [

@@ -96,9 +96,9 @@ from lograft.client.administering.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from lograft.client.async_resource import AsyncResource
 from lograft.client.core import ClientCore
 from lograft.client.errors import WrongUse
-from lograft.client.opened import Opened
 from lograft.client.types import TopicPartition
 from lograft.model.metrics import Sample, values_of
 from lograft.model.seams import Address, Runtime
@@ -162,7 +162,7 @@ __all__ = [
 ]
 
 
-class Admin(Opened):
+class Admin(AsyncResource):
     """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
     in a mapping or as keywords; `runtime` is for simulations.
 

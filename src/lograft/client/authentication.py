@@ -7,9 +7,9 @@ import hmac
 import re
 from typing import Final
 
+from lograft.client.broker_connection import BrokerConnection
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import AuthenticationFailed
-from lograft.client.link import Link
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.seams import Runtime
 from lograft.security.scram_credentials import ITERATIONS_MIN, ScramMechanism, salt_password
@@ -27,7 +27,7 @@ _RENEW_AT: Final = 0.85
 _GS2_HEADER: Final = "n,,"
 
 
-async def authenticate(link: Link, settings: ClientSettings, runtime: Runtime) -> None:
+async def authenticate(link: BrokerConnection, settings: ClientSettings, runtime: Runtime) -> None:
     """Raises AuthenticationFailed, or OutcomeUnknown where the connection was lost meanwhile."""
     login = _Login(link, settings)
     await login.agree_on_mechanism()
@@ -66,7 +66,7 @@ def credentials(settings: ClientSettings) -> tuple[str, str]:
 
 
 class _Login:
-    def __init__(self, link: Link, settings: ClientSettings) -> None:
+    def __init__(self, link: BrokerConnection, settings: ClientSettings) -> None:
         self._link = link
         self._mechanism = settings.sasl_mechanism
         self._timeout_ms = settings.request_timeout_ms

@@ -20,6 +20,7 @@ from lograft.client.arguments import (
     several,
     topic_name,
 )
+from lograft.client.async_resource import AsyncResource
 from lograft.client.consuming.engine import Engine
 from lograft.client.consuming.fetch_collector import Polled
 from lograft.client.consuming.immediate_result import ImmediateResult
@@ -31,7 +32,6 @@ from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Position
 from lograft.client.consuming.topic_info import all_topics, topic_info
 from lograft.client.errors import Closed, TimedOut, WrongUse
-from lograft.client.opened import Opened
 from lograft.client.types import (
     ConsumerRecord,
     GroupMetadata,
@@ -53,7 +53,7 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 ASSIGNED: Final = Gauge("lograft_client_partitions_assigned", "Partitions of the consumer.")
 
 
-class Consumer(Opened):
+class Consumer(AsyncResource):
     """Belongs to the event loop in which it was opened; one task at a time may wait in it for
     records. Settings are Kafka's, by their dotted names in a mapping or as keywords; `runtime` is
     for simulations.

@@ -4,9 +4,9 @@ when it is silent or says that it is another."""
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
+from lograft.client.broker_connection import BrokerConnection, Request
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, broker_error
-from lograft.client.link import Link, Request
 from lograft.client.network import Broker
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
@@ -44,7 +44,7 @@ class Coordinator:
         self.key = key
         self._node: int | None = None
 
-    async def link(self, lane: str = LANE) -> Link:
+    async def link(self, lane: str = LANE) -> BrokerConnection:
         """A connection to it; raises ClientError, mostly of those that pass."""
         if self._node is None:
             self._node = await self._find()

@@ -29,7 +29,7 @@ S = TypeVar("S", bound=ClientSettings)
 
 
 class ClientCore(Generic[S]):
-    """Opened inside a running loop; everything of it belongs to that loop."""
+    """Created inside a running event loop; all of its state belongs to that loop."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""From an open channel to a Link: which versions the broker speaks, and who we are."""
+"""From an open channel to a BrokerConnection: which versions the broker speaks, and who we are."""
 
 from typing import Final
 
 from lograft import __version__
 from lograft.client.authentication import authenticate
+from lograft.client.broker_connection import FRAME_BYTES_MAX, BrokerConnection, VersionRange
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import ConnectionFailed, OutcomeUnknown
-from lograft.client.link import FRAME_BYTES_MAX, Link, VersionRange
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.wire.apis import API_VERSIONS_KEY, spec_of
@@ -25,7 +25,7 @@ async def open_link(
     settings: ClientSettings,
     *,
     setup_timeout_ms: int,
-) -> Link:
+) -> BrokerConnection:
     """Raises ConnectionFailed (AuthenticationFailed is one)."""
     try:
         channel = await transport.connect(address, timeout_ms=setup_timeout_ms)
@@ -36,7 +36,7 @@ async def open_link(
     except OSError as error:
         raise ConnectionFailed(address, "connect", str(error)) from None
     caller = ClientConnection(channel, address, frame_bytes_max=FRAME_BYTES_MAX)
-    link = Link(caller, runtime.clock, client_id=settings.client_id)
+    link = BrokerConnection(caller, runtime.clock, client_id=settings.client_id)
     try:
         await _learn_versions(link, settings)
         if settings.uses_sasl:
@@ -52,7 +52,7 @@ async def open_link(
     return link
 
 
-async def _learn_versions(link: Link, settings: ClientSettings) -> None:
+async def _learn_versions(link: BrokerConnection, settings: ClientSettings) -> None:
     """KIP-511: a broker that is older than our version of the question answers it in version 0."""
     newest = spec_of(API_VERSIONS_KEY).max_version
     request = ApiVersionsRequest(
@@ -78,6 +78,6 @@ async def _learn_versions(link: Link, settings: ClientSettings) -> None:
 
 
 async def _ask_versions(
-    link: Link, request: ApiVersionsRequest, version: int, timeout_ms: int
+    link: BrokerConnection, request: ApiVersionsRequest, version: int, timeout_ms: int
 ) -> ApiVersionsResponse:
     return await link.ask(request, ApiVersionsResponse, version=version, timeout_ms=timeout_ms)

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lograft.client.backoff import backoff_ms
 from lograft.client.bootstrap import Bootstrap
+from lograft.client.broker_connection import BrokerConnection, Request
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import BrokerMissing, Closed, ConnectionFailed
 from lograft.client.handshake import open_link
-from lograft.client.link import Link, Request
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.net.name_resolution import Resolver, SystemResolver
@@ -106,7 +106,7 @@ class Network:
             timeout_ms=self._settings.request_timeout_ms if timeout_ms is None else timeout_ms,
         )
 
-    async def link(self, node: Node, lane: str = SHORT) -> Link:
+    async def link(self, node: Node, lane: str = SHORT) -> BrokerConnection:
         """The connection to a broker, once it may be used. Waits out the back-off after a failure
         and what the broker has asked us to wait, then tries once. Raises ConnectionFailed, or
         BrokerMissing for an id that the last metadata did not name."""
@@ -123,12 +123,12 @@ class Network:
             )
         return await road.link()
 
-    def link_if_ready(self, node: Node, lane: str = SHORT) -> Link | None:
+    def link_if_ready(self, node: Node, lane: str = SHORT) -> BrokerConnection | None:
         """The connection, if it can be used at once."""
         road = self._roads.get((node, lane))
         return None if road is None else road.link_if_ready()
 
-    async def any_link(self) -> Link:
+    async def any_link(self) -> BrokerConnection:
         """To the broker that has the least to do; tries one after another."""
         failure: ConnectionFailed | BrokerMissing | None = None
         nodes: list[Node] = list(self._brokers) or list(await self._bootstrap.addresses())
@@ -186,14 +186,14 @@ class _Road:
         self._transport = transport
         self.address = address
         self._settings = settings
-        self._link: Link | None = None
+        self._link: BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self.failures = 0
         self._next_attempt_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def link_if_ready(self) -> Link | None:
+    def link_if_ready(self) -> BrokerConnection | None:
         link = self._link
         if link is None or link.is_closed:
             return None
@@ -204,7 +204,7 @@ class _Road:
             return None
         return link
 
-    async def link(self) -> Link:
+    async def link(self) -> BrokerConnection:
         link = self.link_if_ready()
         if link is not None:
             return link
@@ -223,7 +223,7 @@ class _Road:
         if until_ms > now_ms:
             await asyncio.sleep((until_ms - now_ms) / 1000)
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> BrokerConnection:
         settings = self._settings
         randomness = self._runtime.randomness
         old = self._link
@@ -260,7 +260,7 @@ class _Road:
         self._watch_idleness(link)
         return link
 
-    def _watch_idleness(self, link: Link) -> None:
+    def _watch_idleness(self, link: BrokerConnection) -> None:
         """Closes the connection when nothing has happened on it for connections.max.idle.ms."""
         idle_ms = self._settings.connections_max_idle_ms
         if idle_ms < 0 or link.is_closed:

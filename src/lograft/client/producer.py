@@ -12,17 +12,17 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import check_index, places_of, timestamp_of
+from lograft.client.async_resource import AsyncResource
 from lograft.client.cluster_view import cluster_notifier
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
-from lograft.client.opened import Opened
 from lograft.client.producing.accumulator import Accumulator
+from lograft.client.producing.cross_thread_queue import CrossThreadQueue
 from lograft.client.producing.deliveries import Deliveries, Delivery
-from lograft.client.producing.handover import Handover
-from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
-from lograft.client.producing.prepared import PreparedTransaction
+from lograft.client.producing.prepared_transactions import PreparedTransaction
 from lograft.client.producing.record_parts import Headers
+from lograft.client.producing.record_pipeline import RecordPipeline
 from lograft.client.producing.sender import Sender
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
@@ -39,7 +39,7 @@ from lograft.model.seams import Runtime
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lograft.client.columns.sending import TableDelivery
+    from lograft.client.columns.table_sender import TableDelivery
     from lograft.client.keywords import ProducerKeywords
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ BATCHES_UNFINISHED: Final = Gauge(
 )
 
 
-class Producer(Opened):
+class Producer(AsyncResource):
     """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
     in a mapping or as keywords; `runtime` is for simulations.
 
@@ -96,10 +96,10 @@ class Producer(Opened):
         self._accumulator = Accumulator(settings, core.runtime.clock, core.runtime.randomness)
         self._sender = Sender(core, self._accumulator)
         self._transactions = self._sender.transactions
-        self._intake = Intake(
+        self._pipeline = RecordPipeline(
             core, self._accumulator, wake=self._sender.wake, on_record=self._sender.on_record
         )
-        self._takes_plain = self._intake.takes_plain
+        self._takes_plain = self._pipeline.takes_plain
         notify = cluster_notifier(
             (
                 *settings.interceptor_classes,
@@ -164,7 +164,7 @@ class Producer(Opened):
         except Exception as error:
             self._report_refused(record, error)
             raise
-        return await self._intake.enqueue(record)
+        return await self._pipeline.enqueue(record)
 
     def send_nowait(
         self,
@@ -200,7 +200,7 @@ class Producer(Opened):
             delivery = self._accumulator.append_plain(topic, at_ms, value)
             if delivery is not None:
                 return delivery
-        return self._intake.put(Outgoing(topic, value, key, partition, timestamp_ms, headers))
+        return self._pipeline.put(Outgoing(topic, value, key, partition, timestamp_ms, headers))
 
     async def prepare(self, topic: str) -> int:
         """Makes the topic known, so that `send_nowait` can take records for it; returns how many
@@ -221,7 +221,7 @@ class Producer(Opened):
         assert len(await deliveries) == 100
         """
         await self.prepare(topic)
-        return await self._intake.put_many(topic, values, keys)
+        return await self._pipeline.put_many(topic, values, keys)
 
     async def send_arrow(
         self,
@@ -256,7 +256,7 @@ class Producer(Opened):
 
         Rows without a partition go where their key says; those without a key are spread in batches.
         `batch_bytes` stands in for batch.size, which is made for single records."""
-        from lograft.client.columns.sending import TableSender  # needs the extra `arrow`
+        from lograft.client.columns.table_sender import TableSender  # needs the extra `arrow`
 
         core = self._open_core()
         if partition is not None:
@@ -268,7 +268,7 @@ class Producer(Opened):
                 await core.metadata.partition(topic, partition, deadline_ms=deadline_ms)
             found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
         sender = TableSender(
-            core, self._accumulator, found, self._sender.wake, self._intake.chooser
+            core, self._accumulator, found, self._sender.wake, self._pipeline.chooser
         )
         return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
 
@@ -364,15 +364,17 @@ class Producer(Opened):
         self._sender.wake()
         await self._accumulator.flush()
 
-    def _handover(self, post: Callable[[Callable[[], object]], None]) -> Handover:
-        """The way in for records of other threads; `post` runs something in this loop."""
+    def _open_cross_thread_queue(
+        self, post: Callable[[Callable[[], object]], None]
+    ) -> CrossThreadQueue:
+        """Returns a queue for records of other threads; `post` schedules a call in this loop."""
         core = self._open_core()
 
         def spawn() -> None:
-            core.runtime.spawn(taken.drain_slowly(), name="records of other threads")
+            core.runtime.spawn(queue.drain_slowly(), name="records of other threads")
 
-        taken = Handover(self._intake, post, spawn)
-        return taken
+        queue = CrossThreadQueue(self._pipeline, post, spawn)
+        return queue
 
     def collect_samples(self) -> Iterator[Sample]:
         # Read at once: in the blocking client another thread iterates over them.
@@ -406,7 +408,7 @@ class Producer(Opened):
         except TimeoutError:
             pass
         finally:
-            self._sender.end(
+            self._sender.fail(
                 TimedOut(f"the producer was closed, and {timeout_ms} ms were not enough")
             )
             self._sender.stop()
@@ -434,8 +436,8 @@ class Producer(Opened):
     def _report_refused(self, record: Outgoing, error: Exception) -> None:
         """Interceptors of a closed producer see the record and the failure, as in Kafka."""
         if self._core is not None:
-            self._intake.intercepted(record)
-            self._intake.report_failure(error)
+            self._pipeline.intercept(record)
+            self._pipeline.report_failure(error)
 
     def _open_core(self) -> ClientCore[ProducerSettings]:
         core = self._core

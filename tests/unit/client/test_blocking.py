@@ -1,4 +1,4 @@
-"""The faces without await, on a client that is easy to see through."""
+"""The blocking clients: `BlockingClient` with a small client of its own, then the real ones."""
 
 import asyncio
 import inspect
@@ -13,6 +13,13 @@ import pytest
 
 from lograft.client import blocking
 from lograft.client.admin import Admin
+from lograft.client.blocking_client import (
+    BlockingClient,
+    SingleThreadClient,
+    blocking_method,
+    context_method,
+    direct_method,
+)
 from lograft.client.consumer import Consumer
 from lograft.client.errors import (
     BufferFull,
@@ -22,7 +29,6 @@ from lograft.client.errors import (
     TimedOut,
     WrongUse,
 )
-from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producer import Producer
 from lograft.testing import Cluster
 
@@ -50,27 +56,27 @@ class Counter:
         return self.value
 
     @asynccontextmanager
-    async def noted(self, what: str) -> AsyncIterator[str]:
-        self.seen.append(f"begin {what}")
+    async def recorded(self, name: str) -> AsyncIterator[str]:
+        self.seen.append(f"begin {name}")
         try:
-            yield what
-            self.seen.append(f"end {what}")
+            yield name
+            self.seen.append(f"end {name}")
         except ValueError:
-            self.seen.append(f"abort {what}")
+            self.seen.append(f"abort {name}")
             raise
 
 
-class BlockingCounter(Face[Counter]):
+class BlockingCounter(BlockingClient[Counter]):
     def __init__(self) -> None:
         super().__init__(Counter(), "counter")
 
-    add = awaited(Counter.add)
-    add_as_text = awaited(Counter.add, lambda _face, value: f"{value}")
-    current = called(Counter.current)
-    noted = entered(Counter.noted)
+    add = blocking_method(Counter.add)
+    add_as_text = blocking_method(Counter.add, lambda _client, value: f"{value}")
+    current = direct_method(Counter.current)
+    recorded = context_method(Counter.recorded)
 
 
-def test_methods_wait_for_those_of_the_client_in_its_thread() -> None:
+def test_methods_run_in_the_client_thread_and_return_results() -> None:
     with BlockingCounter() as counter:
         assert counter.add(2, times=3) == 6
         text: str = counter.add_as_text(1)
@@ -81,16 +87,16 @@ def test_methods_wait_for_those_of_the_client_in_its_thread() -> None:
     assert counter._client.seen == ["closed"]
 
 
-def test_contexts_are_entered_and_hear_of_errors() -> None:
+def test_context_managers_are_entered_and_see_exceptions() -> None:
     with BlockingCounter() as counter:
-        with counter.noted("one") as one:
-            assert one == "one"
-        with pytest.raises(ValueError, match="no"), counter.noted("two"):
+        with counter.recorded("one") as name:
+            assert name == "one"
+        with pytest.raises(ValueError, match="no"), counter.recorded("two"):
             raise ValueError("no")
     assert counter._client.seen == ["begin one", "end one", "begin two", "abort two", "closed"]
 
 
-def test_it_says_when_it_cannot_be_used() -> None:
+def test_use_before_start_and_after_close_raises() -> None:
     counter = BlockingCounter()
     with pytest.raises(WrongUse, match="not open"):
         counter.add(1)
@@ -102,7 +108,7 @@ def test_it_says_when_it_cannot_be_used() -> None:
         counter.current()
 
 
-def test_a_callback_can_neither_wait_nor_close_and_does_no_harm_by_trying() -> None:
+def test_callback_can_neither_wait_nor_close() -> None:
     with BlockingCounter() as counter:
         for forbidden in (counter.close, lambda: counter.add(1)):
             with pytest.raises(WrongUse, match="a callback runs in the counter's thread"):
@@ -111,14 +117,14 @@ def test_a_callback_can_neither_wait_nor_close_and_does_no_harm_by_trying() -> N
     assert counter._client.seen == ["closed"]
 
 
-class OwnedCounter(OwnedFace[Counter]):
+class OwnedCounter(SingleThreadClient[Counter]):
     def __init__(self) -> None:
         super().__init__(Counter(), "counter")
 
-    add = awaited(Counter.add)
+    add = blocking_method(Counter.add)
 
 
-def test_what_belongs_to_a_thread_says_so_to_others() -> None:
+def test_single_thread_client_rejects_other_threads() -> None:
     raised: list[BaseException] = []
 
     def use(counter: OwnedCounter) -> None:
@@ -138,34 +144,34 @@ def test_what_belongs_to_a_thread_says_so_to_others() -> None:
         other.join()
         assert counter.add(1) == 2
     assert "belongs to thread 'MainThread'" in str(raised[0])
-    assert "this is thread 'other'" in str(raised[0])
+    assert "but thread 'other'" in str(raised[0])
     assert str(raised[1]) == str(raised[0])
 
 
 @pytest.mark.parametrize(
-    ("asynchronous", "face"),
+    ("asynchronous", "blocking_class"),
     [(Producer, blocking.Producer), (Consumer, blocking.Consumer), (Admin, blocking.Admin)],
 )
-def test_faces_have_the_words_of_the_asynchronous_clients(
-    asynchronous: type[object], face: type[object]
+def test_blocking_clients_have_all_methods_of_the_asynchronous_ones(
+    asynchronous: type[object], blocking_class: type[object]
 ) -> None:
     for name, _member in inspect.getmembers(asynchronous, inspect.isfunction):
         if not name.startswith("_"):
-            assert hasattr(face, name), name
+            assert hasattr(blocking_class, name), name
 
 
-def send_for_ever(producer: blocking.Producer) -> None:
+def send_forever(producer: blocking.Producer) -> None:
     while True:
-        producer.send_nowait("t", b"nobody takes it" * 10)
+        producer.send_nowait("t", b"never sent" * 10)
 
 
-def test_records_that_nobody_waits_for() -> None:
+def test_send_nowait_needs_known_topic_and_free_buffer_space() -> None:
     with Cluster(nodes=1) as cluster:
         cluster.create_topic("t")
         settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
         with blocking.Producer(**settings, buffer_memory=50_000, retry_backoff_ms=10) as producer:
             with pytest.raises(WrongUse, match="topic 't' is not known yet"):
-                producer.send_nowait("t", b"too soon")
+                producer.send_nowait("t", b"no metadata yet")
             producer.prepare("t")
             with pytest.raises(WrongUse, match="has 1 partitions, so there is no partition 3"):
                 producer.send_nowait("t", b"beyond", partition=3)
@@ -174,11 +180,11 @@ def test_records_that_nobody_waits_for() -> None:
             assert offsets == list(range(300))
             cluster.kill(1)
             with pytest.raises(BufferFull):
-                send_for_ever(producer)
+                send_forever(producer)
             producer.close(timeout_ms=0)
 
 
-def test_callbacks_that_raise_break_nothing() -> None:
+def test_exceptions_of_callbacks_and_partitioners_do_not_affect_other_records() -> None:
     def raises(delivery: blocking.Delivery) -> None:
         raise asyncio.CancelledError if delivery.done() else AssertionError
 
@@ -193,26 +199,26 @@ def test_callbacks_that_raise_break_nothing() -> None:
             bootstrap_servers=cluster.bootstrap_servers, partitioner_class=partitioner
         ) as producer:
             waits = producer.enqueue("t", b"the topic is not known yet", key=b"bad")
-            refused = producer.enqueue("no such name!", b"refused")
+            rejected = producer.enqueue("no such name!", b"rejected")
             text = producer.enqueue("t", 5)
             good = [producer.enqueue("t", b"%d" % number) for number in range(3)]
-            for one in (waits, refused, text, *good):
-                one.add_done_callback(raises)
+            for delivery in (waits, rejected, text, *good):
+                delivery.add_done_callback(raises)
             with pytest.raises(ValueError, match="my own"):
                 waits.result(timeout_ms=60_000)
             with pytest.raises(InvalidTopic):
-                refused.result(timeout_ms=60_000)
+                rejected.result(timeout_ms=60_000)
             with pytest.raises(SerializationFailed):
                 text.result(timeout_ms=60_000)
-            assert [one.result(timeout_ms=60_000).offset for one in good] == [0, 1, 2]
+            assert [delivery.result(timeout_ms=60_000).offset for delivery in good] == [0, 1, 2]
             producer.flush()
 
 
-def test_who_waits_for_a_delivery_waits_no_longer_than_said() -> None:
+def test_result_raises_after_its_timeout() -> None:
     settings: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "max_block_ms": 600_000}
     with blocking.Producer(**settings) as producer:
-        delivery = producer.enqueue("t", b"nobody is there")
-        with pytest.raises(TimedOut, match="no known fate after 10 ms"):
+        delivery = producer.enqueue("t", b"no broker listens")
+        with pytest.raises(TimedOut, match="still pending after 10 ms"):
             delivery.result(timeout_ms=10)
         producer.close(timeout_ms=0)
     with pytest.raises(Closed):
@@ -220,7 +226,7 @@ def test_who_waits_for_a_delivery_waits_no_longer_than_said() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "producer.flush()", "producer.close()"])
-def test_a_program_that_ends_with_records_under_way_is_told(ending: str) -> None:
+def test_program_that_exits_with_pending_records_logs_a_warning(ending: str) -> None:
     program = f"""
 import sys
 from lograft.client.blocking import Producer

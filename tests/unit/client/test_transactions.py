@@ -11,7 +11,10 @@ from lograft.client.coordinators import Coordinator, Kind
 from lograft.client.errors import ClientError, ProducerFenced, TransactionFailed, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.producing import transactions
-from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
+from lograft.client.producing.prepared_transactions import (
+    PreparedTransaction,
+    complete_transactions,
+)
 from lograft.client.retries import persist
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from lograft.simulation.client import ErrorResponse

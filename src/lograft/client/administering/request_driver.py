@@ -10,6 +10,7 @@ from uuid import UUID
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.arguments import several
 from lograft.client.backoff import backoff_ms
+from lograft.client.broker_connection import Request
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
     BrokerError,
@@ -22,7 +23,6 @@ from lograft.client.errors import (
     broker_error,
     raise_for,
 )
-from lograft.client.link import Request
 from lograft.client.network import Broker, Node
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lograft.client.columns.decode import SCHEMA, SCHEMA_WITH_HEADERS
+from lograft.client.columns.decoder import SCHEMA, SCHEMA_WITH_HEADERS
 
 
 def joined(batches: Sequence[pa.RecordBatch], *, with_headers: bool) -> pa.Table:

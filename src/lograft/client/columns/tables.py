@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lograft.client.columns.encode import BLOCK, Rows
+from lograft.client.columns.encoder import BLOCK, Rows
 from lograft.client.columns.hashing import murmur2_column
 from lograft.client.columns.varints import Ints
 from lograft.client.errors import WrongUse

@@ -95,7 +95,7 @@ class FetchCollector:
 
     def take_columns(self, *, with_headers: bool) -> "list[pa.RecordBatch]":
         """All that lies ready, a batch for each slice."""
-        from lograft.client.columns.decode import decode
+        from lograft.client.columns.decoder import decode
 
         columns: list[pa.RecordBatch] = []
         for state in list(self._subscription):

@@ -3,9 +3,9 @@
 from struct import Struct
 from typing import Final
 
+from lograft.client.broker_connection import BrokerConnection
 from lograft.client.consuming.fetch_sessions import LAST_EPOCH, Plan
 from lograft.client.consuming.settings import ConsumerSettings
-from lograft.client.link import Link
 from lograft.model.seams import Buffer
 from lograft.wire.headers import AFTER_NUMBER, BEFORE_NUMBER, request_parts
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -58,7 +58,9 @@ class SinglePartitionFetch:
 
     __slots__ = ("_after", "_head", "_meaning", "_middle", "_pack", "version")
 
-    def __init__(self, settings: ConsumerSettings, link: Link, plan: Plan, version: int) -> None:
+    def __init__(
+        self, settings: ConsumerSettings, link: BrokerConnection, plan: Plan, version: int
+    ) -> None:
         self._meaning = _meaning(link, plan)
         self.version = version
         ((partition, wanted),) = plan.send.items()
@@ -70,7 +72,7 @@ class SinglePartitionFetch:
         layout = f">{len(self._head)}si{len(self._middle)}sq{len(self._after)}s"
         self._pack = Struct(layout).pack
 
-    def means(self, link: Link, plan: Plan) -> bool:
+    def means(self, link: BrokerConnection, plan: Plan) -> bool:
         """Whether the plan differs in the offset only."""
         return self._meaning == _meaning(link, plan)
 
@@ -78,7 +80,7 @@ class SinglePartitionFetch:
         return [self._pack(self._head, number, self._middle, offset, self._after)]
 
 
-def _meaning(link: Link, plan: Plan) -> tuple[object, ...]:
+def _meaning(link: BrokerConnection, plan: Plan) -> tuple[object, ...]:
     ((partition, (topic_id, _, leader_epoch, bytes_max)),) = plan.send.items()
     return link, partition, topic_id, leader_epoch, bytes_max
 

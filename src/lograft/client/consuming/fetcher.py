@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from lograft.client.backoff import backoff_ms
+from lograft.client.broker_connection import BrokerConnection
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.fetch_requests import (
     FETCH_NAMES_UNTIL,
@@ -33,10 +34,9 @@ from lograft.client.errors import (
     OutcomeUnknown,
     broker_error,
 )
-from lograft.client.link import Link
 from lograft.client.network import Broker
-from lograft.client.turns import FOREVER_MS, Turns
 from lograft.client.types import TopicPartition
+from lograft.client.work_scheduler import NO_DEADLINE_MS, WorkScheduler
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, FileSlice
@@ -99,7 +99,7 @@ class Fetcher:
         self._on_news = on_news
         self._has_news = False
         self._on_reset = on_reset
-        self._turns = Turns(self._fetch_what_has_room, self._on_failure)
+        self._scheduler = WorkScheduler(self._fetch_what_has_room, self._on_failure)
         #: Something was not asked for, because what came before it lies unread.
         self._waits_for_room = False
         self._sessions: dict[int, FetchSession] = {}
@@ -117,12 +117,12 @@ class Fetcher:
         self.wake()
 
     def wake(self) -> None:
-        self._turns.wake()
+        self._scheduler.wake()
 
     def on_room(self) -> None:
         """A slice has been used up."""
         if self._waits_for_room:
-            self._turns.wake()
+            self._scheduler.wake()
 
     def collect_samples(self) -> Iterator[Sample]:
         yield FETCHES.sample(self._fetches)
@@ -132,7 +132,7 @@ class Fetcher:
 
     def close(self) -> None:
         """Lets the brokers forget the sessions, as far as that can be done without waiting."""
-        self._turns.stop()
+        self._scheduler.stop()
         for node, session in self._sessions.items():
             link = self._core.network.link_if_ready(node, FETCH_LANE)
             if session.id != NO_SESSION and link is not None:
@@ -148,7 +148,7 @@ class Fetcher:
     def _fetch_what_has_room(self) -> int:
         """How long until a partition may be tried again."""
         now_ms = self._clock.mono_ms()
-        wait_ms = FOREVER_MS
+        wait_ms = NO_DEADLINE_MS
         self._waits_for_room = self._is_full()
         if self._waits_for_room:
             return wait_ms
@@ -214,7 +214,7 @@ class Fetcher:
 
     # ── one fetch ────────────────────────────────────────────────────────────────────────────
 
-    def _fetch(self, node: int, link: Link, states: list[PartitionState]) -> None:
+    def _fetch(self, node: int, link: BrokerConnection, states: list[PartitionState]) -> None:
         cache = self._core.metadata.cache
         wanted: dict[TopicPartition, Wanted] = {}
         asked: list[_Question] = []
@@ -286,7 +286,7 @@ class Fetcher:
             before = self._fetched_bytes
             self._take(questions, outcome)
             if self._fetched_bytes - before >= _MUCH_BYTES:
-                self._turns.take_now()
+                self._scheduler.run_now()
                 self._tell_news()
                 return
         self.wake()

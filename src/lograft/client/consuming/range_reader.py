@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 from uuid import UUID
 
+from lograft.client.async_resource import AsyncResource
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.fetch_requests import FETCH_NAMES_UNTIL, fetch_request
 from lograft.client.consuming.fetch_sessions import LAST_EPOCH, NO_SESSION, Plan, Wanted
@@ -28,7 +29,6 @@ from lograft.client.errors import (
     raise_for,
 )
 from lograft.client.metadata import Topic
-from lograft.client.opened import Opened
 from lograft.client.types import TopicPartition
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.types import ZERO_UUID
@@ -101,7 +101,7 @@ class Range(NamedTuple):
     end: int
 
 
-class RangeReader(Opened):
+class RangeReader(AsyncResource):
     """Settings are a consumer's; it needs no group. Several reads may run at once.
 
     async with RangeReader(bootstrap_servers="localhost:9092") as reader:
@@ -146,7 +146,7 @@ class RangeReader(Opened):
     ) -> "AsyncIterator[pa.RecordBatch]":
         """The records at [start, end), in order; batches are never empty. `topic_id`: the topic has
         to be that one. Raises StartLost, EndBeyond, TopicReplaced, TimedOut, BatchCorrupt …"""
-        from lograft.client.columns.decode import decode
+        from lograft.client.columns.decoder import decode
 
         core = self._open_core()
         if start < 0 or end < start:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from lograft.client.errors import BufferFull, RecordTooLargeToSend
 from lograft.client.metadata import Topic
 from lograft.client.producing.batches import Batch
+from lograft.client.producing.buffer_queue import BufferQueue
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.partitioner import StickyChoice
 from lograft.client.producing.record_parts import (
@@ -19,7 +20,6 @@ from lograft.client.producing.record_parts import (
     Headers,
     record_size_max,
 )
-from lograft.client.producing.room import Line
 from lograft.client.producing.settings import ProducerSettings
 from lograft.model.seams import Buffer, Clock, Randomness
 from lograft.wire.batches import HEADER_SIZE
@@ -36,7 +36,7 @@ class PartitionQueue:
 
     __slots__ = (
         "batches",
-        "has_asked_for_growth",
+        "has_requested_creation",
         "in_flight",
         "missing_until_ms",
         "open",
@@ -54,7 +54,7 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         #: The topic has no such partition: how long that is waited for. None: it has.
         self.missing_until_ms: int | None = None
-        self.has_asked_for_growth = False
+        self.has_requested_creation = False
 
     def put_back(self, batch: Batch) -> None:
         """A batch that is to be sent again takes its old place: before all that came after it."""
@@ -107,7 +107,7 @@ class Accumulator:
         #: Queues that hold batches.
         self.active: dict[PartitionQueue, None] = {}
         self.used_bytes = 0
-        self._line = Line(settings)
+        self._buffer_queue = BufferQueue(settings)
         self._is_offering = False
         #: Unfinished batches, for flush.
         self.unfinished: dict[Batch, None] = {}
@@ -260,7 +260,7 @@ class Accumulator:
 
     def _require_room(self, size: int) -> None:
         memory = self._settings.buffer_memory
-        if self.used_bytes + size > (memory if self._line.is_serving else self._memory):
+        if self.used_bytes + size > (memory if self._buffer_queue.is_serving else self._memory):
             raise BufferFull(
                 f"buffer.memory ({memory} bytes) is used up by records that have not been"
                 " acknowledged",
@@ -291,10 +291,10 @@ class Accumulator:
     ) -> T:
         """What `put` returns, which has found no room, when there is room for it and all who came
         before it have theirs. Raises TimedOut."""
-        rest_ms = deadline_ms - self._clock.mono_ms()
+        timeout_ms = deadline_ms - self._clock.mono_ms()
         self._memory = 0
         try:
-            return await self._line.wait(put, refused, rest_ms=rest_ms)
+            return await self._buffer_queue.wait(put, refused, timeout_ms=timeout_ms)
         finally:
             # Who gives up may have stood before others who need less.
             self._offer_room()
@@ -307,8 +307,8 @@ class Accumulator:
 
     def _serve_line(self) -> None:
         self._is_offering = False
-        self._line.serve(lambda: self._settings.buffer_memory - self.used_bytes)
-        if not self._line:
+        self._buffer_queue.serve(lambda: self._settings.buffer_memory - self.used_bytes)
+        if not self._buffer_queue:
             self._memory = self._settings.buffer_memory
 
     def count_records(self) -> int:
@@ -348,7 +348,7 @@ class Accumulator:
         first = queue.batches[0]
         if first.attempts:
             return first.retry_at_ms
-        if first is not queue.open or self.hurries or self._line:
+        if first is not queue.open or self.hurries or self._buffer_queue:
             return 0
         return first.created_ms + self._settings.linger_ms
 

@@ -1,5 +1,5 @@
-"""The fate of records that were sent: a batch and places in it, so that a thousand records share
-one future."""
+"""Deliveries: the outcome of records that were sent. A delivery is a batch and an index in it, so
+that a thousand records share one future."""
 
 import logging
 from asyncio import CancelledError
@@ -17,10 +17,10 @@ D = TypeVar("D")
 
 
 class Delivery:
-    """The fate of one record: await it, or ask it.
+    """The outcome of one record: await it, or poll it with `done` and `result`.
 
     delivery = await producer.enqueue("topic", b"value")
-    delivery.add_done_callback(lambda one: print(one.result().offset))
+    delivery.add_done_callback(lambda delivery: print(delivery.result().offset))
     await delivery
     """
 
@@ -40,49 +40,51 @@ class Delivery:
         return self.batch.is_done
 
     async def wait(self) -> None:
-        """Until its fate is known, whatever it is."""
+        """Waits until the record is acknowledged or has failed. Does not raise its failure."""
         if not self.batch.is_done:
             await self.batch.wait()
 
     def result(self) -> Acknowledged:
-        """Raises what the record failed with, or WrongUse while nobody knows."""
+        """Returns the acknowledgement. Raises the failure of the record, or WrongUse if it is still
+        pending."""
         if not self.batch.is_done:
-            raise WrongUse("the record is still on its way: await the delivery, or ask done()")
+            raise WrongUse("the record is still pending: await the delivery, or check done()")
         return self.batch.outcome(self.index, self._acks)
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
-        """Called with this delivery when its fate is known, at once if it is."""
-        self.batch.on_done(lambda: tell(callback, self))
+        """Calls `callback` with this delivery when it is done, immediately if it is."""
+        self.batch.on_done(lambda: run_callback(callback, self))
 
 
-def tell(callback: Callable[[D], object], delivery: D) -> None:
-    """Whatever a program's callback raises is reported and breaks nothing; CancelledError, which
-    asking a cancelled future raises, is no Exception."""
+def run_callback(callback: Callable[[D], object], delivery: D) -> None:
+    """Calls an application's callback and logs what it raises. CancelledError, raised by the result
+    of a cancelled future, is not an Exception."""
     try:
         callback(delivery)
     except (Exception, CancelledError):
-        LOGGER.exception("callback %r of a delivery failed", callback)
+        LOGGER.exception("delivery callback %r failed", callback)
 
 
 class Deliveries(Sequence[Delivery]):
-    """Of records that were sent together, in their order. A delivery is made when it is asked for.
+    """The deliveries of records that were sent together, in order. Each `Delivery` is created when
+    it is accessed.
 
     deliveries = await producer.send_many("topic", [b"one", b"two"])
-    acknowledged = await deliveries         # of all, or the first failure
+    acknowledged = await deliveries         # of all records, or raises the first failure
     """
 
     __slots__ = ("_acks", "_batches", "_count", "_ends", "_starts")
 
     def __init__(self, acks: int) -> None:
         self._acks = acks
-        #: Runs of records: their batches, where they begin there, and where they end here.
+        #: Runs of records: the batch, the index of the first in the batch, the end index here.
         self._batches: list[Batch] = []
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._count = 0
 
     def add(self, batch: Batch, start: int, count: int) -> None:
-        """More records: those from `start` on in a batch."""
+        """Adds `count` records of a batch, from index `start` on."""
         self._count += count
         self._batches.append(batch)
         self._starts.append(start)
@@ -100,7 +102,7 @@ class Deliveries(Sequence[Delivery]):
     def __getitem__(self, index: slice) -> list[Delivery]: ...
     def __getitem__(self, index: int | slice) -> Delivery | list[Delivery]:
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(self._count))]
+            return [self[position] for position in range(*index.indices(self._count))]
         if index < 0:
             index += self._count
         if not 0 <= index < self._count:
@@ -121,7 +123,7 @@ class Deliveries(Sequence[Delivery]):
         return [delivery.result() for delivery in self]
 
     async def wait(self) -> None:
-        """Until the fate of all is known, whatever it is."""
+        """Waits until all records are acknowledged or have failed. Does not raise failures."""
         for batch in self._batches:
             if not batch.is_done:
                 await batch.wait()

@@ -5,8 +5,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from lograft.client.broker_connection import BrokerConnection
 from lograft.client.core import ClientCore
-from lograft.client.link import Link
 from lograft.client.producing.settings import ProducerSettings
 from lograft.model.seams import Buffer
 from lograft.wire.apis import PRODUCE_KEY
@@ -88,7 +88,7 @@ class ProduceRequests:
         )
 
     def lone(
-        self, topic: str, partition: int, link: Link, at_most: int | None
+        self, topic: str, partition: int, link: BrokerConnection, at_most: int | None
     ) -> LoneRequest | None:
         """`at_most`: of the version. None: the broker is too old for it."""
         meaning = link, at_most, self._id_of(topic)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from lograft.client.backoff import backoff_ms
+from lograft.client.broker_connection import BrokerConnection
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
     STALE_METADATA,
@@ -21,18 +22,17 @@ from lograft.client.errors import (
     TimedOut,
     broker_error,
 )
-from lograft.client.link import Link
 from lograft.client.network import Broker
 from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
-from lograft.client.producing.growth import Growth
-from lograft.client.producing.identity import IdempotentIdentity, Identity
+from lograft.client.producing.missing_partitions import MissingPartitions
+from lograft.client.producing.producer_identity import IdempotentIdentity, ProducerIdentity
 from lograft.client.producing.record_errors import RecordErrors, record_errors_of
 from lograft.client.producing.requests import Content, ProduceRequests
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
-from lograft.client.turns import FOREVER_MS, Turns
+from lograft.client.work_scheduler import NO_DEADLINE_MS, WorkScheduler
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Address
@@ -78,14 +78,14 @@ class Sender:
         self._accumulator = accumulator
         self.transactions: Transactions | None = None
         #: Who the producer is for the brokers; None: nobody, batches may come twice.
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         if core.settings.transactional_id is not None:
             self.transactions = self._identity = Transactions(core, accumulator, self)
         elif core.settings.is_idempotent:
             self._identity = IdempotentIdentity(core, accumulator, self)
         self.sequences = None if self._identity is None else self._identity.sequences
-        self._growth = Growth(core)
-        self._turns = Turns(self._send_what_is_ready, self._on_failure)
+        self._missing_partitions = MissingPartitions(core)
+        self._scheduler = WorkScheduler(self._send_what_is_ready, self._on_failure)
         self._in_flight: dict[int, int] = {}
         #: Of requests, in their order, and not yet dealt with.
         self._outcomes: list[tuple[int, list[Sent], _Outcome]] = []
@@ -106,18 +106,18 @@ class Sender:
 
     def wake(self) -> None:
         """There may be something to send: looked at in the loop's next turn."""
-        self._turns.wake()
+        self._scheduler.wake()
 
     def on_record(self) -> None:
         """A batch has been begun or filled by a single record. One that need not linger goes at
         once if nothing is in flight; what comes while it is gathers in a batch."""
         if self._goes_at_once and not any(self._in_flight.values()):
-            self._turns.take_now()
+            self._scheduler.run_now()
         else:
-            self._turns.wake()
+            self._scheduler.wake()
 
     def stop(self) -> None:
-        self._turns.stop()
+        self._scheduler.stop()
 
     def collect_samples(self) -> Iterator[Sample]:
         yield BATCHES_SENT.sample(self._batches_sent)
@@ -125,12 +125,12 @@ class Sender:
         yield RETRIES.sample(self._retries)
         yield BATCHES_FAILED.sample(self._batches_failed)
 
-    def end(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Nothing will be sent any more: everything that waits fails with this."""
         self._is_fatal = error
-        self.drop_unsent(error)
+        self.fail_unsent(error)
 
-    def drop_unsent(self, error: Exception) -> None:
+    def fail_unsent(self, error: Exception) -> None:
         """What has not been sent fails with this."""
         for queue in list(self._accumulator.active):
             self._fail_all(queue, error)
@@ -139,17 +139,17 @@ class Sender:
 
     def _on_failure(self, error: BaseException) -> None:
         self._core.fail(error)
-        self.end(error if isinstance(error, Exception) else ClientError(repr(error)))
+        self.fail(error if isinstance(error, Exception) else ClientError(repr(error)))
 
     def _send_what_is_ready(self) -> int:
         """How long until something else becomes ready by itself."""
         now_ms = self._clock.mono_ms()
         if self._has_sent_alone(now_ms):
-            return FOREVER_MS
+            return NO_DEADLINE_MS
         self._expire(now_ms)
         if self._identity is not None and not self._identity.is_ready():
             return self._next_expiry_ms(now_ms)
-        wait_ms = FOREVER_MS
+        wait_ms = NO_DEADLINE_MS
         by_leader: dict[int, list[PartitionQueue]] = {}
         for queue in self._accumulator.active:
             ready_ms = self._accumulator.ready_at_ms(queue) - now_ms
@@ -160,7 +160,7 @@ class Sender:
                 continue
             if queue.missing_until_ms is not None:
                 wait_ms = min(wait_ms, max(1, queue.missing_until_ms - now_ms))
-            leader = self._growth.leader_of(queue)
+            leader = self._missing_partitions.leader_of(queue)
             if leader is None:
                 self._core.metadata.use(queue.topic)
                 self._core.metadata.is_old()
@@ -188,7 +188,7 @@ class Sender:
             or not self._may_send(queue)
         ):
             return False
-        leader = self._growth.leader_of(queue)
+        leader = self._missing_partitions.leader_of(queue)
         link = None if leader is None else self._core.network.link_if_ready(leader)
         if leader is None or link is None or self._in_flight.get(leader):
             return False
@@ -197,13 +197,13 @@ class Sender:
 
     def _next_expiry_ms(self, now_ms: int) -> int:
         if not self._accumulator.active:
-            return FOREVER_MS
+            return NO_DEADLINE_MS
         created = [queue.batches[0].created_ms for queue in self._accumulator.active]
         return max(1, min(created) + self._settings.delivery_timeout_ms - now_ms)
 
     def _expire(self, now_ms: int) -> None:
-        for queue in self._growth.given_up(self._accumulator.active, now_ms):
-            self._fail_all(queue, self._growth.refusal(queue))
+        for queue in self._missing_partitions.find_expired(self._accumulator.active, now_ms):
+            self._fail_all(queue, self._missing_partitions.expiry_error(queue))
         for batch in self._accumulator.expired(now_ms):
             waited_ms = now_ms - batch.created_ms
             self._fail(
@@ -265,7 +265,7 @@ class Sender:
                 self._identity.on_sending(batch)
             batch.attempts += 1
             queue.in_flight.append(batch)
-            queue.has_asked_for_growth = queue.missing_until_ms is not None
+            queue.has_requested_creation = queue.missing_until_ms is not None
             taken.append(Sent(queue, batch))
         return taken
 
@@ -282,7 +282,7 @@ class Sender:
                 self._note_obstacle(leader, error)
                 self._core.metadata.is_old()
                 if not error.is_retriable:
-                    self.end(error)
+                    self.fail(error)
             # Not after a cancellation: the client or its loop is being closed.
             self._connecting.discard(leader)
             self.wake()
@@ -298,7 +298,7 @@ class Sender:
 
     # ── one request ──────────────────────────────────────────────────────────────────────────
 
-    def _send_request(self, leader: int, link: Link, sent: list[Sent]) -> None:
+    def _send_request(self, leader: int, link: BrokerConnection, sent: list[Sent]) -> None:
         identity = self._identity
         at_most = None if identity is None else identity.produce_version_max
         contents = [self._content(batch) for _, batch in sent]
@@ -443,7 +443,7 @@ class Sender:
         batch.last_error = error
         obstacle = self._is_fatal
         if obstacle is None and self._identity is not None:
-            obstacle = self._identity.obstacle()
+            obstacle = self._identity.retry_error()
         is_late = now_ms - batch.created_ms >= settings.delivery_timeout_ms
         if obstacle is not None or is_late or batch.attempts > settings.retries:
             if is_late:

@@ -26,8 +26,8 @@ from lograft.client.errors import (
 )
 from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
-from lograft.client.producing.identity import SenderCalls
-from lograft.client.producing.prepared import END_V1_MAX, PreparedTransaction
+from lograft.client.producing.prepared_transactions import END_V1_MAX, PreparedTransaction
+from lograft.client.producing.producer_identity import SenderCalls
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transaction_offsets import commit_offsets
@@ -204,7 +204,7 @@ class Transactions:
     def on_failed(self, error: Exception) -> None:
         self._fail(of_partition(error), error)
 
-    def obstacle(self) -> Exception | None:
+    def retry_error(self) -> Exception | None:
         if self._state in (State.ABORTING, State.BROKEN):
             return TransactionFailed("the transaction is to be aborted: nothing of it counts")
         return self._error
@@ -225,7 +225,7 @@ class Transactions:
             self._error = error
         self._move(event)
         if event is Event.DIED:
-            self._sender.end(error)
+            self._sender.fail(error)
         elif self._state is State.BROKEN is not before:
             cause = TransactionFailed(f"the transaction cannot be committed: {error}")
             cause.__cause__ = error
@@ -242,7 +242,7 @@ class Transactions:
 
     def _drop_unsent(self, error: Exception) -> None:
         self._wanted.clear()
-        self._sender.drop_unsent(error)
+        self._sender.fail_unsent(error)
 
     async def _ask(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
         """Asks until it is done or max.block.ms is over. What cannot be done for good breaks the

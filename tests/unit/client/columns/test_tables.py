@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lograft.client.columns.decode import HEADER_TYPE
-from lograft.client.columns.encode import BLOCK
+from lograft.client.columns.decoder import HEADER_TYPE
+from lograft.client.columns.encoder import BLOCK
 from lograft.client.columns.tables import (
     ANYWHERE,
     Chunk,

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from lograft.client.broker_connection import BrokerConnection
 from lograft.client.consuming.fetch_requests import SinglePartitionFetch, fetch_request
 from lograft.client.consuming.fetch_sessions import FetchSession, Plan, Wanted
 from lograft.client.consuming.settings import ConsumerSettings
-from lograft.client.link import Link
 from lograft.client.types import TopicPartition
 from lograft.model.types import ZERO_UUID
 from lograft.runtime.clock import SystemClock
@@ -19,8 +19,8 @@ PLACE = TopicPartition("topic", 3)
 ID = UUID(int=7)
 
 
-def link() -> Link:
-    return Link(cast(ClientConnection, None), SystemClock(), client_id="me")
+def link() -> BrokerConnection:
+    return BrokerConnection(cast(ClientConnection, None), SystemClock(), client_id="me")
 
 
 def plan_of(wanted: Wanted, place: TopicPartition = PLACE) -> Plan:

@@ -138,7 +138,7 @@ async def test_deliveries_tell_the_fate_of_their_records_also_after_a_split() ->
     for i in range(3):
         whole.append(100 + i, None, b"v")
         deliveries.append(Delivery(whole, i, -1))
-    with pytest.raises(WrongUse, match="still on its way"):
+    with pytest.raises(WrongUse, match="still pending"):
         deliveries[0].result()
     told: list[Delivery] = []
     deliveries[2].add_done_callback(told.append)

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from lograft.client.broker_connection import BrokerConnection, VersionRange
 from lograft.client.core import ClientCore
-from lograft.client.link import Link, VersionRange
 from lograft.client.metadata import MetadataCache
 from lograft.client.producing.requests import Content, ProduceRequests
 from lograft.client.producing.settings import ProducerSettings
@@ -42,8 +42,8 @@ class StandInCore:
         assert self.metadata.cache.learn(answer, covers_all=False)
 
 
-def link_of(newest: int) -> Link:
-    link = Link(cast(ClientConnection, None), SystemClock(), client_id="me")
+def link_of(newest: int) -> BrokerConnection:
+    link = BrokerConnection(cast(ClientConnection, None), SystemClock(), client_id="me")
     link.versions = {PRODUCE_KEY: VersionRange(3, newest)}
     return link
 

@@ -27,7 +27,7 @@ _BATCHES_PER_TURN: Final = 4
 _RECORDS_PER_TURN: Final = 500
 
 
-class Intake:
+class RecordPipeline:
     def __init__(
         self,
         core: ClientCore[ProducerSettings],
@@ -67,7 +67,7 @@ class Intake:
     def put(self, record: Outgoing) -> Delivery:
         """Puts it into the buffer now, or raises BufferFull, or WrongUse for a place that is not
         known."""
-        record = self.intercepted(record)
+        record = self.intercept(record)
         try:
             return self._put_now(record)
         except Exception as error:
@@ -92,7 +92,7 @@ class Intake:
         found = self._metadata.cache.topic(topic)
         return found is not None and (partition is None or _has(found, partition))
 
-    def intercepted(self, record: Outgoing) -> Outgoing:
+    def intercept(self, record: Outgoing) -> Outgoing:
         """What the interceptors make of it: the first step, taken once for a record."""
         return self._interceptors.on_send(record) if self._has_interceptors else record
 
@@ -114,7 +114,7 @@ class Intake:
 
     async def enqueue(self, record: Outgoing) -> Delivery:
         """Waits for metadata and for room, together at most max.block.ms."""
-        return await self.enqueue_intercepted(self.intercepted(record))
+        return await self.enqueue_intercepted(self.intercept(record))
 
     async def enqueue_intercepted(self, record: Outgoing) -> Delivery:
         try:

@@ -1,10 +1,10 @@
-"""Turns: one for any number of calls, another when the time is up, none after the end."""
+"""WorkScheduler: one for any number of calls, another when the time is up, none after the end."""
 
 import asyncio
 
 import pytest
 
-from lograft.client.turns import FOREVER_MS, Turns
+from lograft.client.work_scheduler import NO_DEADLINE_MS, WorkScheduler
 from tests.support.scenarios import scenario
 
 
@@ -18,17 +18,17 @@ async def test_many_calls_are_one_turn() -> None:
 
     def work() -> int:
         taken.append(1)
-        return FOREVER_MS
+        return NO_DEADLINE_MS
 
-    turns = Turns(work, on_failure=unexpected)
+    scheduler = WorkScheduler(work, on_failure=unexpected)
     for _ in range(3):
-        turns.wake()
+        scheduler.wake()
     assert not taken
     await asyncio.sleep(0)
     assert taken == [1]
-    turns.wake()
-    turns.stop()
-    turns.wake()
+    scheduler.wake()
+    scheduler.stop()
+    scheduler.wake()
     await asyncio.sleep(0)
     assert taken == [1]
 
@@ -40,27 +40,27 @@ async def test_a_turn_may_be_taken_at_once_but_not_inside_another() -> None:
     def work() -> int:
         taken.append("begins")
         if len(taken) == 1:
-            turns.take_now()
+            scheduler.run_now()
         taken.append("ends")
-        return FOREVER_MS
+        return NO_DEADLINE_MS
 
-    turns = Turns(work, on_failure=unexpected)
-    turns.take_now()
+    scheduler = WorkScheduler(work, on_failure=unexpected)
+    scheduler.run_now()
     assert taken == ["begins", "ends"]
-    turns.take_now()  # one is to come
+    scheduler.run_now()  # one is to come
     assert taken == ["begins", "ends"]
     await asyncio.sleep(0)
     assert taken == ["begins", "ends"] * 2
-    turns.take_now()
+    scheduler.run_now()
     assert taken == ["begins", "ends"] * 3
-    turns.stop()
-    turns.take_now()
+    scheduler.stop()
+    scheduler.run_now()
     assert taken == ["begins", "ends"] * 3
 
 
 @scenario()
 async def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
-    waits = [60_000, 10, FOREVER_MS]
+    waits = [60_000, 10, NO_DEADLINE_MS]
     done = asyncio.Event()
 
     def work() -> int:
@@ -69,12 +69,12 @@ async def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
             done.set()
         return wait_ms
 
-    turns = Turns(work, on_failure=unexpected)
-    turns.wake()
+    scheduler = WorkScheduler(work, on_failure=unexpected)
+    scheduler.wake()
     await asyncio.sleep(0)
-    turns.wake()
+    scheduler.wake()
     await asyncio.wait_for(done.wait(), 60)
-    turns.stop()
+    scheduler.stop()
 
 
 @scenario()
@@ -86,9 +86,9 @@ async def test_a_failure_is_told_and_ends_the_turns() -> None:
     def work() -> int:
         raise ZeroDivisionError
 
-    turns = Turns(work, on_failure=failures.append)
-    turns.wake()
+    scheduler = WorkScheduler(work, on_failure=failures.append)
+    scheduler.wake()
     await asyncio.sleep(0)
-    turns.wake()
+    scheduler.wake()
     await asyncio.sleep(0)
     assert [type(failure) for failure in failures] == [ZeroDivisionError]

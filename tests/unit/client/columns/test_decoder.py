@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from lograft.client.columns.decode import SCHEMA, SCHEMA_WITH_HEADERS, decode
+from lograft.client.columns.decoder import SCHEMA, SCHEMA_WITH_HEADERS, decode
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.slices import Aborted, BatchCorrupt, Slice
 from lograft.wire.batches import (

@@ -1,8 +1,8 @@
 """Record batches as Arrow columns, without a Python object per record.
 
-Where records begin is found first (chains.py). All else is arithmetic on whole columns: numbers of
-variable length by take and mask, keys and values as Arrow arrays over the fetched bytes, from which
-`take` gathers what lies between their ends.
+First, `record_starts.py` finds where the records start. All else is arithmetic on whole columns:
+varints by take and mask, keys and values as Arrow arrays over the fetched bytes, from which `take`
+gathers the bytes of each.
 
 Every length that a record names is checked against the record's end before it is used, and that the
 record's parts fill it.
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lograft.client.columns.chains import Bytes, Ints, record_starts
+from lograft.client.columns.record_starts import Bytes, Ints, record_starts
 from lograft.client.consuming.completed_fetches import BATCH_BYTES_MAX
 from lograft.client.consuming.slices import Slice, visible_batches
 from lograft.model.seams import Buffer

@@ -8,14 +8,14 @@ import pytest
 
 from lograft.client.errors import BufferFull, Closed, SerializationFailed, TimedOut
 from lograft.client.producing.batches import Batch
+from lograft.client.producing.cross_thread_queue import RECORDS_MAX, CrossThreadQueue
 from lograft.client.producing.deliveries import Delivery
-from lograft.client.producing.handover import RECORDS_MAX, Handover
-from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
+from lograft.client.producing.record_pipeline import RecordPipeline
 from tests.support.scenarios import scenario
 
 
-class StandInIntake(Intake):
+class StandInPipeline(RecordPipeline):
     """Takes what it is told to: `full` and `unknown` topics make a record wait for `released`."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class StandInIntake(Intake):
     def is_known(self, topic: str, partition: int | None) -> bool:
         return topic != "unknown"
 
-    def intercepted(self, record: Outgoing) -> Outgoing:
+    def intercept(self, record: Outgoing) -> Outgoing:
         return record
 
     def put_if_known(self, record: Outgoing) -> Delivery | None:
@@ -55,20 +55,20 @@ class StandInIntake(Intake):
         return Delivery(Batch("t", 0, 0, (0,)), 0, -1)
 
 
-def play(scenario: Callable[[StandInIntake, Handover], Any]) -> None:
+def play(scenario: Callable[[StandInPipeline, CrossThreadQueue], Any]) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        intake = StandInIntake()
+        pipeline = StandInPipeline()
         tasks: list[asyncio.Task[None]] = []
 
         def post(function: Callable[[], object]) -> None:
             loop.call_soon_threadsafe(function)
 
         def spawn() -> None:
-            tasks.append(loop.create_task(handover.drain_slowly()))
+            tasks.append(loop.create_task(queue.drain_slowly()))
 
-        handover = Handover(intake, post, spawn)
-        await scenario(intake, handover)
+        queue = CrossThreadQueue(pipeline, post, spawn)
+        await scenario(pipeline, queue)
         for task in tasks:
             await task
 
@@ -77,101 +77,101 @@ def play(scenario: Callable[[StandInIntake, Handover], Any]) -> None:
 
 @scenario(play)
 async def test_what_lies_there_is_taken_in_one_turn(
-    intake: StandInIntake, handover: Handover, /
+    pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
-    promises = [handover.put(Outgoing("t", number)) for number in range(5)]
+    promises = [queue.put(Outgoing("t", number)) for number in range(5)]
     assert not promises[0].is_settled
-    await handover.wait_empty()
-    assert intake.taken == [0, 1, 2, 3, 4]
+    await queue.wait_empty()
+    assert pipeline.taken == [0, 1, 2, 3, 4]
     assert all(one.delivery is not None for one in promises)
-    handover.put(Outgoing("t", 5))
-    await handover.wait_empty()
-    assert intake.taken[-1] == 5
+    queue.put(Outgoing("t", 5))
+    await queue.wait_empty()
+    assert pipeline.taken[-1] == 5
 
 
 @pytest.mark.parametrize("reason", ["no room", "unknown topic"])
 @scenario(play)
 async def test_those_behind_a_record_that_waits_keep_their_places(
-    intake: StandInIntake, handover: Handover, /, reason: str
+    pipeline: StandInPipeline, queue: CrossThreadQueue, /, reason: str
 ) -> None:
-    intake.is_full = reason == "no room"
-    first = "t" if intake.is_full else "unknown"
-    promises = [handover.put(Outgoing(first, "first")), handover.put(Outgoing("t", "second"))]
+    pipeline.is_full = reason == "no room"
+    first = "t" if pipeline.is_full else "unknown"
+    promises = [queue.put(Outgoing(first, "first")), queue.put(Outgoing("t", "second"))]
     settled: list[str] = []
     promises[1].on_settled(lambda: settled.append("second"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    handover.put(Outgoing("t", "third"))
-    assert intake.taken == []
-    intake.released.set()
-    await handover.wait_empty()
-    assert intake.taken == ["first", "second", "third"]
+    queue.put(Outgoing("t", "third"))
+    assert pipeline.taken == []
+    pipeline.released.set()
+    await queue.wait_empty()
+    assert pipeline.taken == ["first", "second", "third"]
     assert settled == ["second"]
 
 
 def test_what_cannot_be_taken_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(intake: StandInIntake, handover: Handover) -> None:
-        bad, good = handover.put(Outgoing("bad", 1)), handover.put(Outgoing("t", 2))
-        await handover.wait_empty()
+    async def scenario(pipeline: StandInPipeline, queue: CrossThreadQueue) -> None:
+        bad, good = queue.put(Outgoing("bad", 1)), queue.put(Outgoing("t", 2))
+        await queue.wait_empty()
         assert isinstance(bad.error, SerializationFailed)
         assert good.error is None
-        assert intake.reported == [bad.error]
-        intake.refuses = True
-        intake.released.set()
-        late, after = handover.put(Outgoing("unknown", 3)), handover.put(Outgoing("t", 4))
-        await handover.wait_empty()
+        assert pipeline.reported == [bad.error]
+        pipeline.refuses = True
+        pipeline.released.set()
+        late, after = queue.put(Outgoing("unknown", 3)), queue.put(Outgoing("t", 4))
+        await queue.wait_empty()
         assert isinstance(late.error, TimedOut)
         assert after.delivery is not None
-        assert intake.taken == [2, 4]
+        assert pipeline.taken == [2, 4]
 
     play(scenario)
-    assert caplog.text.count("a record was not taken") == 2
+    assert caplog.text.count("a record was rejected before it was buffered") == 2
 
 
 @scenario(play)
 async def test_the_queue_says_when_it_is_full_and_ends_with_the_client(
-    intake: StandInIntake, handover: Handover, /
+    pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
-    promises = [handover.put(Outgoing("t", number)) for number in range(RECORDS_MAX)]
-    assert handover.is_full
-    handover.end()
+    promises = [queue.put(Outgoing("t", number)) for number in range(RECORDS_MAX)]
+    assert queue.is_full
+    queue.close()
     assert {type(one.error) for one in promises} == {Closed}
-    assert isinstance(handover.put(Outgoing("t", "late")).error, Closed)
-    assert len(intake.reported) == RECORDS_MAX + 1
-    await handover.wait_empty()
+    assert isinstance(queue.put(Outgoing("t", "late")).error, Closed)
+    assert len(pipeline.reported) == RECORDS_MAX + 1
+    await queue.wait_empty()
 
 
 @scenario(play)
 async def test_it_says_what_the_loop_will_not_take_at_once(
-    intake: StandInIntake, handover: Handover, /
+    pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
     known = Outgoing("t", 1)
-    assert handover.takes_at_once(known)
-    assert not handover.takes_at_once(Outgoing("unknown", 1))
+    assert queue.takes_at_once(known)
+    assert not queue.takes_at_once(Outgoing("unknown", 1))
     for number in range(RECORDS_MAX):
-        handover.put(Outgoing("t", number))
-    assert not handover.takes_at_once(known)
-    await handover.wait_empty()
-    intake.is_full = True
-    waiting = handover.put(known)
+        queue.put(Outgoing("t", number))
+    assert not queue.takes_at_once(known)
+    await queue.wait_empty()
+    pipeline.is_full = True
+    waiting = queue.put(known)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not handover.takes_at_once(known), "the one before it waits for room"
-    intake.released.set()
-    await handover.wait_empty()
+    assert not queue.takes_at_once(known), "the one before it waits for room"
+    pipeline.released.set()
+    await queue.wait_empty()
     assert waiting.delivery is not None
-    assert handover.takes_at_once(known)
+    assert queue.takes_at_once(known)
 
 
 @scenario(play)
 async def test_the_end_finds_a_record_that_waits(
-    intake: StandInIntake, handover: Handover, /
+    pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
-    waiting = handover.put(Outgoing("unknown", 1))
+    waiting = queue.put(Outgoing("unknown", 1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    handover.end()
-    intake.released.set()
-    await handover.wait_empty()
+    queue.close()
+    pipeline.released.set()
+    await queue.wait_empty()
     assert isinstance(waiting.error, Closed)
-    assert intake.reported == [], "the intake reports the record that waits in it"
+    assert pipeline.reported == [], "the pipeline reports the record that waits in it"

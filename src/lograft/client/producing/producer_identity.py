@@ -1,8 +1,8 @@
-"""Who a producer is for the brokers: an id and an epoch, by which they know its batches again.
+"""The producer id and epoch by which brokers recognize the batches of a producer.
 
-The sender asks the identity whether batches may go out, and tells it what becomes of them. A
-producer that is only idempotent asks any broker for an id; a transactional one is known to a
-coordinator (`transactions.py`).
+The sender checks with the identity whether batches may be sent, and reports what became of them. An
+idempotent producer gets its id from any broker; a transactional one from its coordinator
+(`transactions.py`).
 """
 
 import asyncio
@@ -17,29 +17,29 @@ from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-#: Of the transactions of a producer that has none.
+#: Transaction timeout in the request of a producer without transactions.
 _NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
 
 
 class SenderCalls(Protocol):
-    """What an identity asks of the sender."""
+    """The methods of the sender that an identity calls."""
 
     def wake(self) -> None: ...
 
-    def end(self, error: Exception) -> None: ...
+    def fail(self, error: Exception) -> None: ...
 
-    def drop_unsent(self, error: Exception) -> None: ...
+    def fail_unsent(self, error: Exception) -> None: ...
 
 
-class Identity(Protocol):
+class ProducerIdentity(Protocol):
     sequences: Sequences
 
     @property
     def produce_version_max(self) -> int | None:
-        """The newest version of Produce that means what we mean; None: any."""
+        """The newest version of Produce that uses the same transaction protocol; None: any."""
 
     def is_ready(self) -> bool:
-        """Whether batches may be sent now; what is missing for it is asked for."""
+        """Whether batches may be sent now. If not, requests what is missing."""
 
     def admits(self, queue: PartitionQueue) -> bool:
         """Whether batches of that partition may be sent now."""
@@ -47,14 +47,15 @@ class Identity(Protocol):
     def on_sending(self, batch: Batch) -> None: ...
 
     def on_failed(self, error: Exception) -> None:
-        """Records were not delivered, and will not be."""
+        """Called when records have failed for good."""
 
-    def obstacle(self) -> Exception | None:
-        """Why batches are not to be sent again."""
+    def retry_error(self) -> Exception | None:
+        """Returns why batches must not be retried, or None if they may be."""
 
 
 class IdempotentIdentity:
-    """Lasts until its epochs are used up; nobody else can have it."""
+    """The identity of a producer without transactions. It lasts until its epochs are used up, and
+    no other producer can fence it."""
 
     produce_version_max: int | None = None
 
@@ -65,8 +66,8 @@ class IdempotentIdentity:
         self._accumulator = accumulator
         self._sender = sender
         self.sequences = Sequences()
-        self._is_asking = False
-        self._attempts = 0
+        self._is_requesting = False
+        self._failures = 0
 
     def is_ready(self) -> bool:
         sequences = self.sequences
@@ -74,9 +75,9 @@ class IdempotentIdentity:
             sequences.bump()
         if sequences.is_known:
             return True
-        if self._accumulator.active and not self._is_asking:
-            self._is_asking = True
-            self._core.runtime.spawn(self._ask(), name="producer id")
+        if self._accumulator.active and not self._is_requesting:
+            self._is_requesting = True
+            self._core.runtime.spawn(self._request_id(), name="producer id")
         return False
 
     def admits(self, queue: PartitionQueue) -> bool:
@@ -87,38 +88,38 @@ class IdempotentIdentity:
 
     def on_failed(self, error: Exception) -> None: ...
 
-    def obstacle(self) -> Exception | None:
+    def retry_error(self) -> Exception | None:
         return None
 
-    async def _ask(self) -> None:
-        await self._ask_once()
-        # Not after a cancellation: the client or its loop is being closed, and another request
-        # would outlive it.
-        self._is_asking = False
+    async def _request_id(self) -> None:
+        await self._request_once()
+        # Not after a cancellation: the client or its loop is closing, and another request would
+        # outlive it.
+        self._is_requesting = False
         self._sender.wake()
 
-    async def _ask_once(self) -> None:
+    async def _request_once(self) -> None:
         try:
-            answer = await self._core.network.ask(
+            response = await self._core.network.ask(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS),
                 InitProducerIdResponse,
             )
-            if answer.error_code:
-                raise broker_error(answer.error_code, "a producer id was asked for")
-            self.sequences.begin(answer.producer_id, answer.producer_epoch)
-            self._attempts = 0
+            if response.error_code:
+                raise broker_error(response.error_code, "initializing the producer id")
+            self.sequences.begin(response.producer_id, response.producer_epoch)
+            self._failures = 0
         except ClientError as error:
             if not error.is_retriable:
-                self._sender.end(error)
+                self._sender.fail(error)
                 return
-            self._attempts += 1
-            await asyncio.sleep(self._pause_ms() / 1000)
+            self._failures += 1
+            await asyncio.sleep(self._backoff_ms() / 1000)
 
-    def _pause_ms(self) -> int:
+    def _backoff_ms(self) -> int:
         settings = self._core.settings
         return backoff_ms(
             settings.retry_backoff_ms,
             settings.retry_backoff_max_ms,
-            self._attempts,
+            self._failures,
             self._core.runtime.randomness,
         )

@@ -1,4 +1,4 @@
-"""Base class of the clients: async context managers that warn when they are dropped open."""
+"""Base class of the clients: an async context manager that warns if it is never closed."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -6,18 +6,20 @@ from types import TracebackType
 from typing import Self
 
 
-class Opened(ABC):
+class AsyncResource(ABC):
+    """Base class for async context managers. Without `async with`, await `start` and `close`."""
+
     @abstractmethod
     async def start(self) -> None:
-        """Opens it, where `async with` does not fit."""
+        """Opens the client. `async with` calls it; call it yourself where that does not fit."""
 
     @abstractmethod
     async def close(self) -> None: ...
 
     @abstractmethod
     def _describe_open(self) -> str | None:
-        """What the client is and what it leaves undone; None if it is not open. Also called for
-        objects whose `__init__` has raised."""
+        """Returns the kind of client and its unfinished work, or None if it is not open. Must also
+        work if `__init__` raised."""
 
     async def __aenter__(self) -> Self:
         await self.start()

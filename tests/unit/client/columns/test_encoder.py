@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from lograft.client.columns.decode import HEADER_TYPE, decode
-from lograft.client.columns.encode import Encoded, Rows, encode
+from lograft.client.columns.decoder import HEADER_TYPE, decode
+from lograft.client.columns.encoder import Encoded, Rows, encode
 from lograft.client.columns.hashing import murmur2_column
 from lograft.client.consuming.slices import Slice
 from lograft.client.producing.batches import Batch

@@ -1,8 +1,9 @@
-"""Records of other threads on their way into the client's loop.
+"""Records that other threads pass to the client's event loop.
 
-A thread that would wait for the loop with each record pays for two switches of threads, thirty
-times the work itself. So it leaves the record in a queue, and the loop takes all that are there in
-one turn, in their order. The queue is short: who finds it full waits until it is empty.
+A thread that waited for the loop with each record would pay for two thread switches, thirty times
+the cost of the work itself. Instead it appends the record to a queue, and the loop takes all queued
+records in one iteration, in order. The queue is short: a thread that finds it full waits until it
+is empty.
 """
 
 import asyncio
@@ -13,23 +14,23 @@ from typing import Final
 
 from lograft.client.errors import BufferFull, Closed
 from lograft.client.producing.deliveries import Delivery
-from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
+from lograft.client.producing.record_pipeline import RecordPipeline
 
 LOGGER: Final = logging.getLogger(__name__)
 
-#: Records that lie in the queue at most, threads that look at the same time aside.
+#: Maximum length of the queue. Threads that check it at the same time may exceed it slightly.
 RECORDS_MAX: Final = 2_000
 
 
 class Promise:
-    """Of the delivery of a record that another thread gave. Settled in the loop, read anywhere."""
+    """The future delivery of a record from another thread. Settled in the loop, read anywhere."""
 
     __slots__ = ("_callbacks", "delivery", "error")
 
     def __init__(self) -> None:
         self.delivery: Delivery | None = None
-        #: Why there will be none.
+        #: Why the record was rejected, if it was.
         self.error: Exception | None = None
         self._callbacks: list[Callable[[], None]] = []
 
@@ -45,28 +46,30 @@ class Promise:
             callback()
 
     def on_settled(self, callback: Callable[[], None]) -> None:
-        """In the loop."""
+        """Calls back when the promise is settled, or now if it is. Only in the loop."""
         if self.is_settled:
             callback()
         else:
             self._callbacks.append(callback)
 
 
-class Handover:
+class CrossThreadQueue:
+    """The queue of one blocking producer. `put` is for any thread, all else for the loop."""
+
     def __init__(
         self,
-        intake: Intake,
+        pipeline: RecordPipeline,
         post: Callable[[Callable[[], object]], None],
         spawn: Callable[[], None],
     ) -> None:
-        """`post`: runs something in the loop, soon; `spawn`: runs `drain_slowly` as a task."""
-        self._intake = intake
+        """`post`: schedules a call in the loop; `spawn`: runs `drain_slowly` as a task."""
+        self._pipeline = pipeline
         self._post = post
         self._spawn = spawn
         self._queue: deque[tuple[Outgoing, Promise]] = deque()
         self._is_posted = False
-        self._has_ended = False
-        #: The first of the queue waits for metadata or room, and all others behind it.
+        self._is_closed = False
+        #: The first record waits for metadata or buffer space, and all others wait behind it.
         self.is_slow = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -82,42 +85,42 @@ class Handover:
         return not self._queue
 
     def takes_at_once(self, record: Outgoing) -> bool:
-        """Whether the loop will take it in its next turn, as far as can be seen from here."""
-        return not (self.is_slow or self.is_full) and self._intake.is_known(
+        """Whether the loop will probably take the record in its next iteration."""
+        return not (self.is_slow or self.is_full) and self._pipeline.is_known(
             record.topic, record.partition
         )
 
     def put(self, record: Outgoing) -> Promise:
         promise = Promise()
-        self._queue.append((self._intake.intercepted(record), promise))
-        # Looked at after the record is in the queue: either the end finds it there, or we see the
-        # end. Likewise the loop takes `_is_posted` back before it looks into the queue.
-        if self._has_ended:
-            self._refuse_all()
+        self._queue.append((self._pipeline.intercept(record), promise))
+        # Checked after the append: either `close` finds the record, or this thread sees that the
+        # queue is closed. For the same reason the loop resets `_is_posted` before it reads.
+        if self._is_closed:
+            self._reject_all()
         elif not self._is_posted:
             self._is_posted = True
             try:
                 self._post(self._drain)
-            except RuntimeError:  # the loop has gone in this very moment
-                self._refuse_all()
+            except RuntimeError:  # the loop has just been closed
+                self._reject_all()
         return promise
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
     async def wait_empty(self) -> None:
-        """Until everything that is in the queue now has been taken."""
+        """Waits until all records that are queued now have been taken."""
         if self._queue:
             self._empty.clear()
             await self._empty.wait()
 
-    def end(self) -> None:
-        """The client is closed: nothing is taken any more."""
-        self._has_ended = True
-        self._refuse_all()
+    def close(self) -> None:
+        """Rejects all queued records, and all later ones."""
+        self._is_closed = True
+        self._reject_all()
         self._empty.set()
 
-    def _refuse_all(self) -> None:
-        # What becomes of the first, if it waits for metadata or room, is reported there.
+    def _reject_all(self) -> None:
+        # If the first record waits for metadata or space, the pipeline reports its failure.
         is_reported = self.is_slow
         while True:
             try:
@@ -126,17 +129,17 @@ class Handover:
                 return
             error = Closed("the producer is closed")
             if not is_reported:
-                self._intake.report_failure(error)
+                self._pipeline.report_failure(error)
             is_reported = False
             promise.settle(None, error)
 
     def _drain(self) -> None:
         self._is_posted = False
-        if self._has_ended:
-            self._refuse_all()
+        if self._is_closed:
+            self._reject_all()
         if self.is_slow:
             return
-        queue, put = self._queue, self._intake.put_if_known
+        queue, put = self._queue, self._pipeline.put_if_known
         while queue:
             record, promise = queue[0]
             try:
@@ -145,8 +148,8 @@ class Handover:
                 delivery = None
             except Exception as error:
                 queue.popleft()
-                self._intake.report_failure(error)
-                _refuse(promise, error)
+                self._pipeline.report_failure(error)
+                _reject(promise, error)
                 continue
             if delivery is None:
                 self.is_slow = True
@@ -157,28 +160,28 @@ class Handover:
         self._empty.set()
 
     async def drain_slowly(self) -> None:
-        """Waits for what the first needs, then goes on with the others."""
+        """Waits until the first record is in the buffer, then takes the others."""
         try:
             if self._queue:
                 record, promise = self._queue[0]
                 delivery: Delivery | None = None
                 failure: Exception | None = None
                 try:
-                    delivery = await self._intake.enqueue_intercepted(record)
-                except Exception as error:  # a program's own partitioner may raise anything
+                    delivery = await self._pipeline.enqueue_intercepted(record)
+                except Exception as error:  # the application's partitioner may raise anything
                     failure = error
                 if promise.is_settled:
-                    return  # the end has come meanwhile
+                    return  # the queue was closed during the wait
                 self._queue.popleft()
                 if failure is None:
                     promise.settle(delivery)
                 else:
-                    _refuse(promise, failure)
+                    _reject(promise, failure)
         finally:
             self.is_slow = False
         self._drain()
 
 
-def _refuse(promise: Promise, error: Exception) -> None:
-    LOGGER.warning("a record was not taken: %s", error)
+def _reject(promise: Promise, error: Exception) -> None:
+    LOGGER.warning("a record was rejected before it was buffered: %s", error)
     promise.settle(None, error)

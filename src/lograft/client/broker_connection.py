@@ -30,7 +30,7 @@ class VersionRange(NamedTuple):
     highest: int
 
 
-class Link:
+class BrokerConnection:
     """Never retries: what to do about an unknown outcome is the caller's decision.
 
     An answer that is late ends the connection: those behind it would be late too.
@@ -174,7 +174,7 @@ class _Waiting(Generic[R]):
 
     def __init__(
         self,
-        link: Link,
+        link: BrokerConnection,
         answer: type[R],
         version: int,
         timeout_ms: int,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lograft.client.columns.encode import Encoded, encode
+from lograft.client.columns.encoder import Encoded, encode
 from lograft.client.columns.tables import ANYWHERE, by_partition, checked, chunks, placed, row_sizes
 from lograft.client.core import ClientCore
 from lograft.client.errors import BufferFull, WrongUse
