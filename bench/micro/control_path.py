@@ -69,7 +69,7 @@ async def create(session: Session, name: str, counter: CallCounter | None = None
     try:
         reply = session.handle_frame(memoryview(bytearray(frame)))
         assert isinstance(reply, PendingReply)
-        answer: Any = await reply.answer
+        answer: Any = await reply.response
     finally:
         sys.setprofile(None)
     data = b"".join(answer.parts)[4:]

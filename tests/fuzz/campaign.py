@@ -383,7 +383,7 @@ class Campaign:
 
 async def _awaited(reply: PendingReply) -> EncodedResponse | None:
     try:
-        return await reply.answer
+        return await reply.response
     except CloseConnection:
         return None
 

@@ -139,7 +139,7 @@ class SimulatedNode:
         frame = frame_request(request, version, correlation_id=CORRELATION_ID, client_id="calm")
         reply = as_told(self.session().handle_frame(memoryview(bytearray(frame[4:]))))
         if isinstance(reply, PendingReply):
-            reply = await reply.answer
+            reply = await reply.response
         assert reply is not None
         response = read_answer(reply, request.KEY, version, CORRELATION_ID)
         assert isinstance(response, kind)

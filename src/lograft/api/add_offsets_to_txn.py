@@ -1,13 +1,13 @@
-"""AddOffsetsToTxn, versions 0-4: a producer's transaction will commit offsets of a group.
+"""AddOffsetsToTxn, versions 0-4: adds a group's offsets to a transaction.
 
-The group's partition of __consumer_offsets becomes one of the transaction's. v2: PRODUCER_FENCED.
-v4: TRANSACTION_ABORTABLE. Producers of transaction protocol v2 leave this to TxnOffsetCommit.
+Adds the group's partition of __consumer_offsets to the transaction. v2: PRODUCER_FENCED. v4:
+TRANSACTION_ABORTABLE. With transaction protocol v2 producers rely on TxnOffsetCommit instead.
 """
 
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.producer_fencing import told
+from lograft.api.producer_fencing import fencing_code_of
 from lograft.api.types import group_of, transactional_id_of, whole_request
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.security.authorization import GROUP_READ, TRANSACTIONAL_ID_WRITE
@@ -41,6 +41,6 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
             ),
         )
     except LograftError as error:
-        code = told(error, knows_fenced=context.api_version >= FENCED_SINCE)
+        code = fencing_code_of(error, knows_fenced=context.api_version >= FENCED_SINCE)
         return AddOffsetsToTxnResponse(error_code=code)
     return AddOffsetsToTxnResponse()

@@ -1,9 +1,10 @@
-"""AddPartitionsToTxn, versions 0-5: what a transaction is about to write to.
+"""AddPartitionsToTxn, versions 0-5: adds partitions to a transaction.
 
-Up to v3 a producer asks, before it writes to a partition for the first time; one partition that
-cannot be added keeps the others out (OPERATION_NOT_ATTEMPTED). v2: PRODUCER_FENCED. From v4 on
-brokers ask, for many transactions at once: to verify a producer's word (verify_only), or to add
-what a producer of transaction protocol v2 has just sent them. v5: TRANSACTION_ABORTABLE.
+Up to v3 a producer sends it before it writes to a partition for the first time; if one partition
+cannot be added, none is (OPERATION_NOT_ATTEMPTED for the others). v2: PRODUCER_FENCED. From v4 on
+brokers send it, for many transactions at once: to verify that a transaction is open (verify_only),
+or to add the partitions to which a producer of transaction protocol v2 has just produced. v5:
+TRANSACTION_ABORTABLE.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from lograft.api.authorization import NO_NAMES, find_denied, is_allowed
 from lograft.api.context import Api, Context
-from lograft.api.producer_fencing import told
+from lograft.api.producer_fencing import fencing_code_of
 from lograft.api.types import each_item, whole_request
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
@@ -47,7 +48,7 @@ BROKERS_SINCE: Final = 4
 ABORTABLE_SINCE: Final = 5
 
 Result: TypeAlias = AddPartitionsToTxnResult
-#: What a partition is told.
+#: Returns the error code of a partition.
 CodeOf: TypeAlias = Callable[[str, int], ErrorCode]
 
 
@@ -56,33 +57,33 @@ def handle(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     version = context.api_version
     if version >= BROKERS_SINCE:
-        asked = request.transactions
-        # Everything is decided when this returns: the questions of other producers may come.
+        transactions = request.transactions
+        # All decisions are made when this returns, so the next requests may be handled.
         context.allows_pipelining = True
     else:
-        asked = [_asked_by_producer(request)]
-    found = [_ask(context, transaction) for transaction in asked]
-    if all(isinstance(one, Message) for one in found):
-        return _response(cast(Sequence[Result], found), version)
-    return _wait(asked, found, version)
+        transactions = [_transaction_of(request)]
+    replies = [_submit(context, transaction) for transaction in transactions]
+    if all(isinstance(reply, Message) for reply in replies):
+        return _response(cast(Sequence[Result], replies), version)
+    return _wait(transactions, replies, version)
 
 
 async def _wait(
-    asked: Sequence[AddPartitionsToTxnTransaction],
-    found: Sequence[Message | Awaitable[Message]],
+    transactions: Sequence[AddPartitionsToTxnTransaction],
+    replies: Sequence[Message | Awaitable[Message]],
     version: int,
 ) -> AddPartitionsToTxnResponse:
     results: list[Result] = []
-    for transaction, one in zip(asked, found, strict=True):
+    for transaction, reply in zip(transactions, replies, strict=True):
         try:
-            result = one if isinstance(one, Message) else await one
+            result = reply if isinstance(reply, Message) else await reply
         except LograftError as error:
-            result = _refused(transaction, error, version)
+            result = _error_result(transaction, error, version)
         results.append(cast(Result, result))
     return _response(results, version)
 
 
-def _ask(
+def _submit(
     context: Context, transaction: AddPartitionsToTxnTransaction
 ) -> Message | Awaitable[Message]:
     version, transactional_id = context.api_version, transaction.transactional_id
@@ -91,10 +92,10 @@ def _ask(
     if not is_allowed(context, TRANSACTIONAL_ID_WRITE, transactional_id):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _result(transaction, _always(code))
-    unfit = _unfit(context, transaction)
-    if unfit:
-        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-        return _result(transaction, lambda topic, index: unfit.get((topic, index), rest))
+    invalid = _find_invalid(context, transaction)
+    if invalid:
+        other = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return _result(transaction, lambda topic, index: invalid.get((topic, index), other))
     partitions = partitions_of((topic.name, topic.partitions) for topic in transaction.topics)
     client_version = EPOCH_BUMP_SINCE if version >= BROKERS_SINCE else 0
 
@@ -119,13 +120,13 @@ def _ask(
     try:
         return context.broker.transactions.ask_now(transactional_id, decide)
     except LograftError as error:
-        return _refused(transaction, error, version)
+        return _error_result(transaction, error, version)
 
 
-def _unfit(
+def _find_invalid(
     context: Context, transaction: AddPartitionsToTxnTransaction
 ) -> dict[tuple[str, int], ErrorCode]:
-    """The partitions that the producer may not write to, or that are not there."""
+    """Returns the partitions that do not exist or to which the producer may not write."""
     image = context.broker.image
     found: dict[tuple[str, int], ErrorCode] = {}
     is_broker = context.api_version >= BROKERS_SINCE
@@ -136,7 +137,7 @@ def _unfit(
     )
     for topic in transaction.topics:
         known = image.topic(topic.name)
-        # Producers write no offsets of groups themselves: coordinators do it for them.
+        # Producers do not write offsets of groups themselves: group coordinators do.
         is_writable = is_broker or (topic.name not in INTERNAL_TOPICS and topic.name not in denied)
         for index in topic.partitions:
             if not is_writable:
@@ -146,7 +147,7 @@ def _unfit(
     return found
 
 
-def _asked_by_producer(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+def _transaction_of(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
     return AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -166,15 +167,17 @@ def _response(results: Sequence[Result], version: int) -> AddPartitionsToTxnResp
 def _hide_abortable(results: Sequence[Result]) -> None:
     for result in results:
         for topic in result.topic_results:
-            for answer in topic.results_by_partition:
-                if answer.partition_error_code == ErrorCode.TRANSACTION_ABORTABLE:
-                    answer.partition_error_code = ErrorCode.INVALID_TXN_STATE
+            for partition_result in topic.results_by_partition:
+                if partition_result.partition_error_code == ErrorCode.TRANSACTION_ABORTABLE:
+                    partition_result.partition_error_code = ErrorCode.INVALID_TXN_STATE
 
 
-def _refused(
+def _error_result(
     transaction: AddPartitionsToTxnTransaction, error: LograftError, version: int
 ) -> Result:
-    return _result(transaction, _always(told(error, knows_fenced=version >= FENCED_SINCE)))
+    return _result(
+        transaction, _always(fencing_code_of(error, knows_fenced=version >= FENCED_SINCE))
+    )
 
 
 def _always(code: ErrorCode) -> CodeOf:
@@ -203,7 +206,7 @@ def _topic_result(topic: AddPartitionsToTxnTopic, code_of: CodeOf) -> AddPartiti
 def error_response(
     request: AddPartitionsToTxnRequest, code: ErrorCode, message: str
 ) -> AddPartitionsToTxnResponse:
-    """For brokers one code says it; producers look at the partitions."""
+    """Brokers get a top-level error code; producers get one for each partition."""
     return AddPartitionsToTxnResponse(
         error_code=code,
         results_by_topic_v3_and_below=[

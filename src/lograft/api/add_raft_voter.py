@@ -1,13 +1,13 @@
 """AddRaftVoter, versions 0-1: a controller becomes a voter of the metadata quorum (KIP-853).
 
-It must have caught up first: the leader waits for that. Answered when the new set is committed,
-also where v1 would be content with less (ack_when_committed=false).
+The leader waits until the new voter has caught up. It responds when the new voter set is committed,
+even where v1 would accept an earlier response (ack_when_committed=false).
 """
 
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, refusal, voter_endpoints
+from lograft.api.quorum import error_of, is_of_other_cluster, voter_endpoints
 from lograft.api.types import whole_request
 from lograft.consensus.messages import AddVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
@@ -23,10 +23,10 @@ async def handle(context: Context, request: AddRaftVoterRequest) -> AddRaftVoter
     if is_of_other_cluster(context, request.cluster_id):
         return AddRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
-        raise InvalidInput("a voter has an id and a directory id")
+        raise InvalidInput("A voter needs an id and a directory id.")
     voter = Voter(
         ReplicaKey(NodeId(request.voter_id), request.voter_directory_id),
         voter_endpoints(context, request.listeners),
     )
-    code, sentence = refusal(await context.shared.quorum.ask(AddVoterRequest(voter=voter)))
-    return AddRaftVoterResponse(error_code=code, error_message=sentence)
+    code, message = error_of(await context.shared.quorum.ask(AddVoterRequest(voter=voter)))
+    return AddRaftVoterResponse(error_code=code, error_message=message)

@@ -1,4 +1,4 @@
-"""AllocateProducerIds, version 0, controller listener: a block of producer ids for a broker."""
+"""AllocateProducerIds, version 0, controller listener: gives a broker a block of producer ids."""
 
 from typing import Final
 

@@ -1,5 +1,5 @@
-"""AlterConfigs, versions 0-2: replaces all that was set for a resource. Deprecated in Kafka, since
-two administrators can undo each other's changes; IncrementalAlterConfigs is the better way.
+"""AlterConfigs, versions 0-2: replaces the whole configuration of a resource. Deprecated in Kafka
+in favor of IncrementalAlterConfigs, because two administrators can undo each other's changes.
 """
 
 from typing import Final
@@ -7,7 +7,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
-from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
+from lograft.api.own_resources import check_broker_values, check_may_alter, handle_each
 from lograft.api.types import each_item
 from lograft.metadata.configs import (
     alter_configs,
@@ -54,11 +54,11 @@ async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigs
             values = replaced_values(resource)
             check_broker_values(context, resource.resource_name, values, named=list(values))
 
-    responses = await answer_each(
+    responses = await handle_each(
         request.resources,
         here=check_here,
         decide=decide_rest,
-        refused=_refused,
+        build_error=_error_response,
     )
     return AlterConfigsResponse(responses=responses)
 
@@ -67,11 +67,11 @@ def error_response(
     request: AlterConfigsRequest, code: ErrorCode, message: str
 ) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        responses=[_refused(resource, code, message) for resource in request.resources]
+        responses=[_error_response(resource, code, message) for resource in request.resources]
     )
 
 
-def _refused(
+def _error_response(
     resource: AlterConfigsResource, code: int, message: str
 ) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(

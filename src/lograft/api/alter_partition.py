@@ -1,6 +1,6 @@
-"""AlterPartition, versions 2-3, controller listener: a leader proposes another ISR.
+"""AlterPartition, versions 2-3, controller listener: a leader proposes a new ISR.
 
-v3: with the registration (broker epoch) of every member.
+v3: with the broker epoch (registration) of every member.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments, versions 0-1: other replicas for partitions, or a change cancelled.
+"""AlterPartitionReassignments, versions 0-1: starts or cancels reassignments of partitions.
 
-Answered when the change has begun; ListPartitionReassignments shows what is under way. v1: whether
-the number of replicas may change.
+Responds when the reassignment has started; ListPartitionReassignments shows those in progress. v1:
+whether the replication factor may change.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs, versions 1-2: moves replicas between the log dirs of this broker.
 
-Answered when the moves have begun; DescribeLogDirs shows how far they are. A replica that is not
-here yet is made in that dir when it comes (REPLICA_NOT_AVAILABLE until then), as the tool for
-reassignments expects.
+Responds when the moves have started; DescribeLogDirs shows their progress. For a replica that this
+broker does not have yet, the log dir is stored and used when the replica is created; the response
+is REPLICA_NOT_AVAILABLE until then, as kafka-reassign-partitions expects.
 """
 
 import logging

@@ -1,14 +1,14 @@
-"""ApiVersions, versions 0-4. Says what this listener serves: the first request of most clients.
+"""ApiVersions, versions 0-4: the APIs that this listener serves. Most clients send it first.
 
-Advertises exactly the APIs that have a module here, in Kafka 4.3's versions; those of client
-telemetry only while there are subscriptions or `lograft.client.telemetry` is set, and forwarded
-ones only in versions that the active controller serves, too. The response
-header is always version 0, and a version that we do not know is answered in version 0 with
-UNSUPPORTED_VERSION and our own range (KIP-511; the router's job). v3: the client's name and
-version, supported and finalized features. v4: features whose lowest level is 0 are not left out.
+Advertises exactly the APIs that have a module in this package, in Kafka 4.3's versions; those of
+client telemetry only while there are subscriptions or `lograft.client.telemetry` is set, and
+forwarded ones only in versions that the active controller also supports. The response header is
+always version 0. For an unknown version the router responds in version 0 with UNSUPPORTED_VERSION
+and the range of supported versions (KIP-511). v3: the client's name and version, supported and
+finalized features. v4: includes features whose minimum level is 0.
 
-A request with Lograft's tag comes from a node of Lograft: the response has the tag too, and on the
-inter-broker listener it lists the APIs that only brokers of Lograft send each other.
+A request with Lograft's tag comes from a Lograft node: the response has the tag too, and on the
+inter-broker listener it lists the APIs that only Lograft brokers send to each other.
 """
 
 import re
@@ -49,8 +49,8 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
         context.software.name = request.client_software_name
         context.software.version = request.client_software_version
     shared = context.shared
-    takes_metrics = context.role == "broker" and _wants_telemetry(context.broker)
-    hidden = frozenset() if takes_metrics else TELEMETRY_KEYS
+    accepts_metrics = context.role == "broker" and _accepts_metrics(context.broker)
+    hidden = frozenset() if accepts_metrics else TELEMETRY_KEYS
     served = [_range_of(spec) for spec in served_with_controller(context) if spec.key not in hidden]
     if request.is_lograft and context.router is not None:
         served += [_range_of(spec) for spec in context.router.between_brokers]
@@ -73,22 +73,22 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
     )
 
 
-def _wants_telemetry(broker: Broker) -> bool:
-    """Clients learn once for each connection whether a broker takes metrics, and some never check
-    again. The setting is for clients that should follow subscriptions which are created later."""
+def _accepts_metrics(broker: Broker) -> bool:
+    """Clients check only once per connection whether a broker accepts metrics, and some never check
+    again. The setting is for clients that must see subscriptions that are created later."""
     return broker.config.lograft_client_telemetry or broker.telemetry.has_subscriptions
 
 
 def error_response(
     request: ApiVersionsRequest | None, code: ErrorCode, message: str
 ) -> ApiVersionsResponse:
-    """With UNSUPPORTED_VERSION the client learns in which versions it may ask again."""
-    again = [_range_of(API_VERSIONS[API.key])] if code == ErrorCode.UNSUPPORTED_VERSION else []
-    return ApiVersionsResponse(error_code=code, api_keys=again)
+    """With UNSUPPORTED_VERSION the client learns which versions of ApiVersions it may send."""
+    supported = [_range_of(API_VERSIONS[API.key])] if code == ErrorCode.UNSUPPORTED_VERSION else []
+    return ApiVersionsResponse(error_code=code, api_keys=supported)
 
 
 def _range_of(spec: ApiSpec) -> ApiVersion:
-    """As Kafka does, Produce is advertised from version 0 on although 0-2 are refused: librdkafka
-    before 2.8 takes compression for unsupported where it does not see them (KAFKA-18659)."""
+    """Like Kafka, advertises Produce from version 0 on although versions 0-2 are rejected:
+    librdkafka before 2.8 otherwise assumes that compression is unsupported (KAFKA-18659)."""
     first = 0 if spec.key == PRODUCE_KEY else spec.min_version
     return ApiVersion(api_key=spec.key, min_version=first, max_version=spec.max_version)

@@ -1,5 +1,5 @@
-"""AssignReplicasToDirs, version 0, controller listener: a broker with several log dirs says in
-which of them its replicas lie (KIP-858).
+"""AssignReplicasToDirs, version 0, controller listener: a broker with several log dirs reports
+which of them contain its replicas (KIP-858).
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ async def handle(
         for directory in request.directories
     }
     try:
-        refused = await decide(
+        rejected = await decide(
             context,
             lambda image: assign_directories(
                 image,
@@ -57,7 +57,7 @@ async def handle(
                         partitions=[
                             AssignReplicasToDirsResponsePartitionData(
                                 partition_index=partition.partition_index,
-                                error_code=refused.get(
+                                error_code=rejected.get(
                                     TopicIdPartition(topic.topic_id, partition.partition_index), 0
                                 ),
                             )

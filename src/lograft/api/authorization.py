@@ -1,4 +1,4 @@
-"""Calls the authorizer: the router for whole requests, handlers for the items of lists.
+"""Checks permissions with the authorizer: the router for whole requests, handlers for list items.
 
 Without an authorizer everything is allowed, and nothing is computed.
 """
@@ -31,7 +31,7 @@ DENIED_CODE: Final = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-#: The operations that Kafka knows on a resource, for the bit fields of Metadata and its like.
+#: The operations that Kafka supports on a resource, for bit fields as in Metadata.
 OPERATIONS: Final = {
     ResourceType.TOPIC: (
         Operation.READ,
@@ -63,7 +63,7 @@ OPERATIONS: Final = {
 
 
 def cluster_operations(context: "Context") -> int:
-    """As a bit field: none for a principal that may not describe the cluster."""
+    """Returns the bit field, empty for a principal that may not describe the cluster."""
     if not is_allowed(context, CLUSTER_DESCRIBE):
         return 0
     return authorized_operations(context, ResourceType.CLUSTER)
@@ -77,7 +77,7 @@ ALL_OPERATIONS: Final = {kind: bit_field(known) for kind, known in OPERATIONS.it
 
 
 def check_request(context: "Context", needs: "Needs", request: Any) -> None:
-    """Raises Rejected if the principal lacks what the request needs as a whole."""
+    """Raises Rejected if the principal lacks a permission that the whole request requires."""
     authorizer = context.authorizer
     if authorizer is None:
         return
@@ -104,8 +104,8 @@ def find_denied(
     *,
     unless: Permission | None = None,
 ) -> frozenset[str]:
-    """Returns the names that the principal is denied. `unless`: a permission on the cluster
-    that implies the permission on every name."""
+    """Returns the names for which the principal lacks the permission. `unless`: a permission on the
+    cluster that implies the permission on every name."""
     authorizer = context.authorizer
     if authorizer is None:
         return NO_NAMES
@@ -121,7 +121,7 @@ def is_allowed(context: "Context", permission: Permission, name: str = CLUSTER_N
 
 
 def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
-    """Whether there is a resource of this type on which the principal has the permission."""
+    """Returns whether the principal has the permission on any resource of this type."""
     authorizer = context.authorizer
     return authorizer is None or authorizer.authorize_any(
         context.principal, context.peer.host, permission
@@ -140,14 +140,14 @@ def denied(permission: Permission, name: str) -> Rejected:
 def authorized_operations(
     context: "Context", resource_type: ResourceType, name: str = CLUSTER_NAME
 ) -> int:
-    """The operations that the principal may do, as a bit field: bit n stands for operation n."""
+    """Returns the operations that the principal may perform: bit n stands for operation n."""
     authorizer = context.authorizer
     if authorizer is None:
         return ALL_OPERATIONS[resource_type]
     operations = OPERATIONS[resource_type]
     needs = [Need(operation, resource_type, name) for operation in operations]
-    answers = authorizer.authorize(context.principal, context.peer.host, needs)
-    return bit_field(each for each, is_ok in zip(operations, answers, strict=True) if is_ok)
+    results = authorizer.authorize(context.principal, context.peer.host, needs)
+    return bit_field(each for each, allowed in zip(operations, results, strict=True) if allowed)
 
 
 def _ask(
@@ -155,5 +155,5 @@ def _ask(
 ) -> frozenset[str]:
     """Returns the names that are denied."""
     needs = [Need(*permission, name) for name in names]
-    answers = authorizer.authorize(context.principal, context.peer.host, needs)
-    return frozenset(name for name, is_ok in zip(names, answers, strict=True) if not is_ok)
+    results = authorizer.authorize(context.principal, context.peer.host, needs)
+    return frozenset(name for name, allowed in zip(names, results, strict=True) if not allowed)

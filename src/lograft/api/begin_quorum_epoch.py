@@ -1,5 +1,5 @@
-"""BeginQuorumEpoch, versions 0-1, controller listener: the leader of the metadata quorum says that
-it leads. v1: the voter's directory, and where the leader is (KIP-853).
+"""BeginQuorumEpoch, versions 0-1, controller listener: the new leader of the metadata quorum
+announces itself. v1: the voter's directory id and the leader's endpoints (KIP-853).
 """
 
 from typing import Final
@@ -23,10 +23,12 @@ async def handle(context: Context, request: BeginQuorumEpochRequest) -> BeginQuo
     if is_of_other_cluster(context, request.cluster_id):
         return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     quorum = context.shared.quorum
-    asked = begin_from_wire(request, quorum.me)
-    if asked.epoch >= quorum.epoch:
-        ends = [(end.name, end.host, end.port) for end in request.leader_endpoints]
-        learn_leader(context, asked.sender.node_id, ends)
-    answer = await quorum.ask(asked)
-    assert isinstance(answer, core.BeginQuorumEpochResponse)
-    return begin_to_wire(answer, leader_of(context))
+    begin = begin_from_wire(request, quorum.me)
+    if begin.epoch >= quorum.epoch:
+        endpoints = [
+            (endpoint.name, endpoint.host, endpoint.port) for endpoint in request.leader_endpoints
+        ]
+        learn_leader(context, begin.sender.node_id, endpoints)
+    response = await quorum.ask(begin)
+    assert isinstance(response, core.BeginQuorumEpochResponse)
+    return begin_to_wire(response, leader_of(context))

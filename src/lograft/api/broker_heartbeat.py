@@ -1,4 +1,5 @@
-"""BrokerHeartbeat, versions 0-2, controller listener: a broker is alive, and says what it wants."""
+"""BrokerHeartbeat, versions 0-2, controller listener: keeps a broker's registration alive and
+carries its requested state."""
 
 from functools import partial
 from typing import Final

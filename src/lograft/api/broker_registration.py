@@ -1,4 +1,4 @@
-"""BrokerRegistration, versions 0-4, controller listener: a broker joins, or comes back."""
+"""BrokerRegistration, versions 0-4, controller listener: a broker joins or rejoins the cluster."""
 
 import logging
 from typing import Final
@@ -28,6 +28,6 @@ async def handle(
     except NotController as error:
         return BrokerRegistrationResponse(error_code=code_of(error))
     except LograftError as error:
-        # The response has no place for the reason.
-        LOGGER.warning("broker %d is not taken: %s", request.broker_id, error)
+        # The response has no error message.
+        LOGGER.warning("Rejected the registration of broker %d: %s", request.broker_id, error)
         return BrokerRegistrationResponse(error_code=code_of(error))

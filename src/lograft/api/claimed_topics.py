@@ -1,4 +1,4 @@
-"""Commits to topics that one group may read (`subscription.mode=ptp`): each has its own answer."""
+"""Commits to topics that only one group may read (`subscription.mode=ptp`), checked per topic."""
 
 from typing import TypeVar
 
@@ -9,22 +9,22 @@ from lograft.model.errors import Rejected
 T = TypeVar("T", bound=NamedTopic)
 
 
-async def claimed_topics(context: Context, group_id: str, topics: NamedTopics[T]) -> NamedTopics[T]:
-    """Says also which topics another group has claimed. Claims those that nobody has."""
+async def check_claims(context: Context, group_id: str, topics: NamedTopics[T]) -> NamedTopics[T]:
+    """Claims unclaimed topics for the group, and rejects those that another group has claimed."""
     broker = context.broker
     if not broker.image.claims or not topics.known:
         return topics
-    broker.groups.led_for(group_id)  # Rejected where it is coordinated elsewhere.
-    refused = dict[str, Rejected]()
+    broker.groups.led_for(group_id)  # Raises Rejected if another broker coordinates the group.
+    rejected = dict[str, Rejected]()
     for topic in topics.known:
         try:
             await broker.claims.claim(group_id, [topic.name])
         except Rejected as error:
-            refused[topic.name] = error
+            rejected[topic.name] = error
     return NamedTopics(
-        [topic for topic in topics.known if topic.name not in refused],
+        [topic for topic in topics.known if topic.name not in rejected],
         [
-            *topics.refused,
-            *((one, refused[one.name].code) for one in topics.known if one.name in refused),
+            *topics.rejected,
+            *((t, rejected[t.name].code) for t in topics.known if t.name in rejected),
         ],
     )

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe, versions 0-1: epochs, members and assignments of consumer groups.
 
-Each group has an error of its own, also when another broker coordinates it. v1: which protocol a
-member speaks.
+Each group has its own error code, also if another broker coordinates it. v1: the protocol that a
+member uses.
 """
 
 from typing import Final
@@ -47,20 +47,20 @@ async def _describe(context: Context, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     try:
-        found: DescribedGroup = await context.broker.groups.ask(
+        group: DescribedGroup = await context.broker.groups.ask(
             group_id, lambda shard, ticket, now_ms: describe(shard.consumer, group_id, ticket)
         )
     except LograftError as error:
         return DescribedGroup(
             group_id=group_id, error_code=code_of(error), error_message=str(error)
         )
-    if find_denied(context, TOPIC_DESCRIBE, _topics(found)):
+    if find_denied(context, TOPIC_DESCRIBE, _topics(group)):
         return DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            error_message="its members have topics to which there is no access",
+            error_message="The group subscribes to topics that the principal may not describe.",
         )
-    return found
+    return group
 
 
 def _topics(group: DescribedGroup) -> set[str]:

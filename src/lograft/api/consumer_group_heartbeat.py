@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat, versions 0-1: joins, keeps and leaves a consumer group (KIP-848).
+"""ConsumerGroupHeartbeat, versions 0-1: joins, stays in and leaves a consumer group (KIP-848).
 
-Answered at once where nothing changes; a change is answered when it is committed. v1: patterns,
-and members bring their own id.
+Responds immediately if nothing changes, and otherwise when the change is committed. v1: regular
+expressions, and members generate their own id.
 """
 
 from collections.abc import Awaitable, Coroutine, Iterable
@@ -36,27 +36,27 @@ def handle(
     check_enabled(context)
     if context.broker.image.claims and request.subscribed_topic_names:
         return _claim_first(context, request)
-    return _ask(context, request)
+    return _submit(context, request)
 
 
 async def _claim_first(context: Context, request: ConsumerGroupHeartbeatRequest) -> Message:
-    """A topic that another group has claimed (subscription.mode=ptp) is refused."""
+    """Rejects topics that another group has claimed (subscription.mode=ptp)."""
     broker = context.broker
-    broker.groups.led_for(request.group_id)  # Rejected where it is coordinated elsewhere.
+    broker.groups.led_for(request.group_id)  # Raises Rejected if it is coordinated elsewhere.
     await broker.claims.claim(request.group_id, set(request.subscribed_topic_names or ()))
-    found = _ask(context, request)
-    return found if isinstance(found, Message) else await found
+    reply = _submit(context, request)
+    return reply if isinstance(reply, Message) else await reply
 
 
-def _ask(
+def _submit(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Coroutine[Any, Any, Message]:
     client = client_of(context)
-    found = context.broker.groups.ask_now(
+    reply = context.broker.groups.ask_now(
         request.group_id,
         lambda shard, ticket, now_ms: heartbeat(shard.consumer, request, client, ticket, now_ms),
     )
-    return found if isinstance(found, Message) else _wait(found)
+    return reply if isinstance(reply, Message) else _wait(reply)
 
 
 def check_enabled(context: Context) -> None:

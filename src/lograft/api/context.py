@@ -1,4 +1,4 @@
-"""Who asks, through which listener, in which version: what a handler knows beside the request."""
+"""The context of a request: client, listener, version and services, next to the request itself."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ANONYMOUS", "Api", "Context", "DelayedResponse"]
 
-#: The principal of a listener that does not ask who you are.
+#: The principal on listeners that do not authenticate clients.
 ANONYMOUS: Final = "User:ANONYMOUS"
-#: Kafka's name for the software of clients that do not name it.
+#: Kafka's name for the software of clients that do not report any.
 UNKNOWN_SOFTWARE: Final = "unknown"
 
 
 class ClientSoftware:
-    """What the client of a connection has said about itself, in ApiVersions (KIP-511)."""
+    """The client's software name and version, as sent in ApiVersions (KIP-511)."""
 
     __slots__ = ("name", "version")
 
@@ -34,7 +34,7 @@ class ClientSoftware:
 
 
 class Context:
-    """One request's surroundings. Plain slots: made once per request."""
+    """The context of one request. Plain slots, because one is created for each request."""
 
     __slots__ = (
         "_broker",
@@ -73,46 +73,46 @@ class Context:
         router: "Router | None" = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        #: What the broker and the controller of this node share.
+        #: Services that the broker and the controller of this node share.
         self.shared = shared
         self._broker = broker
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
-        #: The listener's name, and what it serves: "broker" or "controller".
+        #: The listener's name, and its role: "broker" or "controller".
         self.listener = listener
         self.role = role
         self.peer = peer
         self.principal = principal
-        #: What this listener serves.
+        #: The APIs that this listener serves.
         self.served = served
         self.software = software
-        #: Decides what the principal may do (`api/authorization.py` asks it). None: everything is
+        #: Checks the principal's permissions (see `api/authorization.py`). None: everything is
         #: allowed.
         self.authorizer = authorizer
-        #: For requests that carry others inside, and those that the controller decides.
+        #: For requests inside other requests, and for those that the controller decides.
         self.router = router
-        #: Sets what is called when the connection ends; the last one that was set counts. None:
-        #: the request came through no connection.
+        #: Sets the callback for the end of the connection, replacing the one set before. None: the
+        #: request did not arrive on a connection.
         self.when_closed = when_closed
-        #: A handler that returns a coroutine may set this when all that depends on the order of
-        #: requests has already happened (Produce has appended): the connection's next requests are
-        #: then handled while this one waits.
+        #: A handler that returns a coroutine may set this when everything that depends on the order
+        #: of requests is done (Produce has appended): the next requests of the connection are then
+        #: handled while this one waits.
         self.allows_pipelining = False
-        #: A broker has checked the request and sent it in an Envelope.
+        #: A broker has checked the request and forwarded it in an Envelope.
         self.is_forwarded = False
 
     @property
     def broker(self) -> "Broker":
-        """Of the node whose listener this is: controllers' listeners have none."""
+        """The broker of this node; must not be used on a controller's listener."""
         assert self._broker is not None, "a controller's listener"
         return self._broker
 
 
 class DelayedResponse(DelayedReply):
-    """What a handler returns in place of a coroutine if its response comes by a call."""
+    """Returned by a handler in place of a coroutine if a callback completes its response."""
 
-    __slots__ = ("frame",)
+    __slots__ = ("encode",)
 
-    #: Makes the answer of the response; given by the router.
-    frame: Callable[[Message], EncodedResponse]
+    #: Encodes the response; set by the router.
+    encode: Callable[[Message], EncodedResponse]

@@ -1,4 +1,4 @@
-"""ControllerRegistration, version 0, controller listener: a controller tells its endpoints."""
+"""ControllerRegistration, version 0, controller listener: a controller registers its endpoints."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""CreatePartitions, versions 0-3: more partitions for topics that exist, never fewer."""
+"""CreatePartitions, versions 0-3: adds partitions to existing topics."""
 
 from typing import Final
 
@@ -20,14 +20,14 @@ API: Final = Api(key=37, versions=range(4), needs=each_item(TOPIC_ALTER))
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    kept = find_denied(context, TOPIC_ALTER, (topic.name for topic in request.topics))
-    asked = CreatePartitionsRequest(
-        topics=[topic for topic in request.topics if topic.name not in kept],
+    denied_names = find_denied(context, TOPIC_ALTER, (topic.name for topic in request.topics))
+    permitted = CreatePartitionsRequest(
+        topics=[topic for topic in request.topics if topic.name not in denied_names],
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await _create(context, asked)
-    for name in sorted(kept):
+    response = await _create(context, permitted)
+    for name in sorted(denied_names):
         error = denied(TOPIC_ALTER, name)
         response.results.append(
             CreatePartitionsTopicResult(

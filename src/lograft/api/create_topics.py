@@ -1,7 +1,7 @@
-"""CreateTopics, versions 2-7. Each topic by itself; the answer comes when all are committed.
+"""CreateTopics, versions 2-7: creates topics, each with its own error code.
 
-v4: -1 partitions or replicas for the broker's defaults. v5: the settings of each new topic in the
-answer. v7: topic ids.
+Responds when all of them are committed. v4: -1 for the broker's default number of partitions or
+replicas. v5: the response has the configuration of each new topic. v7: topic ids.
 """
 
 from typing import Final
@@ -29,15 +29,15 @@ API: Final = Api(
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     names = [topic.name for topic in request.topics]
-    kept_out = find_denied(context, TOPIC_CREATE, names, unless=CLUSTER_CREATE)
-    asked = CreateTopicsRequest(
-        topics=[topic for topic in request.topics if topic.name not in kept_out],
+    denied_names = find_denied(context, TOPIC_CREATE, names, unless=CLUSTER_CREATE)
+    permitted = CreateTopicsRequest(
+        topics=[topic for topic in request.topics if topic.name not in denied_names],
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await _create(context, asked)
+    response = await _create(context, permitted)
     _hide_configs(context, response)
-    for name in sorted(kept_out):
+    for name in sorted(denied_names):
         error = denied(TOPIC_CREATE, name)
         response.topics.append(
             CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
@@ -62,7 +62,7 @@ async def _create(context: Context, request: CreateTopicsRequest) -> CreateTopic
 
 
 def _hide_configs(context: Context, response: CreateTopicsResponse) -> None:
-    """Settings of new topics are for principals that may describe them (KIP-525)."""
+    """Removes the configuration of topics that the principal may not describe (KIP-525)."""
     created = [topic for topic in response.topics if not topic.error_code]
     hidden = find_denied(context, TOPIC_DESCRIBE_CONFIGS, (topic.name for topic in created))
     for topic in created:

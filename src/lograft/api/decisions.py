@@ -1,4 +1,4 @@
-"""Requests that the controller decides: the reply waits until its records are committed."""
+"""Requests that the controller decides: the response is sent once the records are committed."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from lograft.metadata.types import ControllerResult
 
 R = TypeVar("R")
 
-#: For requests that bring no timeout of their own.
+#: For requests without a timeout.
 TIMEOUT_MS: Final = 30_000
 
 
 def controller_of(context: Context) -> ControllerPort:
-    """The controller in this process, active or not."""
+    """Returns the controller in this process, active or not."""
     controller = context.shared.controller_here
     if controller is None:
         raise NotController(f"node {context.shared.node_id} is not a controller")
@@ -30,8 +30,8 @@ async def decide(
     *,
     timeout_ms: int = TIMEOUT_MS,
 ) -> R:
-    """The decision's reply. Raises what the decision raises, NotController, or WaitTimedOut: then
-    the records may still become committed later."""
+    """Returns the decision's reply. Raises the error of the decision, NotController, or
+    WaitTimedOut; after the last one the records may still be committed later."""
     try:
         async with asyncio.timeout(max(0, timeout_ms) / 1000):
             return await controller_of(context).submit(decision)

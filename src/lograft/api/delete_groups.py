@@ -1,4 +1,4 @@
-"""DeleteGroups, versions 0-2: removes empty groups of any kind, with their positions."""
+"""DeleteGroups, versions 0-2: deletes empty groups of any type, with their committed offsets."""
 
 from collections.abc import Awaitable
 from typing import Final
@@ -21,15 +21,15 @@ API: Final = Api(key=42, versions=range(3), needs=each_item(GROUP_DELETE))
 
 
 async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    # All are written before the first commit is waited for.
-    kept = find_denied(context, GROUP_DELETE, request.groups_names)
-    begun = [
+    # All groups write their records before the first commit is awaited.
+    denied_groups = find_denied(context, GROUP_DELETE, request.groups_names)
+    started = [
         (group_id, denied(GROUP_DELETE, group_id))
-        if group_id in kept
-        else _begin(context, group_id)
+        if group_id in denied_groups
+        else _start_deletion(context, group_id)
         for group_id in dict.fromkeys(request.groups_names)
     ]
-    return DeleteGroupsResponse(results=[await _finish(*one) for one in begun])
+    return DeleteGroupsResponse(results=[await _wait_deletion(*result) for result in started])
 
 
 def error_response(
@@ -43,7 +43,7 @@ def error_response(
     )
 
 
-def _begin(
+def _start_deletion(
     context: Context, group_id: str
 ) -> tuple[str, Message | Awaitable[Message] | LograftError]:
     try:
@@ -54,14 +54,14 @@ def _begin(
         return group_id, error
 
 
-async def _finish(
-    group_id: str, begun: Message | Awaitable[Message] | LograftError
+async def _wait_deletion(
+    group_id: str, started: Message | Awaitable[Message] | LograftError
 ) -> DeletableGroupResult:
     try:
-        if isinstance(begun, LograftError):
-            raise begun
-        if not isinstance(begun, Message):
-            await begun
+        if isinstance(started, LograftError):
+            raise started
+        if not isinstance(started, Message):
+            await started
     except LograftError as error:
         return DeletableGroupResult(group_id=group_id, error_code=code_of(error))
     return DeletableGroupResult(group_id=group_id)

@@ -1,8 +1,8 @@
-"""DeleteRecords, versions 0-2: everything below an offset goes; -1 stands for the high watermark.
+"""DeleteRecords, versions 0-2: deletes the records below an offset; -1 means the high watermark.
 
-Only what is committed can be deleted. A topic that is only compacted refuses (POLICY_VIOLATION):
-its records stand for the last value of their keys. Answered when all replicas that are up have
-deleted them, or with REQUEST_TIMED_OUT; the low watermark is the lowest start of their logs.
+Only committed records can be deleted, and not those of a topic that is only compacted
+(POLICY_VIOLATION), where a record is the latest value of its key. Responds when all live replicas
+have deleted them, or with REQUEST_TIMED_OUT; the low watermark is the lowest log start offset.
 """
 
 from collections.abc import Coroutine
@@ -33,9 +33,9 @@ HIGH_WATERMARK: Final = -1
 
 
 class Pending(NamedTuple):
-    """Deleted here; the followers have not heard of it yet."""
+    """Deleted by the leader, but not yet by the followers."""
 
-    answer: DeleteRecordsPartitionResult
+    result: DeleteRecordsPartitionResult
     partition: Partition
     offset: Offset
 
@@ -43,17 +43,17 @@ class Pending(NamedTuple):
 def handle(
     context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
-    kept = find_denied(context, TOPIC_DELETE, (topic.name for topic in request.topics))
+    denied_topics = find_denied(context, TOPIC_DELETE, (topic.name for topic in request.topics))
     pending: list[Pending] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _refused(asked, denied(TOPIC_DELETE, topic.name))
-                    if topic.name in kept
-                    else _delete(context.broker, topic.name, asked, pending)
-                    for asked in topic.partitions
+                    _error_result(partition, denied(TOPIC_DELETE, topic.name))
+                    if topic.name in denied_topics
+                    else _delete(context.broker, topic.name, partition, pending)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -71,11 +71,11 @@ def error_response(
                 name=topic.name,
                 partitions=[
                     DeleteRecordsPartitionResult(
-                        partition_index=asked.partition_index,
+                        partition_index=partition.partition_index,
                         low_watermark=NO_OFFSET,
                         error_code=code,
                     )
-                    for asked in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -83,40 +83,42 @@ def error_response(
     )
 
 
-def _refused(asked: DeleteRecordsPartition, error: LograftError) -> DeleteRecordsPartitionResult:
+def _error_result(
+    partition: DeleteRecordsPartition, error: LograftError
+) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index,
+        partition_index=partition.partition_index,
         low_watermark=NO_OFFSET,
         error_code=code_of(error),
     )
 
 
 def _delete(
-    broker: Broker, topic: str, asked: DeleteRecordsPartition, pending: list[Pending]
+    broker: Broker, topic: str, requested: DeleteRecordsPartition, pending: list[Pending]
 ) -> DeleteRecordsPartitionResult:
-    answer = DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=NO_OFFSET
+    result = DeleteRecordsPartitionResult(
+        partition_index=requested.partition_index, low_watermark=NO_OFFSET
     )
     try:
         if topic in INTERNAL_TOPICS:
-            raise InvalidTopic(f"records of the internal topic {topic} cannot be deleted")
-        partition = broker.partitions.get(topic, asked.partition_index)
+            raise InvalidTopic(f"Records of the internal topic {topic} cannot be deleted.")
+        partition = broker.partitions.get(topic, requested.partition_index)
         if partition is None:
-            raise broker.why_missing(topic, asked.partition_index)
+            raise broker.why_missing(topic, requested.partition_index)
         log = partition.leader_log()
         if not partition.config.cleanup_delete:
-            raise RecordsNotDeletable(f"cleanup.policy of {topic} does not have delete")
+            raise RecordsNotDeletable(f"cleanup.policy of topic {topic} does not include delete.")
         high_watermark = partition.high_watermark
-        offset = Offset(high_watermark if asked.offset == HIGH_WATERMARK else asked.offset)
+        offset = Offset(high_watermark if requested.offset == HIGH_WATERMARK else requested.offset)
         if not 0 <= offset <= high_watermark:
             raise OffsetOutOfRange(offset, log_start=log.log_start_offset, end=high_watermark)
         partition.advance_log_start(offset)
-        answer.low_watermark = partition.low_watermark
-        if answer.low_watermark < offset:
-            pending.append(Pending(answer, partition, offset))
+        result.low_watermark = partition.low_watermark
+        if result.low_watermark < offset:
+            pending.append(Pending(result, partition, offset))
     except LograftError as error:
-        answer.error_code = code_of(error)
-    return answer
+        result.error_code = code_of(error)
+    return result
 
 
 async def _finish(
@@ -127,12 +129,12 @@ async def _finish(
 ) -> DeleteRecordsResponse:
     clock = context.broker.clock
     deadline_ms = clock.mono_ms() + max(0, request.timeout_ms)
-    for answer, partition, offset in pending:
+    for result, partition, offset in pending:
         try:
             await partition.wait_low_watermark(
                 offset, timeout_ms=max(0, deadline_ms - clock.mono_ms())
             )
         except LograftError as error:
-            answer.error_code = code_of(error)
-        answer.low_watermark = partition.low_watermark
+            result.error_code = code_of(error)
+        result.low_watermark = partition.low_watermark
     return response

@@ -1,7 +1,6 @@
-"""DeleteTopics, versions 1-6. By name, from v6 on also by id; refused with
-delete.topic.enable=false.
+"""DeleteTopics, versions 1-6: deletes topics by name, from v6 on also by id.
 
-v5: error sentences.
+Rejected if delete.topic.enable=false. v5: error messages.
 """
 
 from typing import Final
@@ -40,12 +39,12 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
 def _delete(
     context: Context, image: MetadataImage, request: DeleteTopicsRequest
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """Permissions belong to names: ids are looked up in the image that decides."""
+    """Permissions refer to names: ids are resolved in the image on which the decision is made."""
     config = context.shared.config
     if context.authorizer is None:
         return delete_topics(image, request, config=config)
-    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    named = [(topic, _name_of(image, topic)) for topic in wanted]
+    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    named = [(topic, _name_of(image, topic)) for topic in states]
     kept = find_denied(context, TOPIC_DELETE, (name for _, name in named if name))
     visible = kept - find_denied(context, TOPIC_DESCRIBE, kept)
     allowed = [topic for topic, name in named if name not in kept]
@@ -73,22 +72,22 @@ def _delete(
 
 
 def _name_of(image: MetadataImage, topic: DeleteTopicState) -> str:
-    """Empty for an id that no topic has."""
+    """Returns an empty name for an unknown id."""
     if topic.name is not None:
         return topic.name
-    known = image.topics.get(topic.topic_id)
-    return "" if known is None else known.name
+    state = image.topics.get(topic.topic_id)
+    return "" if state is None else state.name
 
 
 def error_response(
     request: DeleteTopicsRequest, code: ErrorCode, message: str
 ) -> DeleteTopicsResponse:
-    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
                 name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
             )
-            for topic in wanted
+            for topic in states
         ]
     )

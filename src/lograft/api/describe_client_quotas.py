@@ -1,7 +1,7 @@
-"""DescribeClientQuotas, versions 0-1: the quotas in the metadata that a filter selects.
+"""DescribeClientQuotas, versions 0-1: the client quotas that match a filter.
 
-Answers from the metadata image. Lograft does not enforce quotas yet; those that are stored come
-from Apache Kafka.
+Reads the metadata image. Lograft does not enforce quotas yet; those in the image were created with
+Apache Kafka.
 """
 
 from typing import Final
@@ -25,8 +25,8 @@ API: Final = Api(key=48, versions=range(2), needs=whole_request(CLUSTER_DESCRIBE
 def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
         selected = QuotaFilter(request.components, strict=request.strict)
-    except Rejected as refusal:
-        return error_response(request, refusal.code, refusal.message)
+    except Rejected as error:
+        return error_response(request, error.code, error.message)
     return DescribeClientQuotasResponse(
         error_message=None,
         entries=[

@@ -1,8 +1,8 @@
-"""DescribeCluster, versions 0-2: who is in the cluster.
+"""DescribeCluster, versions 0-2: the nodes of the cluster.
 
-On a broker's listener it lists brokers, on a controller's listener controllers; asking one for the
-other's endpoints is MISMATCHED_ENDPOINT_TYPE. v2: fenced brokers on request. Beyond Kafka, in a tag
-for `lograft doctor`: what the metadata contain that is not enforced.
+On a broker's listener it lists brokers, on a controller's listener controllers; a request for the
+other type of endpoints gets MISMATCHED_ENDPOINT_TYPE. v2: fenced brokers on request. Lograft adds a
+tag for `lograft doctor`: metadata that this release does not enforce.
 """
 
 from typing import Final
@@ -37,8 +37,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             ),
             error_message=(
-                f"This listener tells about endpoints of type {served},"
-                f" not {request.endpoint_type}."
+                f"This listener serves endpoints of type {served}, not {request.endpoint_type}."
             ),
             endpoint_type=request.endpoint_type,
         )

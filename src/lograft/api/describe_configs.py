@@ -1,8 +1,8 @@
-"""DescribeConfigs, versions 1-4: settings with their values and where each comes from.
+"""DescribeConfigs, versions 1-4: configurations with their values and the source of each value.
 
 Topics, brokers (this one, or "" for the defaults of the whole cluster), the broker's loggers,
-groups and client metrics. Passwords are never shown. v1: sources and synonyms. v3: types, and
-documentation on request. v4, Lograft's own: dynamic values that the broker cannot apply.
+groups and client metrics. Passwords are never returned. v1: sources and synonyms. v3: types, and
+documentation on request. v4, Lograft only: dynamic values that the broker cannot apply.
 """
 
 import logging
@@ -67,9 +67,11 @@ DOCUMENTATION: Final[dict[ResourceType, Callable[[str], str | None]]] = {
 
 def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = []
-    # Each once: a few bytes that name the broker a thousand times would ask for megabytes.
-    wanted = {(one.resource_type, one.resource_name): one for one in request.resources}
-    for resource in wanted.values():
+    # Each resource once: a small request that repeats the broker could produce megabytes.
+    resources = {
+        (resource.resource_type, resource.resource_name): resource for resource in request.resources
+    }
+    for resource in resources.values():
         result = DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
@@ -87,9 +89,9 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
                 ]
                 for find_failures in context.shared.metadata.apply_failures:
                     result.skipped_values += find_failures()
-        except Rejected as refusal:
-            result.error_code = refusal.code
-            result.error_message = refusal.message
+        except Rejected as error:
+            result.error_code = error.code
+            result.error_message = error.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -111,14 +113,16 @@ def error_response(
 
 
 def _describe(shared: SharedServices, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
-    # No list and an empty list both stand for all settings, as in Kafka.
+    # As in Kafka, no list and an empty list both select all settings.
     names = frozenset(resource.configuration_keys or ()) or None
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
             check_topic_name(name)
             if name not in shared.image.topic_ids:
-                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+                raise Rejected(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist."
+                )
             overrides = shared.image.config_of(ResourceType.TOPIC, name)
             return describe_topic(overrides, shared.config, names=names)
         case ResourceType.BROKER if not name:
@@ -137,7 +141,7 @@ def _describe(shared: SharedServices, resource: DescribeConfigsResource) -> Iter
         case _:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"There are no settings of resource type {resource.resource_type}, name '{name}'.",
+                f"No settings exist for resource type {resource.resource_type}, name '{name}'.",
             )
 
 

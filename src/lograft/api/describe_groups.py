@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0-6: state and members of classic groups.
 
 v3: authorized operations on request. v4: instance ids. v6: a group that does not exist is an error;
-before it is a group in state Dead.
+before v6 it is returned as a group in state Dead.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """DescribeLogDirs, versions 1-5: the log dirs of this broker and the size of each partition in
 them.
 
-No topics (null) means every partition. A replica that moves is listed where it goes too, as future
-key, with what its copy lacks. A dir that failed is listed with KAFKA_STORAGE_ERROR. v3: an
-error for the whole answer. v4: total and usable bytes of the volume. v5: cordoned dirs.
+No topics (null) means every partition. A replica that is being moved is also listed in its
+destination, as future replica with its lag. A failed log dir has KAFKA_STORAGE_ERROR. v3: a
+top-level error code. v4: total and usable bytes of the volume. v5: cordoned log dirs.
 """
 
 from typing import Final
@@ -28,10 +28,10 @@ API: Final = Api(key=35, versions=range(1, 6), needs=whole_request(CLUSTER_DESCR
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     broker: Broker = context.broker
-    wanted: set[tuple[str, int]] | None = None
+    requested: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    results = [_describe(broker, directory, wanted) for directory in broker.logs.directories]
+        requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = [_describe(broker, directory, requested) for directory in broker.logs.directories]
     results += [_failed(path) for path in broker.logs.unusable]
     return DescribeLogDirsResponse(results=results)
 
@@ -41,7 +41,7 @@ def _failed(path: str) -> DescribeLogDirsResult:
 
 
 def _describe(
-    broker: Broker, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+    broker: Broker, directory: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     if directory.offline:
         return _failed(directory.path)
@@ -50,7 +50,7 @@ def _describe(
         log = partition.log
         if partition.directory is not directory or log is None:
             continue
-        if wanted is None or (partition.topic, partition.index) in wanted:
+        if requested is None or (partition.topic, partition.index) in requested:
             topics.setdefault(partition.topic, []).append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,
@@ -62,7 +62,7 @@ def _describe(
         partition, future = move.partition, move.future
         if move.target is not directory or partition.directory is directory:
             continue
-        if wanted is None or (partition.topic, partition.index) in wanted:
+        if requested is None or (partition.topic, partition.index) in requested:
             topics.setdefault(partition.topic, []).append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,

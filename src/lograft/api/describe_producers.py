@@ -1,6 +1,7 @@
-"""DescribeProducers, version 0: what a replica knows of the producers of its partitions (KIP-664).
+"""DescribeProducers, version 0: the active producers of partitions, on any replica (KIP-664).
 
-Leader and followers answer alike: an operator who looks for a transaction that hangs may ask each.
+Leader and followers both respond, so that an operator who looks for a hanging transaction can query
+each of them.
 """
 
 from typing import Final
@@ -33,7 +34,7 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _refused(index, denied(TOPIC_READ, topic.name))
+                    _error_response(index, denied(TOPIC_READ, topic.name))
                     if topic.name in hidden
                     else _describe(context.broker, topic.name, index)
                     for index in topic.partition_indexes
@@ -61,16 +62,16 @@ def error_response(
     )
 
 
-def _refused(index: int, error: LograftError) -> PartitionResponse:
+def _error_response(index: int, error: LograftError) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index, error_code=code_of(error), error_message=str(error)
     )
 
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
-    answer = PartitionResponse(partition_index=index)
+    response = PartitionResponse(partition_index=index)
     try:
-        answer.active_producers = [
+        response.active_producers = [
             ProducerState(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
@@ -82,19 +83,19 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
             for producer in _log_of(broker, topic, index).producers.all()
         ]
     except LograftError as error:
-        answer.error_code = code_of(error)
-        answer.error_message = str(error)
-    return answer
+        response.error_code = code_of(error)
+        response.error_message = str(error)
+    return response
 
 
 def _log_of(broker: Broker, topic: str, index: int) -> Log:
     if broker.partition_state(topic, ZERO_UUID, index) is None:
-        raise UnknownPartition(f"there is no partition {topic}-{index}")
+        raise UnknownPartition(f"Partition {topic}-{index} does not exist.")
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        raise NotLeader(f"this broker has no replica of {topic}-{index}")
+        raise NotLeader(f"This broker has no replica of {topic}-{index}.")
     if partition.offline:
         raise PartitionOffline(partition.offline)
     if partition.log is None or partition.kept_offsets is not None:
-        raise NotLeader(f"{topic}-{index} is not open now")
+        raise NotLeader(f"The log of {topic}-{index} is not open.")
     return partition.log

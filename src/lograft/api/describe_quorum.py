@@ -1,7 +1,7 @@
 """DescribeQuorum, versions 0-2: the leader, voters and observers of the metadata log.
 
-Only `__cluster_metadata-0` has a quorum so far. v1: when each replica was last heard of. v2:
-directory ids, the voters' endpoints, error sentences.
+Only `__cluster_metadata-0` has a quorum. v1: when each replica last fetched. v2: directory ids, the
+voters' endpoints, error messages.
 """
 
 from typing import Final
@@ -31,11 +31,11 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
     for topic in request.topics:
         described = DescribeQuorumResponseTopicData(topic_name=topic.topic_name)
         response.topics.append(described)
-        for asked in topic.partitions:
-            if topic.topic_name == METADATA_TOPIC and asked.partition_index == 0:
+        for partition in topic.partitions:
+            if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0:
                 described.partitions.append(_metadata_quorum(shared, context.api_version))
             else:
-                described.partitions.append(_unknown(topic.topic_name, asked.partition_index))
+                described.partitions.append(_unknown(topic.topic_name, partition.partition_index))
     if context.api_version >= 2:
         response.nodes = _nodes(shared)
     return response
@@ -45,14 +45,15 @@ def _unknown(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
     return DescribeQuorumResponsePartitionData(
         partition_index=index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=f"{topic}-{index} has no quorum.",
+        error_message=f"Partition {topic}-{index} has no quorum.",
     )
 
 
 def _metadata_quorum(shared: SharedServices, version: int) -> DescribeQuorumResponsePartitionData:
-    """Only the leader knows how far the others are."""
+    """Returns NOT_LEADER_OR_FOLLOWER on other nodes than the leader: only it knows the offsets of
+    the replicas."""
     view = shared.quorum
-    answer = DescribeQuorumResponsePartitionData(
+    response = DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_message=None,
         leader_id=view.leader,
@@ -60,8 +61,8 @@ def _metadata_quorum(shared: SharedServices, version: int) -> DescribeQuorumResp
         high_watermark=view.high_watermark,
     )
     if not view.is_leader:
-        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer.error_message = "This controller does not lead the metadata quorum."
+        response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        response.error_message = "This controller is not the leader of the metadata quorum."
     for replica in view.replicas():
         state = ReplicaState(
             replica_id=replica.key.node_id,
@@ -71,18 +72,20 @@ def _metadata_quorum(shared: SharedServices, version: int) -> DescribeQuorumResp
         )
         if version >= 2:
             state.replica_directory_id = replica.key.directory_id
-        (answer.current_voters if replica.is_voter else answer.observers).append(state)
-    return answer
+        (response.current_voters if replica.is_voter else response.observers).append(state)
+    return response
 
 
 def _nodes(shared: SharedServices) -> list[Node]:
-    """Where the voters can be reached: as the log says, or as they registered."""
+    """Returns the voters' endpoints, from the log or from their registration."""
     nodes = []
     for voter in shared.quorum.voters.voters:
         controller = shared.image.controllers.get(voter.key.node_id)
-        endpoints = [(end.name, end.host, end.port) for end in voter.endpoints]
+        endpoints = [(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints]
         if not endpoints and controller is not None:
-            endpoints = [(end.name, end.host, end.port) for end in controller.endpoints]
+            endpoints = [
+                (endpoint.name, endpoint.host, endpoint.port) for endpoint in controller.endpoints
+            ]
         nodes.append(
             Node(
                 node_id=voter.key.node_id,

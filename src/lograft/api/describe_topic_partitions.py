@@ -1,9 +1,9 @@
 """DescribeTopicPartitions, version 0: topics in the order of their names, in pages.
 
-An answer holds at most `max.request.partition.size.limit` partitions; its cursor says where the
-next request goes on. No topics in the request means all of them. For partitions that this broker
-leads it also says, in tags of our own, what the leader knows of each replica: where its log begins
-and ends, and how long ago it last fetched and last had everything.
+A response has at most `max.request.partition.size.limit` partitions; its cursor is the start of the
+next page. No topics in the request means all of them. For partitions that this broker leads, tags
+of Lograft add the leader's view of each replica: log start and end offset, and how long ago it last
+fetched and last was caught up.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ from lograft.wire.messages.describe_topic_partitions import (
 
 API: Final = Api(key=75, versions=range(1), needs=each_item(TOPIC_DESCRIBE))
 
-#: Of a replica that the leader has not heard of yet.
+#: Status of a replica that has not fetched from this leader yet.
 NOTHING_KNOWN: Final = ReplicaStatus(
     NO_NODE, NO_OFFSET, NO_OFFSET, -1, False, NEVER_MS, NEVER_MS, NO_BROKER_EPOCH
 )
@@ -40,7 +40,7 @@ NOTHING_KNOWN: Final = ReplicaStatus(
 def error_response(
     request: DescribeTopicPartitionsRequest, code: ErrorCode, _message: str
 ) -> DescribeTopicPartitionsResponse:
-    """There is no place for it but the topics that were named."""
+    """The response has no top-level error code, so each requested topic has the error."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=code)
@@ -56,9 +56,9 @@ def handle(
     broker: Broker = context.broker
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
-        raise InvalidInput(f"a cursor cannot stand at partition {cursor.partition_index}")
+        raise InvalidInput(f"Partition {cursor.partition_index} in the cursor is negative.")
     limit = min(broker.config.max_request_partition_size_limit, request.response_partition_limit)
-    room = max(1, limit)
+    capacity = max(1, limit)
     all_topics = not request.topics
     names = sorted(
         broker.image.topic_ids if all_topics else {topic.name for topic in request.topics}
@@ -74,7 +74,7 @@ def handle(
                 continue
             if name == cursor.topic_name:
                 start = cursor.partition_index
-        if room <= 0:
+        if capacity <= 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(
                 topic_name=name, partition_index=0
             )
@@ -83,9 +83,9 @@ def handle(
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
             continue
-        topic, next_partition = _describe(context, name, start, room)
+        topic, next_partition = _describe(context, name, start, capacity)
         response.topics.append(topic)
-        room -= len(topic.partitions)
+        capacity -= len(topic.partitions)
         if next_partition is not None:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(
                 topic_name=name, partition_index=next_partition
@@ -95,47 +95,47 @@ def handle(
 
 
 def _describe(
-    context: Context, name: str, start: int, room: int
+    context: Context, name: str, start: int, capacity: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """The topic from partition `start` on, and the first partition that found no room."""
+    """Returns the topic from partition `start` on, and the first partition that did not fit."""
     broker: Broker = context.broker
     operations = authorized_operations(context, ResourceType.TOPIC, name)
-    known = broker.image.topic(name)
-    if known is None:
+    state = broker.image.topic(name)
+    if state is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             check_topic_name(name)
-        except Rejected as refusal:
-            code = refusal.code
+        except Rejected as error:
+            code = error.code
         unknown = DescribeTopicPartitionsResponseTopic(
             error_code=code, name=name, topic_authorized_operations=operations
         )
         return unknown, None
-    indexes = sorted(index for index in known.partitions if index >= start)
+    indexes = sorted(index for index in state.partitions if index >= start)
     topic = DescribeTopicPartitionsResponseTopic(
         name=name,
-        topic_id=known.topic_id,
+        topic_id=state.topic_id,
         is_internal=name in INTERNAL_TOPICS,
         topic_authorized_operations=operations,
         partitions=[
-            _partition(broker, context.listener, index, known.partitions[index])
-            for index in indexes[:room]
+            _partition(broker, context.listener, index, state.partitions[index])
+            for index in indexes[:capacity]
         ],
     )
-    for answer in topic.partitions:
-        mode = status(broker.image, known, answer.partition_index)
-        answer.replication_mode, answer.wished_mode, answer.mode_reason = mode
-        partition = broker.partitions.get_by_id(known.topic_id, answer.partition_index)
+    for response in topic.partitions:
+        mode = status(broker.image, state, response.partition_index)
+        response.replication_mode, response.wished_mode, response.mode_reason = mode
+        partition = broker.partitions.get_by_id(state.topic_id, response.partition_index)
         if partition is not None and partition.leader is not None:
-            _add_view(answer, partition, broker.clock.mono_ms())
-    return topic, indexes[room] if len(indexes) > room else None
+            _add_view(response, partition, broker.clock.mono_ms())
+    return topic, indexes[capacity] if len(indexes) > capacity else None
 
 
 def _partition(
     broker: Broker, listener: str, index: int, state: PartitionState
 ) -> DescribeTopicPartitionsResponsePartition:
     alive = [node for node in state.replicas if broker.endpoint_of(node, listener) is not None]
-    answer = DescribeTopicPartitionsResponsePartition(
+    response = DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
@@ -146,23 +146,23 @@ def _partition(
         offline_replicas=broker.image.offline_replicas(state, alive),
     )
     if broker.endpoint_of(state.leader, listener) is None:
-        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-        answer.leader_id = NO_NODE
-    return answer
+        response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        response.leader_id = NO_NODE
+    return response
 
 
 def _add_view(
-    answer: DescribeTopicPartitionsResponsePartition, partition: Partition, now_ms: int
+    response: DescribeTopicPartitionsResponsePartition, partition: Partition, now_ms: int
 ) -> None:
-    """What the leader knows of its replicas, in the order of `replica_nodes`."""
-    known = {status.node_id: status for status in partition.statuses()}
-    answer.high_watermark = partition.high_watermark
-    for node in answer.replica_nodes:
-        status = known.get(NodeId(node), NOTHING_KNOWN)
-        answer.replica_log_start_offsets.append(status.log_start_offset)
-        answer.replica_end_offsets.append(status.end_offset)
-        answer.replica_last_fetch_ages_ms.append(_age_ms(status.last_fetch_ms, now_ms))
-        answer.replica_last_caught_up_ages_ms.append(_age_ms(status.last_caught_up_ms, now_ms))
+    """Adds the leader's view of the replicas, in the order of `replica_nodes`."""
+    view = {status.node_id: status for status in partition.statuses()}
+    response.high_watermark = partition.high_watermark
+    for node in response.replica_nodes:
+        status = view.get(NodeId(node), NOTHING_KNOWN)
+        response.replica_log_start_offsets.append(status.log_start_offset)
+        response.replica_end_offsets.append(status.end_offset)
+        response.replica_last_fetch_ages_ms.append(_age_ms(status.last_fetch_ms, now_ms))
+        response.replica_last_caught_up_ages_ms.append(_age_ms(status.last_caught_up_ms, now_ms))
 
 
 def _age_ms(then_ms: int, now_ms: int) -> int:

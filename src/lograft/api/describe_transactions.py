@@ -1,6 +1,6 @@
-"""DescribeTransactions, version 0: what becomes of some transactional ids (KIP-664).
+"""DescribeTransactions, version 0: the state of transactional ids (KIP-664).
 
-Topics that the client may not see are left out.
+Topics that the client may not describe are omitted.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ async def handle(
     )
     return DescribeTransactionsResponse(
         transaction_states=[
-            _refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            _error_state(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             if transactional_id in denied
             else await _describe(context, transactional_id)
             for transactional_id in request.transactional_ids
@@ -41,20 +41,20 @@ async def handle(
 
 async def _describe(context: Context, transactional_id: str) -> TransactionState:
     if not transactional_id:
-        return _refused(transactional_id, ErrorCode.INVALID_REQUEST)
+        return _error_state(transactional_id, ErrorCode.INVALID_REQUEST)
     try:
         state: TransactionState = await context.broker.transactions.ask(
             transactional_id, lambda shard, ticket, _: describe(shard, ticket, transactional_id)
         )
     except LograftError as error:
-        return _refused(transactional_id, code_of(error))
+        return _error_state(transactional_id, code_of(error))
     hidden = find_denied(context, TOPIC_DESCRIBE, (topic.topic for topic in state.topics))
     if hidden:
         state.topics = [topic for topic in state.topics if topic.topic not in hidden]
     return state
 
 
-def _refused(transactional_id: str, code: ErrorCode) -> TransactionState:
+def _error_state(transactional_id: str, code: ErrorCode) -> TransactionState:
     return TransactionState(transactional_id=transactional_id, error_code=code)
 
 
@@ -62,5 +62,7 @@ def error_response(
     request: DescribeTransactionsRequest, code: ErrorCode, message: str
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_refused(each, code) for each in request.transactional_ids]
+        transaction_states=[
+            _error_state(transactional_id, code) for transactional_id in request.transactional_ids
+        ]
     )

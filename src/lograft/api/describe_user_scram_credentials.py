@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials, version 0: the mechanisms and iterations of users, no secrets.
+"""DescribeUserScramCredentials, version 0: SCRAM mechanisms and iterations of users, no secrets.
 
-Answers from the metadata image. An empty list or null selects all users that have credentials.
+Reads the metadata image. An empty list or null selects all users with credentials.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ def handle(
 
 
 def _credentials_by_user(image: MetadataImage) -> dict[str, list[CredentialInfo]]:
-    found: dict[str, list[CredentialInfo]] = {}
+    credentials: dict[str, list[CredentialInfo]] = {}
     for (mechanism, user), record in image.scram.items():
         info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
-        found.setdefault(user, []).append(info)
-    return found
+        credentials.setdefault(user, []).append(info)
+    return credentials

@@ -1,7 +1,7 @@
-"""ElectLeaders, versions 0-2: leaders back to the preferred replicas, or leaders at any price.
+"""ElectLeaders, versions 0-2: elects the preferred leaders, or unclean leaders.
 
-v1: unclean elections. No topics in the request means all of them. v2, from Lograft's own clients:
-the broker that should lead.
+v1: unclean elections. No topics in the request means all of them. v2, Lograft clients only: the
+broker that should become the leader.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from lograft.wire.messages.elect_leaders import (
 )
 
 API: Final = Api(key=43, versions=range(3), needs=whole_request(CLUSTER_ALTER))
-#: A leader that is asked to hand over gives up after half a second; then the voters elect.
+#: A leader abandons a requested handover after half a second; then the voters elect.
 HAND_OVER_WAIT_MS: Final = 3_000
 
 
@@ -48,52 +48,54 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
 async def _hand_over(
     context: Context, request: ElectLeadersRequest, response: ElectLeadersResponse
 ) -> None:
-    """Where the replicas elect their leader themselves, it is asked to let the first one lead, or
-    the one that the request names."""
+    """Requests partitions whose replicas elect their own leader (Raft) to hand over leadership to
+    the preferred replica, or to the broker that the request names."""
     controller = context.shared.controller_here
     image = None if controller is None else controller.image
     if controller is None or image is None or controller.hand_over is None:
         return
     for result in response.replica_election_results:
         topic = image.topic(result.topic)
-        for answer in result.partition_result:
-            if topic is None or answer.error_code != ErrorCode.INVALID_REQUEST:
+        for partition_result in result.partition_result:
+            if topic is None or partition_result.error_code != ErrorCode.INVALID_REQUEST:
                 continue
-            state = topic.partitions.get(answer.partition_id)
+            state = topic.partitions.get(partition_result.partition_id)
             if state is not None and state.mode is ReplicationMode.RAFT:
-                key = TopicIdPartition(topic.topic_id, answer.partition_id)
-                wanted = state.replicas[0] if request.leader == NO_NODE else request.leader
-                answer.error_code = await controller.hand_over(key, NodeId(wanted))
-                answer.error_message = None
+                key = TopicIdPartition(topic.topic_id, partition_result.partition_id)
+                leader = state.replicas[0] if request.leader == NO_NODE else request.leader
+                partition_result.error_code = await controller.hand_over(key, NodeId(leader))
+                partition_result.error_message = None
                 if request.leader != NO_NODE:
-                    await _wait_leader(context, key, answer, wanted, timeout_ms=request.timeout_ms)
+                    await _wait_leader(
+                        context, key, partition_result, leader, timeout_ms=request.timeout_ms
+                    )
 
 
 async def _wait_leader(
     context: Context,
     key: TopicIdPartition,
-    answer: PartitionResult,
-    wanted: int,
+    result: PartitionResult,
+    leader: int,
     *,
     timeout_ms: int,
 ) -> None:
-    """The leader hands over once the other one has everything, or gives up: success is only what
-    the metadata shows."""
+    """Waits until the metadata shows the new leader: the current leader hands over only once the
+    other replica has caught up, and gives up otherwise."""
     shared = context.shared
 
     def is_met(image: MetadataImage) -> bool:
         topic = image.topics.get(key.topic_id)
         state = None if topic is None else topic.partitions.get(key.partition)
-        return state is None or state.leader == wanted
+        return state is None or state.leader == leader
 
-    if answer.error_code == ErrorCode.NONE:
+    if result.error_code == ErrorCode.NONE:
         wait_ms = min(max(timeout_ms, 0), HAND_OVER_WAIT_MS)
         await shared.metadata.wait_image(is_met, timeout_ms=wait_ms)
         if is_met(shared.image):
             return
-        answer.error_code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    answer.error_message = (
-        f"Broker {wanted} did not become the leader: it had not caught up, or the current leader"
+        result.error_code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    result.error_message = (
+        f"Broker {leader} did not become the leader: it had not caught up, or the current leader"
         " did not respond. No records were lost; retry the election."
     )
 
@@ -101,17 +103,17 @@ async def _wait_leader(
 def error_response(
     request: ElectLeadersRequest, code: ErrorCode, message: str
 ) -> ElectLeadersResponse:
-    """Version 0 has no code for the whole, so the partitions carry it if any are named."""
+    """Version 0 has no top-level error code, so the requested partitions carry the error."""
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE if request.topic_partitions else code,
         replica_election_results=[
             ReplicaElectionResult(
-                topic=asked.topic,
+                topic=topic.topic,
                 partition_result=[
                     PartitionResult(partition_id=index, error_code=code, error_message=message)
-                    for index in asked.partitions
+                    for index in topic.partitions
                 ],
             )
-            for asked in request.topic_partitions or ()
+            for topic in request.topic_partitions or ()
         ],
     )

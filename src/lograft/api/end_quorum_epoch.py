@@ -1,5 +1,5 @@
-"""EndQuorumEpoch, versions 0-1, controller listener: the leader of the metadata quorum gives up its
-epoch and names who should lead next. v1: with their directories (KIP-853).
+"""EndQuorumEpoch, versions 0-1, controller listener: the leader of the metadata quorum resigns and
+names its preferred successors. v1: with their directory ids (KIP-853).
 """
 
 from typing import Final
@@ -19,6 +19,6 @@ API: Final = Api(key=54, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 async def handle(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
     if is_of_other_cluster(context, request.cluster_id):
         return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    answer = await context.shared.quorum.ask(end_from_wire(request))
-    assert isinstance(answer, core.EndQuorumEpochResponse)
-    return end_to_wire(answer, leader_of(context))
+    response = await context.shared.quorum.ask(end_from_wire(request))
+    assert isinstance(response, core.EndQuorumEpochResponse)
+    return end_to_wire(response, leader_of(context))

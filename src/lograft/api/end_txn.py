@@ -1,15 +1,15 @@
 """EndTxn, versions 0-5: a producer commits or aborts its transaction.
 
-Answered when the decision is committed; the markers follow. v2: PRODUCER_FENCED. v4:
-TRANSACTION_ABORTABLE. v5 (transaction protocol v2): the end gives the producer its next epoch, or
-its next id where the epochs are used up.
+Responds when the decision is committed; the markers are written later. v2: PRODUCER_FENCED. v4:
+TRANSACTION_ABORTABLE. v5 (transaction protocol v2): returns the producer's next epoch, or a new
+producer id once the epochs are exhausted.
 """
 
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final, cast
 
 from lograft.api.context import Api, Context
-from lograft.api.producer_fencing import told
+from lograft.api.producer_fencing import fencing_code_of
 from lograft.api.types import transactional_id_of, whole_request
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE
 from lograft.model.errors import ErrorCode, LograftError
@@ -35,25 +35,25 @@ def handle(
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     client_version = EPOCH_BUMP_SINCE if version >= BUMPS_SINCE else 0
     try:
-        found = context.broker.transactions.ask_now(
+        reply = context.broker.transactions.ask_now(
             transactional_id,
             lambda shard, ticket, _: shard.end_transaction(
                 ticket, request, client_version=client_version
             ),
         )
     except LograftError as error:
-        return _refused(error, version)
-    if isinstance(found, Message):
-        return cast(EndTxnResponse, found)
-    return _wait(found, version)
+        return _error_response(error, version)
+    if isinstance(reply, Message):
+        return cast(EndTxnResponse, reply)
+    return _wait(reply, version)
 
 
-async def _wait(found: Awaitable[Message], version: int) -> EndTxnResponse:
+async def _wait(reply: Awaitable[Message], version: int) -> EndTxnResponse:
     try:
-        return cast(EndTxnResponse, await found)
+        return cast(EndTxnResponse, await reply)
     except LograftError as error:
-        return _refused(error, version)
+        return _error_response(error, version)
 
 
-def _refused(error: LograftError, version: int) -> EndTxnResponse:
-    return EndTxnResponse(error_code=told(error, knows_fenced=version >= FENCED_SINCE))
+def _error_response(error: LograftError, version: int) -> EndTxnResponse:
+    return EndTxnResponse(error_code=fencing_code_of(error, knows_fenced=version >= FENCED_SINCE))

@@ -1,10 +1,10 @@
 """Envelope, version 0, controller listener: a broker forwards a client's request.
 
-The request inside keeps its header and version, and is answered as if the client had asked here:
-under its principal, from its address. The broker needs ClusterAction for the envelope; what the
-client needs is checked here too, and not by the broker. The answer goes back as bytes. When this
-controller is not (any more) the active one the whole envelope says NOT_CONTROLLER, wherever the
-inner answer would have had it.
+The inner request keeps its header and version, and is handled as if the client had sent it to this
+controller: with its principal and address. The broker needs ClusterAction for the envelope; the
+client's own permissions are checked here, not by the broker. The inner response is returned as
+bytes. If this controller is not, or no longer, the active one, the envelope itself has
+NOT_CONTROLLER, wherever the inner response would have it.
 """
 
 from collections.abc import Coroutine
@@ -30,7 +30,7 @@ API: Final = Api(key=58, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 
 def handle(context: Context, request: EnvelopeRequest) -> Coroutine[Any, Any, EnvelopeResponse]:
-    # Envelopes of one broker come from many clients: none waits for another's commit.
+    # Envelopes of one broker contain requests of many clients, which do not wait for each other.
     context.allows_pipelining = True
     return _open(context, request)
 
@@ -55,10 +55,10 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     except (InvalidInput, WireError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     except CloseConnection:
-        # Nobody here has a handler for it: the broker is newer than its controller.
+        # This controller has no handler for the API: the broker is newer than its controller.
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
-        response = await router.answer_forwarded(
+        response = await router.handle_forwarded(
             Forwarded(inner, version, header.client_id, principal, peer)
         )
     except NotController:

@@ -1,6 +1,6 @@
-"""From the rooms' errors to Kafka's codes: every error has one, a test sees to it.
+"""Maps errors of Lograft to Kafka's error codes; a test ensures that every error has one.
 
-A subclass without a line of its own has the code of its parent.
+A subclass without an entry has the code of its parent.
 """
 
 from typing import Final

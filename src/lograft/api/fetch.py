@@ -1,11 +1,12 @@
-"""Fetch, versions 4-18. Answers with slices of log files, no record is looked at.
+"""Fetch, versions 4-18. Returns slices of log files; no record is parsed.
 
-A fetch that finds fewer than min_bytes waits up to max_wait_ms and is woken by the append that
-completes it. max_bytes bounds the answer, but its first batch is sent whole however large it is, so
-that a consumer never gets stuck. read_committed stops at the last stable offset and names the
-aborted transactions. v7: sessions (KIP-227). v9, v12: leader epochs, divergence. v11: consumers may
-read from followers, and a leader sends them to the nearest replica where the broker is told to
-(KIP-392). v13: topic ids. v16: new leaders in the answer (KIP-951). Replicas: `follower_fetch`.
+A fetch that finds fewer than min_bytes waits up to max_wait_ms; the append that adds enough bytes
+completes it. max_bytes limits the response, but its first batch is returned whole whatever its
+size, so that a consumer always makes progress. read_committed ends at the last stable offset and
+lists the aborted transactions. v7: sessions (KIP-227). v9, v12: leader epochs, divergence. v11:
+consumers may fetch from followers, and a leader redirects them to the nearest replica if the broker
+has a replica selector (KIP-392). v13: topic ids. v16: new leaders in the response (KIP-951).
+Replicas: `follower_fetch`.
 """
 
 from collections.abc import Coroutine, Iterable
@@ -49,7 +50,7 @@ from lograft.wire.messages.fetch import (
 
 
 def replica_of(request: FetchRequest) -> int:
-    """The broker or controller that fetches; below 0 for clients."""
+    """Returns the id of the broker or controller that fetches; below 0 for clients."""
     state = request.replica_state
     return request.replica_id if state is None else state.replica_id
 
@@ -69,7 +70,7 @@ LEADER_HINTS_SINCE: Final = 16
 DIVERGENCE_SINCE: Final = 12
 FOLLOWERS_SINCE: Final = 11
 NO_RECORDS: Final = b""
-#: Told before anything is read.
+#: Errors that are detected before anything is read.
 UNKNOWN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -85,7 +86,7 @@ def handle(
     context: Context, request: FetchRequest
 ) -> FetchResponse | DelayedResponse | Coroutine[Any, Any, FetchResponse]:
     if context.role == "controller":
-        # The next request of that replica may be the one that ends the wait of this one.
+        # The replica's next request may end the wait of this one.
         context.allows_pipelining = True
         if not is_allowed(context, CLUSTER_ACTION):
             raise denied(CLUSTER_ACTION, CLUSTER_NAME)
@@ -115,14 +116,14 @@ def handle(
         incremental = session is not None
     fetch = Fetch(context, request, wanted)
     fetch.read()
-    if fetch.may_answer:
-        return _answer(context, session, incremental, fetch.answers)
+    if fetch.can_respond:
+        return _build_response(context, session, incremental, fetch.results)
     return _wait(context, session, incremental, fetch)
 
 
 def error_response(request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
     """A replica that may not fetch gets TOPIC_AUTHORIZATION_FAILED for each partition, as in Kafka:
-    before version 7 there is no error code for the whole response."""
+    before version 7 the response has no top-level error code."""
     response = FetchResponse(error_code=code)
     if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         response.responses = [
@@ -130,11 +131,11 @@ def error_response(request: FetchRequest, code: ErrorCode, message: str) -> Fetc
                 topic=topic.topic,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _refused(
-                        Wanted(topic.topic, topic.topic_id, asked),
+                    _error_data(
+                        Wanted(topic.topic, topic.topic_id, partition),
                         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                     )
-                    for asked in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -143,7 +144,7 @@ def error_response(request: FetchRequest, code: ErrorCode, message: str) -> Fetc
 
 
 class Fetch:
-    """One reading of all wanted partitions, and what is needed to do it again."""
+    """Reads all requested partitions; the read is repeated until the response can be sent."""
 
     __slots__ = (
         "_broker",
@@ -157,12 +158,12 @@ class Fetch:
         "_marks",
         "_may_diverge",
         "_urgent",
-        "answers",
         "bytes_read",
-        "may_answer",
+        "can_respond",
         "opening",
         "partitions",
         "request",
+        "results",
         "wanted",
     )
 
@@ -171,7 +172,7 @@ class Fetch:
         self.request = request
         self.wanted = wanted
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
-        # A session may go on in an older version than it was opened in.
+        # A session may continue in an older version than the one in which it was opened.
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
         self._denied_topics = NO_NAMES
@@ -180,20 +181,20 @@ class Fetch:
             self._denied_topics = find_denied(context, TOPIC_READ, names)
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._from_leader_only = context.api_version < FOLLOWERS_SINCE
-        #: Empty: whoever is asked answers.
+        #: Empty: the broker that gets the request serves it.
         self._client_rack = request.rack_id if self._broker.selects_by_rack else ""
-        self.answers: list[tuple[Wanted, PartitionData]] = []
+        self.results: list[tuple[Wanted, PartitionData]] = []
         self.partitions: list[Partition] = []
-        #: Their roles and high watermarks at the time of the reading.
+        #: Their roles and high watermarks when they were read.
         self._marks: list[tuple[Watermarked, Offset]] = []
         self.opening: list[Partition] = []
         self.bytes_read = 0
-        self.may_answer = False
+        self.can_respond = False
 
     def read(self) -> None:
         request = self.request
-        answers: list[tuple[Wanted, PartitionData]] = []
-        self.answers = answers
+        results: list[tuple[Wanted, PartitionData]] = []
+        self.results = results
         self.partitions = []
         self._marks = []
         self.opening = []
@@ -202,28 +203,28 @@ class Fetch:
         self._urgent = request.max_wait_ms <= 0 or not self.wanted
         for wanted in self.wanted:
             try:
-                answer = self._read_one(wanted)
+                data = self._read_one(wanted)
             except PartitionOpening:
-                answer = _refused(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                data = _error_data(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             except LograftError as error:
-                answer = _refused(wanted, code_of(error))
+                data = _error_data(wanted, code_of(error))
                 self._urgent = True
-            answers.append((wanted, answer))
-        enough = self.bytes_read >= request.min_bytes and not self.opening
-        self.may_answer = self._urgent or enough
+            results.append((wanted, data))
+        has_enough = self.bytes_read >= request.min_bytes and not self.opening
+        self.can_respond = self._urgent or has_enough
 
     def is_stale(self) -> bool:
-        """Whether a reading of now would differ. A wait begins a turn of the loop after the first
-        reading, and what comes between would not wake it."""
+        """Returns whether a new read would differ. The wait starts one turn of the loop after the
+        first read, and does not notice changes in between."""
         return any(
             partition.rule is not rule or rule.high_watermark != mark or partition.offline
             for partition, (rule, mark) in zip(self.partitions, self._marks, strict=True)
         ) or any(not partition.is_opening for partition in self.opening)
 
     def _read_one(self, wanted: Wanted) -> PartitionData:
-        topic, topic_id, asked = wanted
+        topic, topic_id, requested = wanted
         table = self._broker.partitions
-        index = asked.partition
+        index = requested.partition
         if self._denied_topics and (name := self._name_of(wanted)) in self._denied_topics:
             raise denied(TOPIC_READ, name)
         if self._by_id:
@@ -234,7 +235,7 @@ class Fetch:
             partition = table.get(topic, index)
             if partition is None:
                 raise self._broker.why_missing(topic, index)
-        partition.check_epoch(asked.current_leader_epoch)
+        partition.check_epoch(requested.current_leader_epoch)
         try:
             log = partition.leader_log() if self._from_leader_only else partition.serving_log()
         except PartitionOpening:
@@ -245,7 +246,7 @@ class Fetch:
         self.partitions.append(partition)
         self._marks.append((rule, high_watermark))
         stable = partition.last_stable_offset
-        answer = PartitionData(
+        data = PartitionData(
             partition_index=index,
             high_watermark=high_watermark,
             last_stable_offset=stable,
@@ -253,58 +254,60 @@ class Fetch:
             aborted_transactions=None,
             records=NO_RECORDS,
         )
-        if asked.last_fetched_epoch != NO_EPOCH and self._may_diverge:
-            answer.diverging_epoch = _divergence(
-                partition, asked.last_fetched_epoch, asked.fetch_offset
+        if requested.last_fetched_epoch != NO_EPOCH and self._may_diverge:
+            data.diverging_epoch = _find_divergence(
+                partition, requested.last_fetched_epoch, requested.fetch_offset
             )
-            if answer.diverging_epoch is not None:
+            if data.diverging_epoch is not None:
                 self._urgent = True
-                return answer
-        offset = Offset(asked.fetch_offset)
-        if offset > log.end_offset and not self._surely_leads(partition):
-            raise NotLeader(f"{offset} may be there where {partition.topic_partition} is led")
+                return data
+        offset = Offset(requested.fetch_offset)
+        if offset > log.end_offset and not self._is_end_authoritative(partition):
+            raise NotLeader(
+                f"This broker may not have all records of {partition.topic_partition} yet."
+            )
         if self._client_rack and partition.leader is not None:
             nearest = self._broker.nearest_replica(partition, offset, self._client_rack)
             if nearest is not None:
-                answer.preferred_read_replica = nearest
+                data.preferred_read_replica = nearest
                 self._urgent = True
-                return answer
+                return data
         bound = stable if self._committed_only else high_watermark
         part = None
         if self._bytes_left > 0 or not self.bytes_read:
             part = partition.read(
                 offset,
-                bytes_max=min(asked.partition_max_bytes, self._bytes_left),
+                bytes_max=min(requested.partition_max_bytes, self._bytes_left),
                 bound=bound,
                 at_least_one=not self.bytes_read,
             )
         elif not log.log_start_offset <= offset <= log.end_offset:
-            # The answer is full, but a position that does not exist is told at once.
+            # The response is full, but an offset out of range is reported immediately.
             raise OffsetOutOfRange(offset, log_start=log.log_start_offset, end=log.end_offset)
         if part is not None:
-            answer.records = part
+            data.records = part
             self.bytes_read += part.size
             self._bytes_left = max(0, self._bytes_left - part.size)
             if offset < log.active.base_offset:
-                # A slice ends with its segment: more bytes would not make it longer.
+                # A slice ends with its segment: waiting for more bytes would not extend it.
                 self._urgent = True
         if self._committed_only:
-            answer.aborted_transactions = (
-                [] if part is None else _aborted(partition, part, offset, bound)
+            data.aborted_transactions = (
+                [] if part is None else _find_aborted(partition, part, offset, bound)
             )
-        return answer
+        return data
 
     def _name_of(self, wanted: Wanted) -> str:
-        """Empty for an id that no topic has."""
+        """Returns an empty name for an unknown id."""
         if not self._by_id:
             return wanted.topic
-        known = self._broker.image.topics.get(wanted.topic_id)
-        return "" if known is None else known.name
+        state = self._broker.image.topics.get(wanted.topic_id)
+        return "" if state is None else state.name
 
-    def _surely_leads(self, partition: Partition) -> bool:
-        """Followers are behind, and a leader that the controller has not heard for a session does
-        not know how far its successor has come: who reads there shall not be told that a position
-        does not exist."""
+    def _is_end_authoritative(self, partition: Partition) -> bool:
+        """Returns whether the end of this log is certainly the end of the partition. Followers are
+        behind, and so may be a leader that has had no contact with the controller for a session and
+        may have a successor: their readers must not get OFFSET_OUT_OF_RANGE."""
         if partition.leader is None:
             return False
         return len(partition.assignment.replicas) == 1 or self._broker.coordinators.has_lease()
@@ -317,32 +320,34 @@ async def _wait(
     deadline_ms = clock.mono_ms() + fetch.request.max_wait_ms
     if fetch.is_stale():
         fetch.read()
-    while not fetch.may_answer and (wait_ms := deadline_ms - clock.mono_ms()) > 0:
+    while not fetch.can_respond and (wait_ms := deadline_ms - clock.mono_ms()) > 0:
         if fetch.opening:
             await fetch.opening[0].wait_open(timeout_ms=wait_ms)
         else:
             missing = fetch.request.min_bytes - fetch.bytes_read
             await wait_any(fetch.partitions, bytes_missing=missing, wait_ms=wait_ms)
         fetch.read()
-    return _answer(context, session, incremental, fetch.answers)
+    return _build_response(context, session, incremental, fetch.results)
 
 
-def _aborted(
+def _find_aborted(
     partition: Partition, part: FileSlice, offset: Offset, bound: Offset
 ) -> list[AbortedTransaction]:
     try:
-        found = partition.serving_log().find_aborted_in_slice(part, offset, bound)
+        aborted = partition.serving_log().find_aborted_in_slice(part, offset, bound)
     except DiskFailed as error:
         partition.on_disk_failed(error)
         raise
     return [
-        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        for one in found
+        AbortedTransaction(
+            producer_id=transaction.producer_id, first_offset=transaction.first_offset
+        )
+        for transaction in aborted
     ]
 
 
-def _divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEndOffset | None:
-    """Where the reader's log parts from ours, if it does: it must go back to there."""
+def _find_divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+    """Returns where the consumer's log diverges from this one, and to which it must truncate."""
     log = partition.serving_log()
     end_epoch, end_offset = log.epoch_end(Epoch(epoch))
     if end_epoch == NO_EPOCH or end_offset == NO_OFFSET:
@@ -352,9 +357,9 @@ def _divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEnd
     return None
 
 
-def _refused(wanted: Wanted, code: int) -> PartitionData:
-    """Kafka names no transactions (null) where a read failed, none at all (empty) where there is
-    nothing to read."""
+def _error_data(wanted: Wanted, code: int) -> PartitionData:
+    """Like Kafka, returns null for the aborted transactions if a read failed, and an empty list if
+    there is nothing to read."""
     return PartitionData(
         partition_index=wanted.asked.partition,
         error_code=code,
@@ -364,46 +369,46 @@ def _refused(wanted: Wanted, code: int) -> PartitionData:
     )
 
 
-def _answer(
+def _build_response(
     context: Context,
     session: FetchSession | None,
     incremental: bool,
-    answers: Iterable[tuple[Wanted, PartitionData]],
+    results: Iterable[tuple[Wanted, PartitionData]],
 ) -> FetchResponse:
     response = FetchResponse()
     if session is not None:
         response.session_id = session.session_id
-        news = list(session.keep_news(answers))
+        changes = list(session.keep_news(results))
         if incremental:
-            answers = news
+            results = changes
     topic: FetchableTopicResponse | None = None
-    for wanted, answer in answers:
+    for wanted, data in results:
         if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
             topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
             response.responses.append(topic)
-        topic.partitions.append(answer)
-        if answer.error_code and context.api_version >= LEADER_HINTS_SINCE:
-            _hint_leader(context, response, wanted, answer)
+        topic.partitions.append(data)
+        if data.error_code and context.api_version >= LEADER_HINTS_SINCE:
+            _add_leader(context, response, wanted, data)
     return response
 
 
-def _hint_leader(
-    context: Context, response: FetchResponse, wanted: Wanted, answer: PartitionData
+def _add_leader(
+    context: Context, response: FetchResponse, wanted: Wanted, data: PartitionData
 ) -> None:
-    """Tells a client that came to the wrong broker, or with an old epoch, where to go."""
-    if answer.error_code not in HINTED_ERRORS:
+    """Adds the current leader for a client with the wrong broker or an old leader epoch."""
+    if data.error_code not in HINTED_ERRORS:
         return
     broker: Broker = context.broker
     state = broker.partition_state(wanted.topic, wanted.topic_id, wanted.asked.partition)
     if state is None:
         return
-    answer.current_leader = LeaderIdAndEpoch(
-        leader_id=state.leader, leader_epoch=state.leader_epoch
-    )
+    data.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
     if any(node.node_id == state.leader for node in response.node_endpoints):
         return
-    end = broker.endpoint_of(state.leader, context.listener)
-    if end is not None:
+    endpoint = broker.endpoint_of(state.leader, context.listener)
+    if endpoint is not None:
         response.node_endpoints.append(
-            NodeEndpoint(node_id=state.leader, host=end.host, port=end.port, rack=end.rack)
+            NodeEndpoint(
+                node_id=state.leader, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
+            )
         )

@@ -1,10 +1,10 @@
-"""The fast path of the simple Fetch: one partition, no session, any byte is enough.
+"""The fast path of simple Fetch requests: one partition, no session, min_bytes at most 1.
 
-As for Produce (`produce_patterns`): a client's requests for one partition are equal but for their
-correlation id and fetch offset. The first one leaves a pattern; frames that match it are answered
-without decoding, and wait without a task. Patterns are made by the generic codec, so both paths
-give the same bytes. Errors, aborted transactions and everything else that is not plain take the
-general path from their start: until then nothing has happened.
+As for Produce (`produce_patterns`), a client's requests for one partition differ only in the
+correlation id and fetch offset. The first one leaves a pattern; requests that match it are served
+without decoding, and wait without a task. Patterns are built by the general codec, so both paths
+give the same bytes. Errors, aborted transactions and all other special cases take the general path
+from the beginning, which is possible because the fast path has changed nothing by then.
 """
 
 import asyncio
@@ -33,39 +33,39 @@ from lograft.wire.varints import uvarint
 
 #: Compact lengths and tags: the versions of current clients.
 VERSIONS: Final = range(12, 19)
-#: From here on a request does not begin with its replica's id.
+#: From this version on a request does not start with the replica id.
 REPLICA_STATE_SINCE: Final = 15
-#: Shared by the connections of a listener. Beyond it all are forgotten and learned again.
+#: Shared by the connections of a listener. When it is reached, all patterns are discarded.
 PATTERNS_MAX: Final = 4096
 SHARED_BYTES_MAX: Final = 512
-#: No request that fits the fast path is shorter, and reading its first bytes needs no care.
+#: Every request that fits the fast path has at least this size; its first bytes need no checks.
 FRAME_BYTES_MIN: Final = 70
 #: API key, version, correlation id, size of the client id.
 _HEAD: Final = Struct(">hhih").unpack_from
 _START: Final = Struct(">hhi")
-#: The low byte of the version: there are no higher ones.
+#: The low byte of the version; the high byte is always 0.
 _VERSION_AT: Final = 3
 _OFFSET: Final = Struct(">q")
-#: Patterns compare what follows the correlation id, but for the fetch offset.
+#: Patterns compare everything after the correlation id except the fetch offset.
 _COMPARED_FROM: Final = 8
 #: From the end of the client id to the topic: tags, wait, bytes, isolation, session, count.
 _TO_TOPIC: Final = 10 + 1 + 21 + 1
 _REPLICA_ID: Final = 4
 #: Topic id, count, partition, leader epoch.
 _ID_TO_OFFSET: Final = 16 + 1 + 4 + 4
-#: The name's own size byte counts itself; then count, partition, leader epoch.
+#: The name's size byte includes itself; then count, partition, leader epoch.
 _NAME_TO_OFFSET: Final = 1 + 4 + 4
 _OFFSETS: Final = Struct(">qqq")
-#: Stands where messages have their offsets while a pattern is made.
+#: Takes the place of the offsets while a pattern is built.
 _MARK: Final = (0x5A1F_00D1_2B3C_4D5E, 0x6B2E_11C2_3A4B_5C6D, 0x7C3D_22B3_495A_6B7C)
-#: There is nothing to read, and the reader may wait.
+#: Returned if there is nothing to read and the fetch may wait.
 NOTHING: Final = b""
-#: Behind the records: tags of the partition, of the topic, of the response.
+#: Follows the records: tags of the partition, of the topic, of the response.
 _TAIL: Final = bytes(3)
 
 
 class Pattern:
-    """One client's fetches of one partition."""
+    """The common bytes of one client's fetches of one partition."""
 
     __slots__ = (
         "bytes_max",
@@ -81,23 +81,23 @@ class Pattern:
         "wait_ms",
     )
 
-    def __init__(self, request: FetchRequest, answer: bytes) -> None:
+    def __init__(self, request: FetchRequest, response: bytes) -> None:
         (topic,) = request.topics
-        (asked,) = topic.partitions
+        (fetch_partition,) = topic.partitions
         self.name = topic.topic
         self.topic_id = topic.topic_id
-        self.index = asked.partition
-        self.leader_epoch = asked.current_leader_epoch
-        self.bytes_max = min(asked.partition_max_bytes, request.max_bytes)
+        self.index = fetch_partition.partition
+        self.leader_epoch = fetch_partition.current_leader_epoch
+        self.bytes_max = min(fetch_partition.partition_max_bytes, request.max_bytes)
         self.committed_only = request.isolation_level == READ_COMMITTED
-        #: Nothing is enough for a reader that asks for no bytes.
+        #: A fetch with min_bytes=0 does not wait.
         self.wait_ms = request.max_wait_ms if request.min_bytes > 0 else 0
-        at = answer.index(_OFFSETS.pack(*_MARK))
-        self.head = answer[8:at]
-        # Without the size of the records, which is 1 (compact) where there are none.
-        self.middle = answer[at + _OFFSETS.size : -1 - len(_TAIL)]
-        #: Of an answer, without size of the records and records.
-        self.size = len(answer) - 4 - 1
+        at = response.index(_OFFSETS.pack(*_MARK))
+        self.head = response[8:at]
+        # Without the size of the records, which is 1 (compact) if there are none.
+        self.middle = response[at + _OFFSETS.size : -1 - len(_TAIL)]
+        #: Size of a response without the records and their size field.
+        self.size = len(response) - 4 - 1
         self.pack = Struct(f">ii{len(self.head)}sqqq{len(self.middle)}s").pack
 
 
@@ -106,20 +106,20 @@ class FetchPatterns:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        #: By version, then by the bytes that requests share.
+        #: Indexed by version, then by the bytes that requests share.
         self._patterns: tuple[dict[bytes, Pattern], ...] = ()
         self.forget()
-        #: Requests that came this way.
+        #: Number of requests that the fast path served.
         self.served = 0
-        self.woken = Woken()
+        self.woken = WokenFetches()
 
     def forget(self) -> None:
         self._count = 0
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
     def serve(self, frame: memoryview, generic: Callable[[memoryview], Reply]) -> Reply:
-        """The answer, or one that waits for it; or None, and nothing has happened. `generic` takes
-        the general path with a frame, if it comes to that while waiting."""
+        """Returns the response, or one that waits; or None, and then nothing has changed. `generic`
+        handles the frame on the general path if that becomes necessary during the wait."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
             return None
@@ -136,12 +136,12 @@ class FetchPatterns:
         if pattern is None or at + _OFFSET.size > size:
             return None
         (offset,) = _OFFSET.unpack_from(frame, at)
-        answer = self.read(pattern, version, offset, correlation_id, final=pattern.wait_ms <= 0)
-        if answer is None:
+        reply = self.read(pattern, version, offset, correlation_id, final=pattern.wait_ms <= 0)
+        if reply is None:
             return None
         self.served += 1
-        if answer is not NOTHING:
-            return answer
+        if reply is not NOTHING:
+            return reply
         return DelayedFetch(self, pattern, offset, bytes(frame), generic)
 
     def find(self, pattern: Pattern, version: int) -> Partition | None:
@@ -153,8 +153,8 @@ class FetchPatterns:
     def read(
         self, pattern: Pattern, version: int, offset: int, correlation_id: int, *, final: bool
     ) -> bytes | EncodedResponse | None:
-        """The answer; NOTHING if there is nothing to read and the reader may wait; None if it must
-        go to the general path."""
+        """Returns the response, NOTHING if there is nothing to read and the fetch may wait, or None
+        if the general path must handle it."""
         partition = self.find(pattern, version)
         if partition is None:
             return None
@@ -198,15 +198,15 @@ class FetchPatterns:
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: FetchRequest
     ) -> None:
-        """Makes the pattern of a request that came by the general path, if it is a simple one."""
+        """Adds the pattern of a simple request that the general path has handled."""
         if version not in VERSIONS or client_id is None or not _is_simple(request):
             return
         (topic,) = request.topics
-        (asked,) = topic.partitions
-        # The same request in the one way in which we write it, at an offset that is easy to find.
-        asked.fetch_offset, offset = _MARK[0], asked.fetch_offset
+        (fetch_partition,) = topic.partitions
+        # Encodes the same request again, with a fetch offset that is easy to find in the bytes.
+        fetch_partition.fetch_offset, offset = _MARK[0], fetch_partition.fetch_offset
         whole = write_request_header(FETCH_KEY, version, 0, client_id) + write(request, version)
-        asked.fetch_offset = offset
+        fetch_partition.fetch_offset = offset
         before, mark, after = whole[_COMPARED_FROM:].partition(_OFFSET.pack(_MARK[0]))
         at = _COMPARED_FROM + len(before)
         if (
@@ -220,47 +220,49 @@ class FetchPatterns:
         if self._count == PATTERNS_MAX:
             self.forget()
         self._count += 1
-        self._patterns[version][before + after] = Pattern(request, _marked_answer(request, version))
+        self._patterns[version][before + after] = Pattern(
+            request, _marked_response(request, version)
+        )
 
 
-class Woken:
-    """Parked fetches that have something to look at: some at once, when the read that brought it is
-    handled, all others in the loop's next turn."""
+class WokenFetches:
+    """Delayed fetches that may be completed: some when the read with the append has been handled,
+    all others in the loop's next turn."""
 
-    __slots__ = ("_is_due", "_is_running", "_looks")
+    __slots__ = ("_is_due", "_is_running", "_rechecks")
 
     def __init__(self) -> None:
-        self._looks: deque[Callable[[], None]] = deque()
+        self._rechecks: deque[Callable[[], None]] = deque()
         self._is_due = False
-        #: An answered connection goes on with its next frames, which may wake others in turn:
-        #: these come later, however long the chain.
+        #: A completed fetch lets its connection handle further frames, which may wake other
+        #: fetches. These are completed later, however long the chain.
         self._is_running = False
 
     def __bool__(self) -> bool:
-        return bool(self._looks)
+        return bool(self._rechecks)
 
-    def add(self, look: Callable[[], None]) -> None:
-        self._looks.append(look)
+    def add(self, recheck: Callable[[], None]) -> None:
+        self._rechecks.append(recheck)
         if not self._is_due:
             self._call_soon()
 
     def run(self, count_max: int) -> None:
-        looks = self._looks
+        rechecks = self._rechecks
         if self._is_running:
             return
         self._is_running = True
         try:
-            while looks and count_max > 0:
-                look = looks.popleft()
+            while rechecks and count_max > 0:
+                recheck = rechecks.popleft()
                 count_max -= 1
-                look()
+                recheck()
         finally:
             self._is_running = False
 
     def _run_all(self) -> None:
         self._is_due = False
-        self.run(len(self._looks))
-        if self._looks and not self._is_due:
+        self.run(len(self._rechecks))
+        if self._rechecks and not self._is_due:
             self._call_soon()
 
     def _call_soon(self) -> None:
@@ -269,17 +271,17 @@ class Woken:
 
 
 class DelayedFetch(DelayedReply):
-    """Hangs on its partition until there is something to read, or its time is over."""
+    """A fetch that waits until its partition has something to read, or the wait time expires."""
 
     __slots__ = (
         "_frame",
         "_generic",
         "_is_over",
-        "_look",
         "_offset",
         "_partition",
         "_pattern",
         "_patterns",
+        "_recheck",
         "_timer",
         "_woken",
     )
@@ -299,12 +301,12 @@ class DelayedFetch(DelayedReply):
         self._generic = generic
         self._partition: Partition | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._look: Callable[[], None] | None = None
+        self._recheck: Callable[[], None] | None = None
         self._woken = False
         self._is_over = False
 
-    def begin(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def begin(self, recheck: Callable[[], None]) -> None:
+        self._recheck = recheck
         self._timer = asyncio.get_running_loop().call_later(
             self._pattern.wait_ms / 1000, self._on_time
         )
@@ -313,7 +315,7 @@ class DelayedFetch(DelayedReply):
             self._partition = partition
             partition.fetch_waits[self] = None
         if partition is None or partition.rule.high_watermark > self._offset:
-            # Something has changed since the reading; or there is an open transaction.
+            # Something has changed since the read, or there is an open transaction.
             self.wake()
 
     def add(self, count: int) -> None:
@@ -332,27 +334,27 @@ class DelayedFetch(DelayedReply):
 
     def _on_woken(self) -> None:
         self._woken = False
-        if self._look is not None:
-            self._look()
+        if self._recheck is not None:
+            self._recheck()
 
-    def answer(self) -> Reply:
+    def try_complete(self) -> Reply:
         (_, version, correlation_id) = _START.unpack_from(self._frame)
         partition = self._partition
-        answer = None
+        reply = None
         if partition is not None and partition is self._patterns.find(self._pattern, version):
-            answer = self._patterns.read(
+            reply = self._patterns.read(
                 self._pattern, version, self._offset, correlation_id, final=self._is_over
             )
-            if answer is NOTHING:
+            if reply is NOTHING:
                 return self
         self.cancel()
-        if answer is not None:
-            return answer
+        if reply is not None:
+            return reply
         self._patterns.served -= 1
         return self._generic(memoryview(bytearray(self._frame)))
 
     def cancel(self) -> None:
-        self._look = None
+        self._recheck = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -364,7 +366,7 @@ class DelayedFetch(DelayedReply):
 def _is_simple(request: FetchRequest) -> bool:
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
-    asked = request.topics[0].partitions[0]
+    fetch_partition = request.topics[0].partitions[0]
     return (
         request.session_id == NO_SESSION
         and request.session_epoch == EPOCH_FINAL
@@ -374,11 +376,11 @@ def _is_simple(request: FetchRequest) -> bool:
         and request.cluster_id is None
         and not request.forgotten_topics_data
         and not request.rack_id
-        and asked.last_fetched_epoch == NO_EPOCH
+        and fetch_partition.last_fetched_epoch == NO_EPOCH
     )
 
 
-def _marked_answer(request: FetchRequest, version: int) -> bytes:
+def _marked_response(request: FetchRequest, version: int) -> bytes:
     (topic,) = request.topics
     high_watermark, stable, log_start = _MARK
     response = FetchResponse(

@@ -1,5 +1,5 @@
-"""FetchSnapshot, versions 0-1, controller listener: a piece of a snapshot of the metadata log, for
-a replica that is further behind than the log goes back (KIP-630). v1: the replica's directory.
+"""FetchSnapshot, versions 0-1, controller listener: a chunk of a snapshot of the metadata log, for
+a replica that is behind the log start offset (KIP-630). v1: the replica's directory id.
 """
 
 from typing import Final
@@ -21,6 +21,8 @@ async def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapsh
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     shared = context.shared
     bytes_max = min(request.max_bytes, shared.config.controller_quorum_fetch_snapshot_max_bytes)
-    answer = await shared.quorum.ask(fetch_snapshot_from_wire(request), bytes_max=max(bytes_max, 1))
-    assert isinstance(answer, core.FetchSnapshotResponse)
-    return fetch_snapshot_to_wire(answer, leader_of(context))
+    response = await shared.quorum.ask(
+        fetch_snapshot_from_wire(request), bytes_max=max(bytes_max, 1)
+    )
+    assert isinstance(response, core.FetchSnapshotResponse)
+    return fetch_snapshot_to_wire(response, leader_of(context))

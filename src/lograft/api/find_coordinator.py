@@ -1,9 +1,9 @@
-"""FindCoordinator, versions 0-6: which broker coordinates a group or a transactional id.
+"""FindCoordinator, versions 0-6: the broker that coordinates a group or transactional id.
 
-It leads the partition of the internal topic that the key belongs to. The first who asks causes the
-topic to be created. COORDINATOR_NOT_AVAILABLE: it cannot be created now, or nobody leads.
-v1: transactions (key type 1). v4: several keys in one request. v6: share groups (key type 2), which
-this broker does not have yet.
+This is the leader of the key's partition of the internal topic. The first request causes the topic
+to be created. COORDINATOR_NOT_AVAILABLE: the topic cannot be created now, or the partition has no
+leader. v1: transactions (key type 1). v4: several keys in one request. v6: share groups (key type
+2), which this release does not support.
 """
 
 from typing import Any, Final
@@ -94,7 +94,7 @@ async def _find(context: Context, key_type: int, key: str) -> Coordinator:
         state = None if topic is None else topic.partitions.get(index)
         end = None if state is None else broker.endpoint_of(state.leader, context.listener)
         if state is None or end is None:
-            raise CoordinatorNotAvailable(f"nobody leads {coordinators.topic}-{index} now")
+            raise CoordinatorNotAvailable(f"{coordinators.topic}-{index} has no leader.")
     except LograftError as error:
         return _unknown(key, code_of(error), str(error))
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port)
@@ -115,5 +115,5 @@ def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRun
     if key_type == TRANSACTION:
         return broker.transactions
     if key_type == SHARE and version >= SHARE_SINCE:
-        raise CoordinatorNotAvailable("this broker has no such coordinators yet")
-    raise Rejected(ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}")
+        raise CoordinatorNotAvailable("This release of Lograft has no share groups.")
+    raise Rejected(ErrorCode.INVALID_REQUEST, f"Coordinator type {key_type} does not exist.")

@@ -1,9 +1,9 @@
-"""Fetch by replicas: the other half of `fetch`, which sends them here.
+"""Fetch requests of replicas, which `fetch` passes to this module.
 
-A follower reads up to the end of the log, not to the high watermark; its fetch tells the leader
-how far it has come, which may commit records. It goes on in the same session all the time
-(`broker/replicas/follower_sessions.py`), and its next request on the connection ends the wait of
-the one before. A fetch of the cluster's metadata is not one of these: that is the quorum's.
+A follower reads up to the log end offset, not only to the high watermark. Its fetch offset tells
+the leader which records it has, which may commit records. A follower keeps one session
+(`broker/replicas/follower_sessions.py`); its next request on the connection ends the wait of the
+previous one. Fetches of the metadata log are not handled here, but by `quorum`.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ def handle(
         bytes_max=request.max_bytes,
     )
     session.look(poll, now_ms=broker.clock.mono_ms())
-    if _may_answer(session, request, poll):
-        return _answer(session, poll)
-    return ParkedPoll(broker, session, request, poll)
+    if _can_respond(session, request, poll):
+        return _build_response(session, poll)
+    return DelayedFollowerFetch(broker, session, request, poll)
 
 
-def _may_answer(session: FollowerSession, request: FetchRequest, poll: Poll) -> bool:
+def _can_respond(session: FollowerSession, request: FetchRequest, poll: Poll) -> bool:
     return (
         poll.is_urgent
         or poll.bytes_read >= request.min_bytes
@@ -62,16 +62,16 @@ def _may_answer(session: FollowerSession, request: FetchRequest, poll: Poll) -> 
     )
 
 
-class ParkedPoll(DelayedResponse):
-    """Stands in its session until that has something to say, the next request of the session
-    comes, or its time is over."""
+class DelayedFollowerFetch(DelayedResponse):
+    """A follower's long poll. Completes when the session has data or changes for the follower, when
+    its next request arrives, or when the wait time expires."""
 
     __slots__ = (
         "_broker",
         "_epoch",
         "_is_over",
-        "_look",
         "_poll",
+        "_recheck",
         "_request",
         "_session",
         "_timer",
@@ -86,41 +86,41 @@ class ParkedPoll(DelayedResponse):
         self._session = session
         self._request = request
         self._poll = poll
-        #: Of the session now; another one means that its next request has come.
+        #: The session's epoch now; another epoch means that its next request has arrived.
         self._epoch = session.epoch
         self._is_over = False
-        self._look: Callable[[], None] | None = None
+        self._recheck: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def begin(self, recheck: Callable[[], None]) -> None:
+        self._recheck = recheck
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._on_time)
         self._session.park(self)
 
     def wake(self) -> None:
-        """In the next turn: whatever else is appended in this one goes with the same answer."""
-        assert self._look is not None
-        asyncio.get_running_loop().call_soon(self._look)
+        """Completes in the loop's next turn, so that later appends of this turn are included."""
+        assert self._recheck is not None
+        asyncio.get_running_loop().call_soon(self._recheck)
 
     def _on_time(self) -> None:
         self._is_over = True
-        assert self._look is not None
-        self._look()
+        assert self._recheck is not None
+        self._recheck()
 
-    def answer(self) -> EncodedResponse | DelayedReply:
+    def try_complete(self) -> EncodedResponse | DelayedReply:
         session = self._session
-        # The next request of the session takes over what there is to say.
+        # The next request of the session returns what has not been sent yet.
         if session.epoch == self._epoch and not self._is_over:
             session.look(self._poll, now_ms=self._broker.clock.mono_ms())
-            if not _may_answer(session, self._request, self._poll):
+            if not _can_respond(session, self._request, self._poll):
                 session.park(self)
                 return self
         self._stop()
-        return self.frame(_answer(session, self._poll))
+        return self.encode(_build_response(session, self._poll))
 
     def cancel(self) -> None:
-        """The connection is gone, and with it whoever would go on with the session."""
+        """Closes the session: the connection is closed, and no other one continues it."""
         self._stop()
         self._broker.follower_sessions.close(self._session.session_id)
         self._session.close()
@@ -132,7 +132,7 @@ class ParkedPoll(DelayedResponse):
             self._timer = None
 
 
-def _answer(session: FollowerSession, poll: Poll) -> FetchResponse:
+def _build_response(session: FollowerSession, poll: Poll) -> FetchResponse:
     session.tell_watermarks(poll)
     response = FetchResponse(session_id=session.session_id)
     topics: dict[Any, FetchableTopicResponse] = {}

@@ -1,8 +1,8 @@
-"""Requests that only the active controller can decide, on a broker's listener.
+"""Requests on a broker's listener that only the active controller can handle.
 
-A controller in this process gets the decoded request and returns its response. Another one gets
-the client's frame in an Envelope, with the client's principal and address, and its answer comes
-back unread. Both ways the controller handles the request alike (`Router.answer_forwarded`).
+A controller in this process gets the decoded request and returns its response. Another one gets the
+client's frame in an Envelope, with the client's principal and address, and its response is passed
+on without decoding. The controller handles both alike (`Router.handle_forwarded`).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,11 +31,11 @@ R = TypeVar("R", bound=Message)
 
 ALTER_CONFIGS: Final = 33
 INCREMENTAL_ALTER_CONFIGS: Final = 44
-#: A broker decides the part of these that concerns itself, and forwards the rest on its own.
+#: A broker handles the entries for itself and forwards the others in a request of its own.
 PARTLY_OWN: Final = frozenset({ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS})
-#: About the quorum itself: who does not lead it answers NOT_LEADER_OR_FOLLOWER.
+#: Changes of the quorum: a node that is not its leader returns NOT_LEADER_OR_FOLLOWER.
 QUORUM_APIS: Final = frozenset({55, 80, 81})
-#: What an Envelope may hold.
+#: The APIs that an Envelope may contain.
 FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
     19,  # CreateTopics
     20,  # DeleteTopics
@@ -49,61 +49,61 @@ FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
     57,  # UpdateFeatures
     64,  # UnregisterBroker
 })  # fmt: skip
-#: Rejected by every node, until there is security. They are not forwarded, because an Apache Kafka
-#: controller would accept them.
+#: Rejected by every node, because this release has no security. They are not forwarded, because an
+#: Apache Kafka controller would accept them.
 REJECTED: Final = frozenset({30, 31, 38, 39, 40, 49, 51})
 FORWARDED: Final = FORWARDABLE - PARTLY_OWN - REJECTED
 
 LANE: Final = "forward"
-#: As long as Kafka's brokers try; a client's own time is shorter or asks again.
+#: As long as Kafka's brokers retry. Clients with a shorter timeout give up or retry themselves.
 TIMEOUT_MS_MAX: Final = 30_000
-#: An answer waits so long for this broker's own metadata to have what it says.
+#: Maximum wait until this broker's own metadata includes the change in the response.
 IMAGE_WAIT_MS: Final = 1_000
-#: A client that gives no time at all still gets an attempt.
+#: A request with a zero timeout still gets one attempt.
 TIMEOUT_MS_MIN: Final = 1_000
 
 
 def served_with_controller(context: Context) -> Iterator[ApiSpec]:
-    """The APIs that this listener serves. As in Kafka, those that are forwarded only in versions
-    that the active controller serves, too: it may be of an older build while nodes are upgraded."""
+    """Returns the APIs that this listener serves. As in Kafka, those that are forwarded are limited
+    to versions that the active controller supports: it may have an older release in an upgrade."""
     ranges = _link(context).served_versions() if must_forward(context) else None
     for spec in context.served:
         if ranges is None or spec.key not in FORWARDED | PARTLY_OWN:
             yield spec
-        elif (theirs := ranges.get(spec.key)) is not None:
-            oldest = max(spec.min_version, theirs.oldest)
-            newest = min(spec.max_version, theirs.newest)
+        elif (controller_range := ranges.get(spec.key)) is not None:
+            oldest = max(spec.min_version, controller_range.oldest)
+            newest = min(spec.max_version, controller_range.newest)
             if oldest <= newest:
                 yield spec._replace(min_version=oldest, max_version=newest)
 
 
 async def forward_frame(context: Context, request: Message, frame: bytes) -> Message | bytes:
-    """The response of this node's own controller, or another one's answer as header and body.
-    `frame` holds the request with its header. Raises ControllerUnreachable, or Rejected with what
-    the controller has against the envelope."""
+    """Returns the response of this node's own controller, or another controller's response as
+    header and body. `frame` is the request with its header. Raises ControllerUnreachable, or
+    Rejected if the controller rejects the envelope."""
     return await _forward(context, request, lambda: frame)
 
 
 async def forward(context: Context, request: Message, answer: type[R]) -> R:
-    """The same for a request that a handler has made of its own."""
+    """Forwards a request that a handler has built, and returns the response."""
 
-    def make_frame() -> bytes:
+    def build_frame() -> bytes:
         version, client_id = context.api_version, context.client_id
         return frame_request(request, version, correlation_id=0, client_id=client_id)[4:]
 
-    response = await _forward(context, request, make_frame)
+    response = await _forward(context, request, build_frame)
     if isinstance(response, bytes):
-        response = read_answer(response, context.api_key, context.api_version)
+        response = read_response(response, context.api_key, context.api_version)
     assert isinstance(response, answer), (response, answer)
     return response
 
 
 async def _forward(
-    context: Context, request: Message, make_frame: Callable[[], bytes]
+    context: Context, request: Message, build_frame: Callable[[], bytes]
 ) -> Message | bytes:
-    def make_envelope() -> EnvelopeRequest:
+    def build_envelope() -> EnvelopeRequest:
         return EnvelopeRequest(
-            request_data=make_frame(),
+            request_data=build_frame(),
             request_principal=encode_principal(context.principal),
             client_host_address=address_bytes(context.peer),
         )
@@ -116,10 +116,10 @@ async def _forward(
         forwarded_address(context.peer),
     )
     reply = await _link(context).forward(
-        forwarded, make_envelope, timeout_ms=_timeout_ms(request), lane=LANE
+        forwarded, build_envelope, timeout_ms=_timeout_ms(request), lane=LANE
     )
     if not isinstance(reply, EnvelopeResponse):
-        # The image of this node had what the response says before it was released.
+        # The image of this node already had the change when the response was released.
         return reply
     if reply.error_code:
         try:
@@ -127,16 +127,16 @@ async def _forward(
         except ValueError:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         if code is ErrorCode.UNSUPPORTED_VERSION:
-            # The client asked for versions when another controller was active: as in Kafka, it has
-            # to connect again and learn those that this one serves.
+            # The client got its versions when another controller was active: as in Kafka, it has to
+            # connect again to get those that this one supports.
             raise CloseConnection(
-                f"the active controller does not serve API {context.api_key} version"
-                f" {context.api_version}"
+                f"The active controller does not support version {context.api_version} of API"
+                f" {context.api_key}."
             )
-        raise Rejected(code, f"The controller refused what this broker forwarded: {code.name}.")
+        raise Rejected(code, f"The controller rejected a forwarded request: {code.name}.")
     if reply.response_data is None:
-        raise ControllerUnreachable("the controller's answer is empty")
-    # Whoever made a topic through this broker finds it here afterwards.
+        raise ControllerUnreachable("The controller's response is empty.")
+    # A client that created a topic through this broker then finds it in this broker's metadata.
     await context.shared.metadata.wait_offset(
         Offset(reply.metadata_offset), timeout_ms=IMAGE_WAIT_MS
     )
@@ -147,13 +147,13 @@ def must_forward(context: Context) -> bool:
     return context.router is not None and context.router.link is not None
 
 
-def read_answer(data: bytes, key: int, version: int) -> Message:
+def read_response(data: bytes, key: int, version: int) -> Message:
     _, position = read_response_header(data, response_header_version(key, version))
     return read_all(response_class(key), version, data, position)
 
 
 def address_bytes(address: Address) -> bytes:
-    """Hosts that are no numbers (simulated ones) are told as the unknown address."""
+    """Host names that are not IP addresses (in the simulation) become the unspecified address."""
     try:
         return ip_address(address.host.partition("%")[0]).packed
     except ValueError:
@@ -162,7 +162,7 @@ def address_bytes(address: Address) -> bytes:
 
 @lru_cache(maxsize=1_000)
 def forwarded_address(address: Address) -> Address:
-    """As the controller gets it in an Envelope."""
+    """Returns the address as the controller receives it in an Envelope."""
     return address_of(address_bytes(address))
 
 
@@ -170,7 +170,7 @@ def address_of(data: bytes) -> Address:
     try:
         return Address(str(ip_address(data)), 0)
     except ValueError:
-        raise InvalidInput(f"a client address of {len(data)} bytes") from None
+        raise InvalidInput(f"The client address has {len(data)} bytes, not 4 or 16.") from None
 
 
 def _link(context: Context) -> "ControllerLink":

@@ -1,9 +1,9 @@
 """GetTelemetrySubscriptions, version 0: which metrics the client should push (KIP-714).
 
-The broker generates an id for a client that sends none. The client may send the request again when
-its push interval is over, when the subscriptions have changed, or when its last push was rejected
-for its subscription id or its compression; earlier it gets THROTTLING_QUOTA_EXCEEDED. Advertised
-only while there are subscriptions, or with `lograft.client.telemetry=true`.
+The broker generates an id for a client that sends none. The client may send the request again after
+its push interval, after a change of the subscriptions, or after a push was rejected because of its
+subscription id or compression type; earlier it gets THROTTLING_QUOTA_EXCEEDED. Only advertised if
+there are subscriptions, or with `lograft.client.telemetry=true`.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def handle(
 
 
 def client_attributes(context: Context, instance_id: UUID) -> Mapping[str, str]:
-    """What subscriptions match clients by."""
+    """Returns the client's attributes, which subscriptions match."""
     attributes = {
         "client_instance_id": uuid_to_text(instance_id),
         "client_software_name": context.software.name,

@@ -1,7 +1,7 @@
-"""Heartbeat, versions 0-4: a member of a classic group is there, and learns of rebalances.
+"""Heartbeat, versions 0-4: keeps a classic member's session alive and reports rebalances.
 
-Answered at once, it waits for nothing. v3: static members. While the group is being loaded members
-are told that all is well: they have the length of a session from then on.
+Responds immediately. v3: static members. While the group is being loaded the response has no error:
+the members' sessions start again when loading has finished.
 """
 
 from collections.abc import Coroutine

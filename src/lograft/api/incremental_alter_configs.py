@@ -1,10 +1,10 @@
-"""IncrementalAlterConfigs, versions 0-1: sets, deletes, extends or shortens single settings.
+"""IncrementalAlterConfigs, versions 0-1: sets, deletes, appends to or subtracts from settings.
 
-Topics, brokers ("" for all), client metrics and groups change in the metadata log; a broker checks
-its own settings, and those of all brokers, before the controller stores them. Loggers change
-in this process only, at once, and forget at the next start (KIP-412). Before the subscription mode
-or group of a topic changes, all coordinators are asked who reads it. Our own, between nodes: a
-coordinator claims a topic for a group (metadata/topic_claims.py).
+Configurations of topics, brokers ("" for all), client metrics and groups are stored in the metadata
+log; a broker checks its own settings, and those of all brokers, before the controller stores them.
+Log levels change only in this process, immediately, until its restart (KIP-412). Before the
+subscription mode or group of a topic changes, all coordinators are queried for the groups that read
+it. Lograft only: a coordinator claims a topic for a group (metadata/topic_claims.py).
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
-from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
+from lograft.api.own_resources import check_broker_values, check_may_alter, handle_each
 from lograft.api.types import each_item, whole_request
 from lograft.metadata.configs import (
     altered_values,
@@ -40,12 +40,13 @@ from lograft.wire.messages.incremental_alter_configs import (
 
 
 def is_from_node(request: IncrementalAlterConfigsRequest) -> bool:
-    """A coordinator claims a topic for a group."""
+    """Returns whether a coordinator claims a topic for a group."""
     return request.claims
 
 
 def changes_replicas(request: IncrementalAlterConfigsRequest) -> bool:
-    """Our own: a switch of the replication mode with another number of replicas."""
+    """Returns whether the replication mode changes together with the number of replicas, which only
+    Lograft has."""
     return request.replication_factor > 0
 
 
@@ -57,7 +58,7 @@ API: Final = Api(
     + each_item(TOPIC_ALTER_CONFIGS, CLUSTER_ALTER_CONFIGS, GROUP_ALTER_CONFIGS),
 )
 
-#: Kafka's names of levels; TRACE and FATAL have the nearest of Python's.
+#: Kafka's level names; TRACE and FATAL map to the nearest of Python's.
 LEVELS: Final = {
     "TRACE": logging.DEBUG,
     "DEBUG": logging.DEBUG,
@@ -72,7 +73,7 @@ ROOT_LOGGER: Final = "root"
 async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    def answer_here(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+    def handle_here(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
         check_may_alter(context, resource.resource_type, resource.resource_name)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             return _alter_loggers(resource, request.validate_only)
@@ -103,8 +104,8 @@ async def handle(
         )
         return reply.responses
 
-    responses = await answer_each(
-        request.resources, here=answer_here, decide=decide_rest, refused=_refused
+    responses = await handle_each(
+        request.resources, here=handle_here, decide=decide_rest, build_error=_error_response
     )
     return IncrementalAlterConfigsResponse(responses=responses)
 
@@ -113,11 +114,11 @@ def error_response(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        responses=[_refused(resource, code, message) for resource in request.resources]
+        responses=[_error_response(resource, code, message) for resource in request.resources]
     )
 
 
-def _refused(
+def _error_response(
     resource: AlterConfigsResource, code: int, message: str
 ) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
@@ -131,13 +132,13 @@ def _refused(
 def _alter_loggers(
     resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    wanted = [
+    levels = [
         (name, _level(name, config.config_operation, config.value))
         for config in resource.configs
         for name in [config.name]
     ]
     if not validate_only:
-        for name, level in wanted:
+        for name, level in levels:
             logging.getLogger("" if name == ROOT_LOGGER else name).setLevel(level)
     return AlterConfigsResourceResponse(
         error_message=None,
@@ -147,9 +148,9 @@ def _alter_loggers(
 
 
 def _level(name: str, operation: int, value: str | None) -> int:
-    # Only loggers that exist: names from outside must not make new ones without end.
+    # Only existing loggers: requests must not create an unlimited number of them.
     if name != ROOT_LOGGER and name not in logging.root.manager.loggerDict:
-        raise Rejected(ErrorCode.INVALID_CONFIG, f"There is no logger {name[:200]!r}.")
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Logger {name[:200]!r} does not exist.")
     if operation == AlterOperation.DELETE:
         if name == ROOT_LOGGER:
             raise Rejected(
@@ -157,10 +158,10 @@ def _level(name: str, operation: int, value: str | None) -> int:
             )
         return logging.NOTSET
     if operation != AlterOperation.SET:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "A logger's level can be set or deleted only.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "A log level can only be set or deleted.")
     if value not in LEVELS:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"A level is one of {', '.join(LEVELS)}, not {str(value)[:50]!r}.",
+            f"A log level is one of {', '.join(LEVELS)}, not {str(value)[:50]!r}.",
         )
     return LEVELS[value]

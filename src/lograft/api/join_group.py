@@ -1,10 +1,10 @@
-"""JoinGroup, versions 0-9: somebody wants to be, or to stay, a member of a classic group.
+"""JoinGroup, versions 0-9: a member joins or rejoins a classic group.
 
-Parked until all members have joined or the rebalance timeout is over. v0: no rebalance timeout, the
-session's counts. v4: who joins for the first time gets a member id and has to ask again with it
-(KIP-394). v5: static members (KIP-345). v7: the answer names the protocol type. v8: a reason, for
-people. v9: a static leader may be told to skip the assignment (KIP-814). A topic that another group
-has claimed (subscription.mode=ptp) is refused with POLICY_VIOLATION.
+The response waits until all members have joined or the rebalance timeout expires. v0: no rebalance
+timeout, the session timeout is used. v4: a new member gets a member id and must send the request
+again with it (KIP-394). v5: static members (KIP-345). v7: the response has the protocol type. v8: a
+reason, for logs. v9: a static leader may skip the assignment (KIP-814). A topic that another group
+has claimed (subscription.mode=ptp) is rejected with POLICY_VIOLATION.
 """
 
 from functools import partial
@@ -43,8 +43,8 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupRespons
     if not low_ms <= request.session_timeout_ms <= high_ms:
         raise Rejected(
             ErrorCode.INVALID_SESSION_TIMEOUT,
-            f"a session timeout of {request.session_timeout_ms} ms is not within {low_ms} and"
-            f" {high_ms} ms",
+            f"The session timeout of {request.session_timeout_ms} ms is not between {low_ms} and"
+            f" {high_ms} ms.",
         )
     client = client_of(context)
     await _claim(context, request)
@@ -56,10 +56,10 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupRespons
 
 
 async def _claim(context: Context, request: JoinGroupRequest) -> None:
-    """Who may be a member of the group may not yet read every topic."""
+    """Claims the topics of the subscription: a member of a group may not read every topic."""
     broker = context.broker
     if broker.image.claims and request.protocol_type == CONSUMER_PROTOCOL:
-        broker.groups.led_for(request.group_id)  # Rejected where it is coordinated elsewhere.
+        broker.groups.led_for(request.group_id)  # Raises Rejected if it is coordinated elsewhere.
         topics = topics_named_in(protocols_of(request).values())
         await broker.claims.claim(request.group_id, topics)
 
@@ -78,10 +78,10 @@ def client_of(context: Context) -> Client:
 
 
 def check_group(group_id: str) -> None:
-    """Whether the name is one."""
+    """Raises Rejected unless the group id is valid."""
     if not group_id:
-        raise Rejected(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     if len(group_id) > KEY_LENGTH_MAX:
         raise Rejected(
-            ErrorCode.INVALID_GROUP_ID, f"the name of a group has at most {KEY_LENGTH_MAX} letters"
+            ErrorCode.INVALID_GROUP_ID, f"The group id is longer than {KEY_LENGTH_MAX} characters."
         )

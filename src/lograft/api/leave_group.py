@@ -1,7 +1,7 @@
 """LeaveGroup, versions 0-5: members leave a classic group, or an administrator removes them.
 
-v3: several in one request, each with its own error, static members by their instance id alone.
-v5: reasons, for people.
+v3: several members in one request, each with its own error code; static members need only their
+instance id. v5: reasons, for logs.
 """
 
 from typing import Final

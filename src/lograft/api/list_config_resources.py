@@ -1,7 +1,7 @@
-"""ListConfigResources, versions 0-1: what has settings of its own.
+"""ListConfigResources, versions 0-1: the resources that have a configuration.
 
-v0 (ListClientMetricsResources in older clients) lists client metrics only. v1 lists the types asked
-for, or all: topics, brokers, loggers, client metrics and groups.
+v0 (ListClientMetricsResources in older clients) lists client metrics only. v1 lists the requested
+types, or all: topics, brokers, loggers, client metrics and groups.
 """
 
 from collections.abc import Iterable
@@ -26,13 +26,13 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigR
     types: Iterable[int] = (ResourceType.CLIENT_METRICS,)
     if context.api_version >= 1:
         types = dict.fromkeys(request.resource_types) or tuple(ResourceType)
-    if any(one not in tuple(ResourceType) for one in types):
+    if any(kind not in tuple(ResourceType) for kind in types):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=one)
-            for one in types
-            for name in _names(context.broker, one)
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in types
+            for name in _names(context.broker, kind)
         ]
     )
 

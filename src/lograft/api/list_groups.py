@@ -1,7 +1,7 @@
-"""ListGroups, versions 0-5: all groups that this broker coordinates, of every kind.
+"""ListGroups, versions 0-5: all groups that this broker coordinates, of every type.
 
-v4: only those in some states. v5: only those of some types. Our own, between nodes: only those that
-use some topics, told with the partitions of the internal topic that the answer speaks for.
+v4: filtered by state. v5: filtered by type. Lograft only, between nodes: the groups that use given
+topics, with the partitions of the internal topic that the response covers.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from lograft.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 
 
 def is_from_node(request: ListGroupsRequest) -> bool:
-    """Our own question, see above."""
+    """Returns whether the request is the one between Lograft nodes, see above."""
     return bool(request.used_topics)
 
 

@@ -1,11 +1,11 @@
-"""ListOffsets, versions 1-11: the offset of a time, or of one of the log's landmarks.
+"""ListOffsets, versions 1-11: finds offsets by timestamp, or special offsets of the log.
 
-Timestamps below zero name landmarks: -1 latest (the last stable offset for read_committed), -2
-earliest, -3 the record with the largest timestamp (v7), -4 earliest on local disk (v8), -5 latest
-in tiered storage (v9) and -6 earliest not yet copied there (v11), of which there is none here. A
-time later than every record finds nothing: offset -1 without an error. v4: leader epochs. v5: after
-an election a leader may not know the latest offset for a moment, and says so (KIP-207): it must
-not tell a lower one than its predecessor did. v10: a timeout, which this handler never needs.
+Negative timestamps are special offsets: -1 latest (the last stable offset for read_committed), -2
+earliest, -3 the record with the largest timestamp (v7), -4 earliest local (v8), -5 latest tiered
+(v9) and -6 earliest not yet tiered (v11); Lograft has no tiered storage. For a timestamp later than
+every record the offset is -1, without an error. v4: leader epochs. v5: a newly elected leader may
+not know the latest offset for a moment, and returns OFFSET_NOT_AVAILABLE (KIP-207), because the
+latest offset must not go back. v10: a timeout, which this handler never needs.
 """
 
 from typing import Final
@@ -38,17 +38,17 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-#: The first version that knows a landmark.
-LANDMARK_SINCE: Final = {
+#: The first version that supports a special timestamp.
+SPECIAL_SINCE: Final = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
 READ_COMMITTED: Final = 1
-#: Below it the error of KIP-207 has another name.
+#: Before this version KIP-207 has another error code.
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
-#: replica_id of a client; -2 is a debugging client, which sees the whole log.
+#: replica_id of a consumer; -2 is a debugging consumer, which sees the whole log.
 CONSUMER: Final = -1
 
 
@@ -57,34 +57,34 @@ def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
-        for asked in topic.partitions:
-            key = (topic.name, asked.partition_index)
+        for requested in topic.partitions:
+            key = (topic.name, requested.partition_index)
             (repeated if key in seen else seen).add(key)
     denied = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in request.topics))
     topics = []
     for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
-            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-            answers.append(answer)
+        results = []
+        for requested in topic.partitions:
+            result = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
+            results.append(result)
             if topic.name in denied:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif (topic.name, asked.partition_index) in repeated:
-                answer.error_code = ErrorCode.INVALID_REQUEST
-            elif context.api_version < LANDMARK_SINCE.get(asked.timestamp, 0):
-                answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif (topic.name, requested.partition_index) in repeated:
+                result.error_code = ErrorCode.INVALID_REQUEST
+            elif context.api_version < SPECIAL_SINCE.get(requested.timestamp, 0):
+                result.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
                 try:
-                    _find(broker, topic.name, request, asked, answer)
+                    _find(broker, topic.name, request, requested, result)
                 except OffsetNotAvailable as error:
-                    answer.error_code = code_of(error)
+                    result.error_code = code_of(error)
                     if context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
-                        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+                        result.error_code = ErrorCode.LEADER_NOT_AVAILABLE
                 except LograftError as error:
-                    answer.error_code = code_of(error)
+                    result.error_code = code_of(error)
             if context.api_version < 4:
-                answer.leader_epoch = NO_EPOCH
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+                result.leader_epoch = NO_EPOCH
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     return ListOffsetsResponse(topics=topics)
 
 
@@ -92,42 +92,44 @@ def _find(
     broker: Broker,
     topic: str,
     request: ListOffsetsRequest,
-    asked: ListOffsetsPartition,
-    answer: ListOffsetsPartitionResponse,
+    requested: ListOffsetsPartition,
+    result: ListOffsetsPartitionResponse,
 ) -> None:
-    partition = broker.partitions.get(topic, asked.partition_index)
+    partition = broker.partitions.get(topic, requested.partition_index)
     if partition is None:
-        raise broker.why_missing(topic, asked.partition_index)
-    partition.check_epoch(asked.current_leader_epoch)
+        raise broker.why_missing(topic, requested.partition_index)
+    partition.check_epoch(requested.current_leader_epoch)
     log = partition.leader_log()
     bound = _visible_end(partition, log, request)
-    match asked.timestamp:
+    match requested.timestamp:
         case -1:
-            _check_known(partition, request)
-            answer.offset = bound
-            answer.leader_epoch = partition.leader_epoch
+            _check_high_watermark_known(partition, request)
+            result.offset = bound
+            result.leader_epoch = partition.leader_epoch
         case -2 | -4:
-            answer.offset = log.log_start_offset
+            result.offset = log.log_start_offset
             epoch = log.epoch_for_offset(log.log_start_offset)
-            answer.leader_epoch = NO_EPOCH if epoch is None else epoch
+            result.leader_epoch = NO_EPOCH if epoch is None else epoch
         case -5 | -6:
-            answer.offset = NO_OFFSET
+            result.offset = NO_OFFSET
         case _:
-            found = _look_up(partition, log, asked.timestamp)
-            # What is not visible yet is not found either, or a consumer would seek past its end.
+            found = _look_up(partition, log, requested.timestamp)
+            # Records that are not visible yet are not found, or a consumer would seek past its end.
             if found is not None and found.offset < bound:
-                answer.timestamp = found.timestamp
-                answer.offset = found.offset
-                answer.leader_epoch = found.leader_epoch
+                result.timestamp = found.timestamp
+                result.offset = found.offset
+                result.leader_epoch = found.leader_epoch
             else:
-                _check_known(partition, request)
-                answer.timestamp, answer.offset = NO_TIMESTAMP, NO_OFFSET
+                _check_high_watermark_known(partition, request)
+                result.timestamp, result.offset = NO_TIMESTAMP, NO_OFFSET
 
 
-def _check_known(partition: Partition, request: ListOffsetsRequest) -> None:
+def _check_high_watermark_known(partition: Partition, request: ListOffsetsRequest) -> None:
     leader = partition.leader
     if request.replica_id == CONSUMER and leader is not None and not leader.knows_latest:
-        raise OffsetNotAvailable(f"{partition.topic_partition}: the leader is new")
+        raise OffsetNotAvailable(
+            f"The new leader of {partition.topic_partition} does not know the high watermark yet."
+        )
 
 
 def _look_up(partition: Partition, log: Log, timestamp: int) -> TimestampAndOffset | None:

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments, version 0: the partitions whose replicas are changing.
+"""ListPartitionReassignments, version 0: the reassignments in progress.
 
-Answered by the controller, after all that it has decided is committed. No topics: all of them.
+The controller responds after all its earlier decisions are committed. No topics: all of them.
 """
 
 from typing import Final

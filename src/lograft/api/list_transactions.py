@@ -1,7 +1,7 @@
 """ListTransactions, versions 0-2: the transactional ids that this broker coordinates (KIP-664).
 
-Those in some states, of some producers. v1: whose transaction has lasted longer than some time
-(KIP-994). v2: whose name a regular expression matches (KIP-1152).
+Filtered by state and producer id. v1: by minimum duration of the transaction (KIP-994). v2: by a
+regular expression for the transactional id (KIP-1152).
 """
 
 from typing import Final

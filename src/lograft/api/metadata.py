@@ -1,10 +1,9 @@
-"""Metadata, versions 0-13: brokers, topics, partitions and their leaders, as this broker knows
-them.
+"""Metadata, versions 0-13: brokers, topics, partitions and leaders, from this broker's image.
 
-Topics that do not exist are created on demand where `auto.create.topics.enable` and the request
-allow it; the answer then already has them. v0 takes an empty list for "all topics", later versions
-null. v5: offline replicas. v7: leader epochs. v8: authorized operations on request. v10: topic ids.
-v12: look-up by id. v13: an error for the whole answer, which is never set here.
+Topics that do not exist are created if `auto.create.topics.enable` and the request allow it; the
+response then includes them. In v0 an empty list means all topics, in later versions null does. v5:
+offline replicas. v7: leader epochs. v8: authorized operations on request. v10: topic ids. v12:
+topics by id. v13: a top-level error code, which is always 0 here.
 """
 
 from collections.abc import Collection, Container, Coroutine
@@ -57,25 +56,25 @@ def handle(
     names = []
     for topic in request.topics:
         if version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
-            raise InvalidInput(f"topic ids need Metadata version {IDS_SINCE} or later")
+            raise InvalidInput(f"Topic ids need Metadata version {IDS_SINCE} or later.")
         if topic.name is not None and topic.topic_id == ZERO_UUID:
             names.append(topic.name)
     broker: Broker = context.broker
     missing = [name for name in dict.fromkeys(names) if name not in broker.image.topic_ids]
     hidden = find_denied(context, TOPIC_DESCRIBE, missing)
-    refused = {name: code for name in missing if (code := _illegal(name))}
-    # Internal topics are made by their coordinators, with settings of their own.
-    kept_out = refused.keys() | hidden | INTERNAL_TOPICS
+    rejected = {name: code for name in missing if (code := _name_error(name))}
+    # Coordinators create the internal topics, with special settings.
+    kept_out = rejected.keys() | hidden | INTERNAL_TOPICS
     missing = [name for name in missing if name not in kept_out]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        return _create_first(context, request, missing, refused)
+        return _create_first(context, request, missing, rejected)
     if request.topics and len(broker.image.brokers) > 1:
-        return _settle_first(context, request, refused)
-    return _answer(context, request, refused)
+        return _wait_leader_change(context, request, rejected)
+    return _answer(context, request, rejected)
 
 
 def error_response(request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
-    """Every topic gets the error; there is no better place for it before v13."""
+    """Every topic gets the error; before v13 there is no top-level error code."""
     return MetadataResponse(
         error_code=code,
         topics=[
@@ -86,35 +85,36 @@ def error_response(request: MetadataRequest, code: ErrorCode, message: str) -> M
 
 
 async def _create_first(
-    context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
+    context: Context, request: MetadataRequest, missing: list[str], rejected: dict[str, int]
 ) -> MetadataResponse:
     uncreatable = find_denied(context, TOPIC_CREATE, missing, unless=CLUSTER_CREATE)
-    refused |= dict.fromkeys(uncreatable, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    rejected |= dict.fromkeys(uncreatable, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     missing = [name for name in missing if name not in uncreatable]
     if missing:
-        refused |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
-    return _answer(context, request, refused)
+        rejected |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
+    return _answer(context, request, rejected)
 
 
-async def _settle_first(
-    context: Context, request: MetadataRequest, refused: dict[str, int]
+async def _wait_leader_change(
+    context: Context, request: MetadataRequest, rejected: dict[str, int]
 ) -> MetadataResponse:
-    """A client that lost its leader asks at once and, told the old one, not again for seconds."""
+    """Waits for a pending change of leaders: a client that has lost its leader requests metadata at
+    once and, if it gets the old leader, not again for seconds."""
     broker: Broker = context.broker
     await broker.replicas.suspect_brokers.wait_settled(broker.leads_any)
-    return _answer(context, request, refused)
+    return _answer(context, request, rejected)
 
 
-def _illegal(name: str) -> int:
+def _name_error(name: str) -> int:
     try:
         check_topic_name(name)
-    except Rejected as refusal:
-        return refusal.code
+    except Rejected as error:
+        return error.code
     return 0
 
 
 def _answer(
-    context: Context, request: MetadataRequest, refused: dict[str, int]
+    context: Context, request: MetadataRequest, rejected: dict[str, int]
 ) -> MetadataResponse:
     broker: Broker = context.broker
     image = broker.image
@@ -128,9 +128,11 @@ def _answer(
                     node_id=state.broker_id, host=end.host, port=end.port, rack=end.rack
                 )
             )
-    alive = dict.fromkeys(answer.node_id for answer in response.brokers)
-    # A listener that the brokers do not advertise has a controller all the same, as in Kafka.
-    online = list(alive) or [each for each, state in image.brokers.items() if not state.fenced]
+    alive = dict.fromkeys(result.node_id for result in response.brokers)
+    # As in Kafka, the controller id is also set on a listener that the brokers do not advertise.
+    online = list(alive) or [
+        endpoint for endpoint, state in image.brokers.items() if not state.fenced
+    ]
     response.controller_id = any_broker(broker.shared, online)
     if request.topics is None or (version == 0 and not request.topics):
         hidden = find_denied(context, TOPIC_DESCRIBE, image.topic_ids)
@@ -140,9 +142,11 @@ def _answer(
             if state.name not in hidden
         ]
     else:
-        # Each once: a topic of many partitions, named many times, would be a large answer.
-        asked = {(each.topic_id, each.name): each for each in request.topics}.values()
-        response.topics = _named_topics(context, asked, refused, alive)
+        # Each topic once: a request that repeats a large topic would have a huge response.
+        requested = {
+            (endpoint.topic_id, endpoint.name): endpoint for endpoint in request.topics
+        }.values()
+        response.topics = _named_topics(context, requested, rejected, alive)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
             if not topic.error_code:
@@ -156,32 +160,35 @@ def _answer(
 
 def _named_topics(
     context: Context,
-    asked: Collection[MetadataRequestTopic],
-    refused: dict[str, int],
+    requested: Collection[MetadataRequestTopic],
+    rejected: dict[str, int],
     alive: Container[int],
 ) -> list[MetadataResponseTopic]:
     image = context.broker.image
-    found = [
-        (each, image.topics.get(each.topic_id))
-        if each.topic_id != ZERO_UUID
-        else (each, image.topic(each.name or ""))
-        for each in asked
+    topics_found = [
+        (requested_topic, image.topics.get(requested_topic.topic_id))
+        if requested_topic.topic_id != ZERO_UUID
+        else (requested_topic, image.topic(requested_topic.name or ""))
+        for requested_topic in requested
     ]
-    names = (each.name if state is None else state.name for each, state in found)
+    names = (
+        requested_topic.name if state is None else state.name
+        for requested_topic, state in topics_found
+    )
     hidden = find_denied(context, TOPIC_DESCRIBE, filter(None, names))
     topics = []
-    for each, state in found:
-        if (each.name if state is None else state.name) in hidden:
-            topics.append(_hidden(each))
+    for requested_topic, state in topics_found:
+        if (requested_topic.name if state is None else state.name) in hidden:
+            topics.append(_hidden(requested_topic))
         elif state is None:
-            topics.append(_unknown(each.name, each.topic_id, refused))
+            topics.append(_unknown(requested_topic.name, requested_topic.topic_id, rejected))
         else:
             topics.append(_topic(state, alive, image, context.api_version))
     return topics
 
 
 def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    """Names the topic as the request did, and no further."""
+    """Returns the topic as the request identifies it, without name or id that it does not have."""
     return MetadataResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=asked.name if asked.topic_id == ZERO_UUID else None,
@@ -190,17 +197,17 @@ def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 def any_broker(shared: SharedServices, alive: list[int]) -> int:
-    """Who is told to clients as the controller: any broker forwards what is meant for it, and
-    choosing at random spreads the work."""
+    """Returns the broker that clients see as the controller: any broker forwards their requests to
+    it, and a random choice spreads the load."""
     return alive[shared.runtime.randomness.below(len(alive))] if alive else NO_NODE
 
 
-def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> MetadataResponseTopic:
+def _unknown(name: str | None, topic_id: UUID, rejected: dict[str, int]) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
-    code = refused.get(name or "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = rejected.get(name or "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
@@ -230,14 +237,14 @@ def _partition(
         offline_replicas=image.offline_replicas(state, alive),
     )
     if state.leader not in alive:
-        # Since v6 a leader that has no endpoint for this client is told apart from no leader.
+        # Since v6 a leader without an endpoint on this listener has its own error code.
         without_listener = state.leader in image.brokers and version >= LISTENER_ERROR_SINCE
         answer.error_code = (
             ErrorCode.LISTENER_NOT_FOUND if without_listener else ErrorCode.LEADER_NOT_AVAILABLE
         )
         answer.leader_id = NO_NODE
     elif version == 0:
-        # Clients of v0 cannot resolve replicas that are not among the brokers.
+        # Clients of v0 cannot resolve replicas that are not in the list of brokers.
         answer.replica_nodes = [node for node in state.replicas if node in alive]
         answer.isr_nodes = [node for node in state.isr if node in alive]
         if len(answer.replica_nodes) < len(state.replicas):

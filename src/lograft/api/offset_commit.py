@@ -1,22 +1,21 @@
-"""OffsetCommit, versions 2-10: where a group's members, or someone without a group, stand.
+"""OffsetCommit, versions 2-10: commits offsets of a group's members, or without membership.
 
-Answered when it is committed. A topic that does not exist, or that another group has claimed
-(subscription.mode=ptp: POLICY_VIOLATION), has an error of its own; an error of the group (its
-member is not one any more, another broker coordinates it) is told for every partition.
-v6: leader epochs. v7: static members. v9: member epochs of the new protocol. v10: topic ids.
-Beyond Kafka, v8: with `reset_action` an administrator moves the offsets of a group in use, all or
-nothing.
+Responds when the offsets are committed. A topic that does not exist, or that another group has
+claimed (subscription.mode=ptp: POLICY_VIOLATION), has its own error code; an error of the group
+(unknown member, another coordinator) is set for every partition. v6: leader epochs. v7: static
+members. v9: member epochs of the new protocol. v10: topic ids. Lograft extends v8: with
+`reset_action` an administrator resets the offsets of an active group, all or nothing.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from lograft.api.authorization import denied
-from lograft.api.claimed_topics import claimed_topics
+from lograft.api.claimed_topics import check_claims
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.topic_names import (
-    add_answers,
+    add_responses,
     existing_partitions,
     known_topics,
     named_topics,
@@ -52,12 +51,12 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     image = context.broker.image
     found = permitted_topics(context, TOPIC_READ, find(image, request.topics))
     for topic in found.known:
-        # For the records: Kafka keeps ids in them too, whatever the request named topics by.
+        # Like Kafka, the records keep topic ids too, however the request identifies topics.
         topic.topic_id = image.topic_ids[topic.name]
     named = existing_partitions(image, found)
-    known, refused = await claimed_topics(context, request.group_id, named)
+    known, rejected = await check_claims(context, request.group_id, named)
     if request.reset_action != ResetAction.NONE:
-        _check_all(image, refused)
+        _check_all(image, rejected)
         request.topics = known
         answer: OffsetCommitResponse = await context.broker.groups.ask(
             request.group_id,
@@ -76,35 +75,37 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
             )
         except LograftError as error:
             reply = error_response(request, code_of(error), str(error))
-    add_answers(reply.topics, (_refused(topic, code) for topic, code in refused))
+    add_responses(reply.topics, (_error_response(topic, code) for topic, code in rejected))
     return reply
 
 
 def _check_all(
-    image: MetadataImage, refused: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]]
+    image: MetadataImage, rejected: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]]
 ) -> None:
-    for topic, code in refused:
+    for topic, code in rejected:
         name = topic.name or topic.topic_id
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise denied(TOPIC_READ, str(name))
         if code is ErrorCode.POLICY_VIOLATION:
-            raise Rejected(code, f"Another group reads topic {name} point to point.")
+            raise Rejected(code, f"Another group has claimed topic {name} (subscription.mode=ptp).")
         if topic.name in image.topic_ids:
             index = topic.partitions[0].partition_index
-            raise Rejected(code, f"Topic {name} has no partition {index}.")
-        raise Rejected(code, f"There is no topic {name}.")
+            raise Rejected(code, f"Partition {name}-{index} does not exist.")
+        raise Rejected(code, f"Topic {name} does not exist.")
 
 
 def error_response(
     request: OffsetCommitRequest, code: ErrorCode, message: str
 ) -> OffsetCommitResponse:
-    response = OffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
+    response = OffsetCommitResponse(
+        topics=[_error_response(topic, code) for topic in request.topics]
+    )
     if request.reset_action != ResetAction.NONE:
         response.error_message = message
     return response
 
 
-def _refused(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+def _error_response(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

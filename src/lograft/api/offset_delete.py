@@ -1,4 +1,4 @@
-"""OffsetDelete, version 0: a group forgets where it stood in some partitions.
+"""OffsetDelete, version 0: deletes committed offsets of a group.
 
 Partitions of topics that the group subscribes to keep their offsets (GROUP_SUBSCRIBED_TO_TOPIC).
 """
@@ -6,7 +6,12 @@ Partitions of topics that the group subscribes to keep their offsets (GROUP_SUBS
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.topic_names import add_answers, existing_partitions, known_topics, permitted_topics
+from lograft.api.topic_names import (
+    add_responses,
+    existing_partitions,
+    known_topics,
+    permitted_topics,
+)
 from lograft.api.types import each_item, group_of, whole_request
 from lograft.coordination.offset_commands import delete_offsets
 from lograft.model.errors import ErrorCode
@@ -28,17 +33,17 @@ API: Final = Api(
 
 async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     image = context.broker.image
-    # Without a topic that exists, too: the group may not.
+    # Even without an existing topic: the group may be denied.
     permitted = permitted_topics(context, TOPIC_READ, known_topics(image, request.topics))
-    request.topics, refused = existing_partitions(image, permitted)
+    request.topics, rejected = existing_partitions(image, permitted)
     reply: OffsetDeleteResponse = await context.broker.groups.ask(
         request.group_id, lambda shard, ticket, _: delete_offsets(shard, request, ticket)
     )
-    add_answers(reply.topics, (_refused(topic, code) for topic, code in refused))
+    add_responses(reply.topics, (_error_response(topic, code) for topic, code in rejected))
     return reply
 
 
-def _refused(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:
+def _error_response(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[

@@ -1,11 +1,11 @@
-"""OffsetFetch, versions 1-10: where groups stand, of some topics or of all.
+"""OffsetFetch, versions 1-10: committed offsets of groups, for some topics or all.
 
-A group or partition without an offset answers -1, which is no error. A topic that another group has
-claimed (subscription.mode=ptp) answers POLICY_VIOLATION, so that a consumer which assigns itself
-partitions is refused before it fetches; who asks for all topics gets what there is.
-v2: all topics (null), an error for the group. v5: leader epochs. v7: require_stable: partitions
-with an open transaction answer UNSTABLE_OFFSET_COMMIT. v8: several groups. v9: member epochs of the
-new protocol. v10: topic ids.
+Offset -1 without an error means that nothing is committed. A topic that another group has claimed
+(subscription.mode=ptp) gets POLICY_VIOLATION, so that a consumer that assigns partitions to itself
+is rejected before it fetches; a request for all topics returns every committed offset. v2: all
+topics (null), a group error. v5: leader epochs. v7: require_stable: partitions with an open
+transaction get UNSTABLE_OFFSET_COMMIT. v8: several groups. v9: member epochs of the new protocol.
+v10: topic ids.
 """
 
 from typing import Final
@@ -44,7 +44,7 @@ async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchRe
     if version >= GROUPS_SINCE:
         return OffsetFetchResponse(
             groups=[
-                await _fetch(context, asked, request.require_stable) for asked in request.groups
+                await _fetch(context, group, request.require_stable) for group in request.groups
             ]
         )
     topics = None
@@ -53,85 +53,87 @@ async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchRe
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    found = await _fetch(context, asked, request.require_stable)
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = await _fetch(context, group, request.require_stable)
     if found.error_code and version < GROUP_ERRORS_SINCE:
         code = ErrorCode(found.error_code)
-        found.topics = [_refused(topic, code) for topic in topics or ()]
+        found.topics = [_error_response(topic, code) for topic in topics or ()]
     return OffsetFetchResponse(
         error_code=found.error_code, topics=[_before_groups(topic) for topic in found.topics]
     )
 
 
 async def _fetch(
-    context: Context, asked: OffsetFetchRequestGroup, require_stable: bool
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     by_id = context.api_version >= TOPIC_IDS_SINCE
     image = context.broker.image
-    refused: list[tuple[OffsetFetchRequestTopics, ErrorCode]] = []
-    if asked.topics is not None and by_id:
-        asked.topics, refused = named_topics(image, asked.topics)
+    rejected: list[tuple[OffsetFetchRequestTopics, ErrorCode]] = []
+    if group.topics is not None and by_id:
+        group.topics, rejected = named_topics(image, group.topics)
     try:
-        if not is_allowed(context, GROUP_DESCRIBE, asked.group_id):
-            raise denied(GROUP_DESCRIBE, asked.group_id)
-        refused += _drop_denied(context, asked)
-        refused += await _drop_claimed(context, asked)
+        if not is_allowed(context, GROUP_DESCRIBE, group.group_id):
+            raise denied(GROUP_DESCRIBE, group.group_id)
+        rejected += _drop_denied(context, group)
+        rejected += await _drop_claimed(context, group)
         reply: OffsetFetchResponseGroup = await context.broker.groups.ask(
-            asked.group_id,
+            group.group_id,
             lambda shard, ticket, _: fetch_offsets(
-                shard, asked, ticket, require_stable=require_stable
+                shard, group, ticket, require_stable=require_stable
             ),
         )
     except LograftError as error:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_of(error))
-    if asked.topics is None:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
+    if group.topics is None:
         hidden = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in reply.topics))
         reply.topics = [topic for topic in reply.topics if topic.name not in hidden]
-    if by_id and asked.topics is None:
+    if by_id and group.topics is None:
         reply.topics = _with_ids(image, reply.topics)
-    reply.topics += (_refused(topic, code) for topic, code in refused)
+    reply.topics += (_error_response(topic, code) for topic, code in rejected)
     return reply
 
 
 def _drop_denied(
-    context: Context, asked: OffsetFetchRequestGroup
+    context: Context, group: OffsetFetchRequestGroup
 ) -> list[tuple[OffsetFetchRequestTopics, ErrorCode]]:
-    """Removes the topics that the principal may not describe from the request and returns them."""
-    topics = asked.topics or []
+    """Removes topics that the principal may not describe from the request and returns them."""
+    topics = group.topics or []
     hidden = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in topics))
     if not hidden:
         return []
-    asked.topics = [topic for topic in topics if topic.name not in hidden]
+    group.topics = [topic for topic in topics if topic.name not in hidden]
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return [(topic, code) for topic in topics if topic.name in hidden]
 
 
 async def _drop_claimed(
-    context: Context, asked: OffsetFetchRequestGroup
+    context: Context, group: OffsetFetchRequestGroup
 ) -> list[tuple[OffsetFetchRequestTopics, ErrorCode]]:
-    """Removes the topics that another group has claimed from the request and returns them."""
+    """Removes topics that another group has claimed from the request and returns them."""
     broker = context.broker
-    if not broker.image.claims or not asked.topics or not asked.group_id:
+    if not broker.image.claims or not group.topics or not group.group_id:
         return []
-    broker.groups.led_for(asked.group_id)  # Rejected where it is coordinated elsewhere.
-    names = [topic.name for topic in asked.topics]
-    claimed = await broker.claims.find_refused(asked.group_id, names)
-    refused = [(one, claimed[one.name].code) for one in asked.topics if one.name in claimed]
-    asked.topics = [topic for topic in asked.topics if topic.name not in claimed]
-    return refused
+    broker.groups.led_for(group.group_id)  # Raises Rejected if it is coordinated elsewhere.
+    names = [topic.name for topic in group.topics]
+    claimed = await broker.claims.find_refused(group.group_id, names)
+    rejected = [
+        (topic, claimed[topic.name].code) for topic in group.topics if topic.name in claimed
+    ]
+    group.topics = [topic for topic in group.topics if topic.name not in claimed]
+    return rejected
 
 
 def _with_ids(
     image: MetadataImage, topics: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """Offsets of topics that are gone cannot be told by id."""
+    """Omits offsets of deleted topics, which have no id."""
     known = [topic for topic in topics if topic.name in image.topic_ids]
     for topic in known:
         topic.topic_id = image.topic_ids[topic.name]
     return known
 
 
-def _refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+def _error_response(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,

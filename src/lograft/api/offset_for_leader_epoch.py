@@ -1,7 +1,8 @@
-"""OffsetForLeaderEpoch, versions 2-4: where a leader epoch ended in this log.
+"""OffsetForLeaderEpoch, versions 2-4: the end offset of a leader epoch.
 
 A consumer whose position is beyond that end has read records that a later leader does not have, and
-goes back. An epoch newer than the log's, or older than all it holds, has no end: (-1, -1).
+must reset its position. Epochs newer than the log's latest, or older than its earliest, have no
+end offset: (-1, -1).
 """
 
 from typing import Final
@@ -37,13 +38,14 @@ def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForL
                 topic=topic.topic,
                 partitions=[
                     EpochEndOffset(
-                        partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                        partition=requested.partition,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                     )
-                    if topic.topic in denied or (asked.leaving_epoch >= 0 and not is_node)
-                    else _find(context.broker, topic.topic, asked)
-                    if asked.leaving_epoch < 0
-                    else _tail(context.broker, topic.topic_id, asked)
-                    for asked in topic.partitions
+                    if topic.topic in denied or (requested.leaving_epoch >= 0 and not is_node)
+                    else _find(context.broker, topic.topic, requested)
+                    if requested.leaving_epoch < 0
+                    else _tail(context.broker, topic.topic_id, requested)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -51,31 +53,32 @@ def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForL
     )
 
 
-def _tail(broker: Broker, topic_id: UUID, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    """The controller ends a raft life and asks where this replica's log ends. A replica that knows
-    an epoch which is not below names it; one that is not ready is asked again."""
-    answer = EpochEndOffset(partition=asked.partition)
-    port = broker.replicas.raft.find(TopicIdPartition(topic_id, asked.partition))
-    tail = None if port is None else port.modes.tail_in(Epoch(asked.leaving_epoch))
+def _tail(broker: Broker, topic_id: UUID, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    """Returns the log end of this replica, which the controller requests when a partition leaves
+    Raft mode. The epoch in the response shows a replica with a later epoch; a replica that is not
+    ready is queried again."""
+    response = EpochEndOffset(partition=requested.partition)
+    port = broker.replicas.raft.find(TopicIdPartition(topic_id, requested.partition))
+    tail = None if port is None else port.modes.tail_in(Epoch(requested.leaving_epoch))
     if tail is None:
-        answer.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
+        response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
     elif isinstance(tail, LogEnd):
-        answer.leader_epoch, answer.end_offset = tail
+        response.leader_epoch, response.end_offset = tail
     else:
-        answer.error_code = ErrorCode.FENCED_LEADER_EPOCH
-        answer.leader_epoch = tail
-    return answer
+        response.error_code = ErrorCode.FENCED_LEADER_EPOCH
+        response.leader_epoch = tail
+    return response
 
 
-def _find(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+def _find(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    response = EpochEndOffset(partition=requested.partition)
     try:
-        partition = broker.partitions.get(topic, asked.partition)
+        partition = broker.partitions.get(topic, requested.partition)
         if partition is None:
-            raise broker.why_missing(topic, asked.partition)
-        partition.check_epoch(asked.current_leader_epoch)
+            raise broker.why_missing(topic, requested.partition)
+        partition.check_epoch(requested.current_leader_epoch)
         log = partition.leader_log()
-        answer.leader_epoch, answer.end_offset = log.epoch_end(Epoch(asked.leader_epoch))
+        response.leader_epoch, response.end_offset = log.epoch_end(Epoch(requested.leader_epoch))
     except LograftError as error:
-        answer.error_code = code_of(error)
-    return answer
+        response.error_code = code_of(error)
+    return response

@@ -1,5 +1,5 @@
-"""Requests about the settings of several resources, of which a broker answers for some by itself:
-its own settings and loggers."""
+"""Configuration requests for several resources, of which a broker handles some itself: its own
+settings and loggers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -28,7 +28,7 @@ A = TypeVar("A")
 
 
 def check_is_own(context: Context, resource_type: int, name: str) -> None:
-    """Clients send what concerns one broker to that broker."""
+    """Raises Rejected for another broker: clients send requests about a broker to that broker."""
     is_default = resource_type == ResourceType.BROKER and not name
     if (
         resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
@@ -37,7 +37,7 @@ def check_is_own(context: Context, resource_type: int, name: str) -> None:
     ):
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"This is broker {context.shared.node_id}: it answers for itself, not for '{name}'.",
+            f"This is broker {context.shared.node_id}; send requests about '{name}' to that one.",
         )
 
 
@@ -57,8 +57,8 @@ def _check(context: Context, permission: Permission, name: str) -> None:
 
 
 def check_may_alter(context: Context, resource_type: int, name: str) -> None:
-    """A controller takes the settings of every broker; loggers are each node's own. The node that
-    decides checks the permission: this one, or the controller that it forwards to."""
+    """A controller accepts the settings of every broker; loggers belong to one node. The node that
+    makes the decision checks the permission: this one, or the controller to which it forwards."""
     if resource_type == ResourceType.BROKER_LOGGER or not must_forward(context):
         match resource_type:
             case ResourceType.TOPIC:
@@ -74,10 +74,10 @@ def check_may_alter(context: Context, resource_type: int, name: str) -> None:
 def check_broker_values(
     context: Context, name: str, values: Mapping[str, str], *, named: Iterable[str]
 ) -> None:
-    """A broker rejects dynamic settings that it could not apply, before the controller stores
-    them: its own, and those of all brokers. The active controller checks its own as well, and
-    rejects what no broker could apply of the others, unless a broker has checked the request.
-    `values` are all of the resource after the request."""
+    """Rejects dynamic settings that could not be applied, before the controller stores them. A
+    broker checks its own settings and those of all brokers. The active controller also checks its
+    own settings, and of other brokers' settings rejects what no broker could apply, unless a broker
+    has checked the request. `values` are all values of the resource after the request."""
     shared, named = context.shared, tuple(named)
     is_own = context.role == "broker" or name == str(shared.node_id)
     if not is_own and context.is_forwarded:
@@ -93,24 +93,24 @@ def check_broker_values(
         raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-async def answer_each(
+async def handle_each(
     resources: Sequence[R],
     *,
     here: Callable[[R], A | None],
     decide: Callable[[list[R]], Awaitable[list[A]]],
-    refused: Callable[[R, int, str], A],
+    build_error: Callable[[R, int, str], A],
 ) -> list[A]:
-    """An answer for each resource, in their order. `here` gives it at once or refuses; where it
-    gives none, the controller's decision about all of these together follows."""
-    answered: dict[int, A] = {}
+    """Returns a response for each resource, in order. `here` returns the response of one that
+    this node handles, or None; all others go to the controller in one decision."""
+    responses: dict[int, A] = {}
     for number, resource in enumerate(resources):
         try:
-            answer = here(resource)
-        except Rejected as refusal:
-            answer = refused(resource, refusal.code, refusal.message)
-        if answer is not None:
-            answered[number] = answer
-    rest = [resource for n, resource in enumerate(resources) if n not in answered]
+            response = here(resource)
+        except Rejected as rejection:
+            response = build_error(resource, rejection.code, rejection.message)
+        if response is not None:
+            responses[number] = response
+    rest = [resource for n, resource in enumerate(resources) if n not in responses]
     decided: list[A] = []
     if rest:
         try:
@@ -119,6 +119,6 @@ async def answer_each(
             raise
         except LograftError as error:
             code, message = code_of(error), str(error)
-            decided = [refused(resource, code, message) for resource in rest]
+            decided = [build_error(resource, code, message) for resource in rest]
     following = iter(decided)
-    return [answered[n] if n in answered else next(following) for n in range(len(resources))]
+    return [responses[n] if n in responses else next(following) for n in range(len(resources))]

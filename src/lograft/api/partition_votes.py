@@ -1,6 +1,6 @@
-"""Vote, BeginQuorumEpoch and EndQuorumEpoch between brokers: Raft among the replicas
-of data partitions. Not advertised: clients have no business with them, and Kafka's tools know them
-on controllers' listeners only.
+"""Vote, BeginQuorumEpoch and EndQuorumEpoch between brokers: Raft among the replicas of data
+partitions. Not advertised: clients do not use them, and Kafka's tools expect them only on
+controllers' listeners.
 """
 
 from collections.abc import Coroutine
@@ -11,7 +11,7 @@ from lograft.api.types import whole_request
 from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.message import Message
 
-#: Served here without being told to clients.
+#: Served on the inter-broker listener without being advertised to clients.
 KEYS: Final = frozenset({52, 53, 54})
 NEEDS: Final = whole_request(CLUSTER_ACTION)
 

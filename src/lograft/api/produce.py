@@ -1,13 +1,13 @@
-"""Produce, versions 3-13. Appends each batch at once; waits only for what acks asks for.
+"""Produce, versions 3-13. Appends each batch immediately; waits only as long as acks requires.
 
-acks=0 has no answer, and closes the connection on an error, which is all that such a producer can
-notice. acks=1 answers when the leader has written, acks=-1 when the records are committed; a topic
-with flush.messages=1 is fsynced before either. One partition's error never spoils another's.
-The first batch of a transaction in a partition waits for the word of its coordinator
-(`produce_transactions`). v7: zstd. v8: error messages, also for
-single records of a batch (KIP-467). v10: the new leader with
-NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12: adds its partitions to the
-transaction by itself (KIP-890). v13: topic ids.
+acks=0 has no response; an error closes the connection, which is all that such a producer can
+notice. acks=1 responds when the leader has appended the records, acks=-1 when they are committed; a
+topic with flush.messages=1 is fsynced before either. An error of one partition does not affect
+others. The first batch of a transaction in a partition waits until the transaction coordinator has
+verified it (`produce_transactions`). v7: zstd. v8: error messages, also for single records of a
+batch (KIP-467). v10: the new leader with NOT_LEADER_OR_FOLLOWER (KIP-951). v11:
+TRANSACTION_ABORTABLE. v12: adds its partitions to the transaction implicitly (KIP-890). v13: topic
+ids.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from lograft.api.authorization import NO_NAMES, denied, find_denied, is_allowed
 from lograft.api.context import Api, Context
-from lograft.api.produce_rejections import RecordErrorBudget, refuse
-from lograft.api.produce_transactions import verified_now, verify
+from lograft.api.produce_rejections import RecordErrorBudget, set_error
+from lograft.api.produce_transactions import verify, verify_immediately
 from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import grow_on_demand
@@ -60,29 +60,29 @@ ACKS_ALL: Final = -1
 ZSTD_SINCE: Final = 7
 TOPIC_IDS_SINCE: Final = 13
 LEADER_HINTS_SINCE: Final = 10
-#: Where a batch has its magic, and the low byte of its attributes.
+#: Positions of the batch's magic byte and of the low byte of its attributes.
 MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = 22
-NO_BATCH: Final = "a produce request needs one record batch for each partition"
+NO_BATCH: Final = "A Produce request needs exactly one record batch for each partition."
 #: Kafka's admin tools may write to internal topics under this name.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 
 
 class Pending(NamedTuple):
-    """Appended, not yet to be acknowledged."""
+    """A batch that has been appended, but not acknowledged."""
 
-    answer: PartitionProduceResponse
+    partition_response: PartitionProduceResponse
     partition: Partition
     end: Offset
-    #: Of the leadership that appended: what a later one commits there may be another record.
+    #: The epoch of the append: what a later leader commits at these offsets may be other records.
     leader_epoch: Epoch
 
 
 class Deferred(NamedTuple):
-    """Not yet appended: its partition is being made, a worker must look at its records, or a
-    coordinator must be asked about its transaction."""
+    """A batch that has not been appended yet: its partition is being created or opened, a worker
+    must validate its records, or a coordinator must verify its transaction."""
 
-    answer: PartitionProduceResponse
+    partition_response: PartitionProduceResponse
     topic: TopicProduceData
     data: PartitionProduceData
 
@@ -92,12 +92,12 @@ def handle(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     acks = request.acks
     if not -1 <= acks <= 1:
-        message = f"acks must be -1, 0 or 1, not {acks}"
-        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, message)
+        message = f"acks must be -1, 0 or 1, not {acks}."
+        return _reject_all(request, ErrorCode.INVALID_REQUIRED_ACKS, message)
     denied_topics = NO_NAMES
     if context.authorizer is not None:
         if not _may_write_transaction(context, request):
-            return _refuse_transaction(request)
+            return _reject_transaction(request)
         denied_topics = find_denied(context, TOPIC_WRITE, _topic_names(context, request))
     broker: Broker = context.broker
     now_ms = broker.clock.wall_ms()
@@ -109,37 +109,39 @@ def handle(
     budget = RecordErrorBudget()
     topics = []
     for topic in request.topic_data:
-        answers = []
+        partition_responses = []
         for data in topic.partition_data:
-            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-            answers.append(answer)
+            partition_response = PartitionProduceResponse(index=data.index, base_offset=-1)
+            partition_responses.append(partition_response)
             appending = None
             try:
                 if denied_topics and (name := _name_of(context, topic)) in denied_topics:
                     raise denied(TOPIC_WRITE, name)
                 partition = _partition_of(broker, topic, data.index, version)
-                records = _checked(context, partition, data)
-                word = None
+                records = _check_records(context, partition, data)
+                verification = None
                 if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-                    asks_for = request.transactional_id if has_one_batch else None
-                    word = verified_now(broker, version, asks_for, partition, records)
+                    transactional_id = request.transactional_id if has_one_batch else None
+                    verification = verify_immediately(
+                        broker, version, transactional_id, partition, records
+                    )
                 appending = partition
-                result = append(partition, records, now_ms, acks, verification=word)
-                _fill(answer, partition, result, acks, pending)
+                result = append(partition, records, now_ms, acks, verification=verification)
+                _fill(partition_response, partition, result, acks, pending)
             except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
-                    refuse(answer, failed)
+                    set_error(partition_response, failed)
                     continue
-                # The frame's buffer is used again once we wait: the records need their own.
+                # The frame's buffer is reused during the wait: copy the records.
                 data.records = memoryview(bytearray(records_of(data)))
-                deferred.append(Deferred(answer, topic, data))
+                deferred.append(Deferred(partition_response, topic, data))
             except LograftError as error:
                 failed = error
-                refuse(answer, error, partition=appending, budget=budget)
+                set_error(partition_response, error, partition=appending, budget=budget)
         topics.append(
             TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses
             )
         )
     return _reply(context, request, ProduceResponse(responses=topics), deferred, pending, failed)
@@ -154,20 +156,20 @@ def _reply(
     failed: LograftError | None,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     if deferred or pending:
-        # Once everything is appended, the order of requests is kept: the next may come.
+        # Once everything is appended, the order of requests is fixed: the next may be handled.
         context.allows_pipelining = not deferred
         return _finish(context, request, response, deferred, pending)
     if request.acks == ACKS_NONE:
         if failed is not None:
-            raise CloseConnection(f"produce with acks=0 failed: {failed}")
+            raise CloseConnection(f"Produce with acks=0 failed: {failed}")
         return None
     if failed is not None:
-        hint_leaders(context.broker, context.listener, context.api_version, response)
+        add_leaders(context.broker, context.listener, context.api_version, response)
     return response
 
 
 def _may_write_transaction(context: Context, request: ProduceRequest) -> bool:
-    """As in Kafka, a transactional id counts only if there are batches of a transaction."""
+    """As in Kafka, a transactional id matters only if there are transactional batches."""
     has_transaction = any(
         data.records is not None
         and len(records := records_of(data)) >= HEADER_SIZE
@@ -183,11 +185,11 @@ def _may_write_transaction(context: Context, request: ProduceRequest) -> bool:
     )
 
 
-def _refuse_transaction(request: ProduceRequest) -> ProduceResponse:
+def _reject_transaction(request: ProduceRequest) -> ProduceResponse:
     error = denied(TRANSACTIONAL_ID_WRITE, request.transactional_id or "")
     if request.acks == ACKS_NONE:
-        raise CloseConnection(f"produce with acks=0 failed: {error}")
-    return _refuse_all(request, error.code, error.message)
+        raise CloseConnection(f"Produce with acks=0 failed: {error}")
+    return _reject_all(request, error.code, error.message)
 
 
 def _topic_names(context: Context, request: ProduceRequest) -> Iterator[str]:
@@ -195,14 +197,14 @@ def _topic_names(context: Context, request: ProduceRequest) -> Iterator[str]:
 
 
 def _name_of(context: Context, topic: TopicProduceData) -> str:
-    """Empty for an id that no topic has."""
+    """Returns an empty name for an unknown id."""
     if context.api_version < TOPIC_IDS_SINCE:
         return topic.name
-    known = context.broker.image.topics.get(topic.topic_id)
-    return "" if known is None else known.name
+    state = context.broker.image.topics.get(topic.topic_id)
+    return "" if state is None else state.name
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
+def _reject_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -237,24 +239,28 @@ def _partition_of(broker: Broker, topic: TopicProduceData, index: int, version: 
 
 def records_of(data: PartitionProduceData) -> memoryview:
     records = data.records
-    assert not isinstance(records, tuple), "a request's records lie in memory"
+    assert not isinstance(records, tuple), "a request's records are in memory"
     if records is None:
         raise InvalidRecord(NO_BATCH)
     return records if isinstance(records, memoryview) else memoryview(records)
 
 
-def _checked(context: Context, partition: Partition, data: PartitionProduceData) -> memoryview:
-    """What the log cannot know: rules that depend on the request, not on the batch alone."""
+def _check_records(
+    context: Context, partition: Partition, data: PartitionProduceData
+) -> memoryview:
+    """Returns the records after checks that depend on the request, not only on the batch."""
     records = records_of(data)
     if len(records) < HEADER_SIZE:
         raise InvalidRecord(NO_BATCH)
     if records[MAGIC_AT] != MAGIC:
-        raise InvalidRecord(f"record batches must be of magic {MAGIC}, not {records[MAGIC_AT]}")
+        raise InvalidRecord(
+            f"Record batches need magic {MAGIC}, but this one has {records[MAGIC_AT]}."
+        )
     attributes = records[ATTRIBUTES_AT]
     if attributes & CODEC_MASK == Codec.ZSTD and context.api_version < ZSTD_SINCE:
-        raise UnsupportedCompression(f"zstd needs Produce version {ZSTD_SINCE} or later")
+        raise UnsupportedCompression(f"zstd needs Produce version {ZSTD_SINCE} or later.")
     if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-        raise InvalidTopic(f"clients cannot write to the internal topic {partition.topic}")
+        raise InvalidTopic(f"Clients cannot write to the internal topic {partition.topic}.")
     return records
 
 
@@ -267,7 +273,7 @@ def append(
     checked_by: AppendRules | None = None,
     verification: Verification | None = None,
 ) -> AppendResult:
-    """Raises what is wrong; then nothing was appended."""
+    """Appends the records, or raises an error and appends nothing."""
     if acks == ACKS_ALL:
         partition.check_append(acks_all=True)
     return partition.append(
@@ -276,22 +282,24 @@ def append(
 
 
 def is_acknowledged(partition: Partition, end: Offset, acks: int) -> bool:
-    """Whether an append can be answered at once; may raise where it went wrong afterwards."""
+    """Returns whether the response can be sent; raises if the append failed afterwards."""
     return acks == ACKS_NONE or partition.is_acknowledged(end, acks_all=acks == ACKS_ALL)
 
 
 def _fill(
-    answer: PartitionProduceResponse,
+    partition_response: PartitionProduceResponse,
     partition: Partition,
     result: AppendResult,
     acks: int,
     pending: list[Pending],
 ) -> None:
-    answer.base_offset = result.base_offset
-    answer.log_append_time_ms = result.log_append_time_ms
-    answer.log_start_offset = result.log_start_offset
+    partition_response.base_offset = result.base_offset
+    partition_response.log_append_time_ms = result.log_append_time_ms
+    partition_response.log_start_offset = result.log_start_offset
     if not is_acknowledged(partition, result.end_offset, acks):
-        pending.append(Pending(answer, partition, result.end_offset, partition.leader_epoch))
+        pending.append(
+            Pending(partition_response, partition, result.end_offset, partition.leader_epoch)
+        )
 
 
 async def _finish(
@@ -304,36 +312,42 @@ async def _finish(
     clock = context.broker.clock
     deadline_ms = clock.mono_ms() + max(0, request.timeout_ms)
     ready: list[tuple[PartitionProduceResponse, Partition, memoryview]] = []
-    for answer, topic, data in deferred:
+    for partition_response, topic, data in deferred:
         try:
-            partition = await _made(context, topic, data.index, deadline_ms)
-            ready.append((answer, partition, _checked(context, partition, data)))
+            partition = await _wait_partition(context, topic, data.index, deadline_ms)
+            ready.append((partition_response, partition, _check_records(context, partition, data)))
         except LograftError as error:
-            refuse(answer, error)
+            set_error(partition_response, error)
     budget = RecordErrorBudget()
-    words = await verify(context, request, [(partition, data) for _, partition, data in ready])
-    for (answer, partition, records), word in zip(ready, words, strict=True):
-        if isinstance(word, LograftError):
-            refuse(answer, word)
+    verifications = await verify(
+        context, request, [(partition, data) for _, partition, data in ready]
+    )
+    for (partition_response, partition, records), verification in zip(
+        ready, verifications, strict=True
+    ):
+        if isinstance(verification, LograftError):
+            set_error(partition_response, verification)
             continue
         try:
-            result = await _append_checked(context, partition, records, request.acks, word)
-            _fill(answer, partition, result, request.acks, pending)
+            result = await _append_checked(context, partition, records, request.acks, verification)
+            _fill(partition_response, partition, result, request.acks, pending)
         except LograftError as error:
-            refuse(answer, error, partition=partition, budget=budget)
-    for answer, partition, end, leader_epoch in pending:
+            set_error(partition_response, error, partition=partition, budget=budget)
+    for partition_response, partition, end, leader_epoch in pending:
         wait = partition.wait_committed if request.acks == ACKS_ALL else partition.wait_flushed
         timeout_ms = max(0, deadline_ms - clock.mono_ms())
         try:
             await wait(end, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
         except LograftError as error:
-            refuse(answer, error)
+            set_error(partition_response, error)
     if request.acks == ACKS_NONE:
-        for answer, _, _ in deferred:
-            if answer.error_code:
-                raise CloseConnection(f"produce with acks=0 failed: {answer.error_message}")
+        for partition_response, _, _ in deferred:
+            if partition_response.error_code:
+                raise CloseConnection(
+                    f"Produce with acks=0 failed: {partition_response.error_message}"
+                )
         return None
-    hint_leaders(context.broker, context.listener, context.api_version, response)
+    add_leaders(context.broker, context.listener, context.api_version, response)
     return response
 
 
@@ -344,8 +358,8 @@ async def _append_checked(
     acks: int,
     verification: Verification | None,
 ) -> AppendResult:
-    """Once a worker has looked at the records, where that takes long. (Again, should the topic's
-    settings change meanwhile.) Requests behind this one wait, so their order stays."""
+    """Appends the records after a worker has validated them, if that takes long; validates them
+    again if the topic's settings change before. Later requests wait, so the order is kept."""
     broker = context.broker
     checked_by: AppendRules | None = None
     while True:
@@ -359,10 +373,10 @@ async def _append_checked(
             records, checked_by = await broker.runtime.workers.run(check)
 
 
-async def _made(
+async def _wait_partition(
     context: Context, topic: TopicProduceData, index: int, deadline_ms: int
 ) -> Partition:
-    """The partition, once its log is open; makes partitions on demand where that is allowed."""
+    """Returns the partition once its log is open; creates partitions on demand if allowed."""
     broker = context.broker
     version = context.api_version
     try:
@@ -374,24 +388,26 @@ async def _made(
     return partition
 
 
-def hint_leaders(broker: Broker, listener: str, version: int, response: ProduceResponse) -> None:
-    """Tells a client that came to the wrong broker where to go, sparing it a Metadata request."""
+def add_leaders(broker: Broker, listener: str, version: int, response: ProduceResponse) -> None:
+    """Adds the current leaders for a client with the wrong broker, so it needs no Metadata."""
     if version < LEADER_HINTS_SINCE:
         return
     leaders: dict[int, None] = {}
     for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        for partition_response in topic.partition_responses:
+            if partition_response.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
-            state = broker.partition_state(topic.name, topic.topic_id, answer.index)
+            state = broker.partition_state(topic.name, topic.topic_id, partition_response.index)
             if state is not None:
                 leaders[state.leader] = None
-                answer.current_leader = LeaderIdAndEpoch(
+                partition_response.current_leader = LeaderIdAndEpoch(
                     leader_id=state.leader, leader_epoch=state.leader_epoch
                 )
     for node_id in leaders:
-        end = broker.endpoint_of(node_id, listener)
-        if end is not None:
+        endpoint = broker.endpoint_of(node_id, listener)
+        if endpoint is not None:
             response.node_endpoints.append(
-                NodeEndpoint(node_id=node_id, host=end.host, port=end.port, rack=end.rack)
+                NodeEndpoint(
+                    node_id=node_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
+                )
             )

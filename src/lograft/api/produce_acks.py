@@ -1,7 +1,7 @@
-"""Answers to Produce requests of the fast path: at once, late, or with what went wrong.
+"""Responses to Produce requests of the fast path: immediate, delayed, or with an error.
 
-An acknowledgement that has to wait (for followers, for an fsync) is an object that hangs on its
-partition, not a task: with replication every Produce has one.
+An acknowledgement that has to wait (for followers, for an fsync) is an object that is registered
+with its partition, not a task: with replication every Produce request has one.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, hint_leaders
-from lograft.api.produce_rejections import refuse
+from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, add_leaders
+from lograft.api.produce_rejections import set_error
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.waits import not_within
@@ -28,12 +28,12 @@ from lograft.wire.messages.produce import (
 )
 
 _OFFSETS: Final = Struct(">qqq")
-#: Stands where an answer has its offsets while its pattern is made.
+#: Takes the place of the offsets while a pattern is built.
 _MARK: Final = (0x5A1F_00D1_2B3C_4D5E, 0x6B2E_11C2_3A4B_5C6D, 0x7C3D_22B3_495A_6B7C)
 
 
-class AnswerPattern:
-    """What the answers to one client's requests for one partition share."""
+class ResponsePattern:
+    """The common bytes of the responses to one client's requests for one partition."""
 
     __slots__ = (
         "_broker",
@@ -54,7 +54,7 @@ class AnswerPattern:
     def __init__(
         self, broker: Broker, listener: str, version: int, request: ProduceRequest
     ) -> None:
-        """Of a request with one partition."""
+        """`request` has one partition."""
         (topic,) = request.topic_data
         self._broker = broker
         self._listener = listener
@@ -72,7 +72,7 @@ class AnswerPattern:
             log_append_time_ms=log_append_time_ms,
             log_start_offset=log_start,
         )
-        (whole,) = self._frame(self._response(marked), 0)
+        (whole,) = self._encode(self._build_response(marked), 0)
         assert isinstance(whole, bytes)
         at = whole.index(_OFFSETS.pack(*_MARK))
         self._head = whole[8:at]
@@ -92,20 +92,20 @@ class AnswerPattern:
             self._size, correlation_id, self._head, base, log_append_time_ms, log_start, self._tail
         )
 
-    def refusal(self, correlation_id: int, error: LograftError) -> EncodedResponse:
-        answer = PartitionProduceResponse(index=self._index)
-        refuse(answer, error)
-        response = self._response(answer)
-        hint_leaders(self._broker, self._listener, self.version, response)
-        return EncodedResponse(self._frame(response, correlation_id))
+    def failure(self, correlation_id: int, error: LograftError) -> EncodedResponse:
+        partition_response = PartitionProduceResponse(index=self._index)
+        set_error(partition_response, error)
+        response = self._build_response(partition_response)
+        add_leaders(self._broker, self._listener, self.version, response)
+        return EncodedResponse(self._encode(response, correlation_id))
 
-    def _response(self, answer: PartitionProduceResponse) -> ProduceResponse:
+    def _build_response(self, partition_response: PartitionProduceResponse) -> ProduceResponse:
         topic = TopicProduceResponse(
-            name=self._name, topic_id=self._topic_id, partition_responses=[answer]
+            name=self._name, topic_id=self._topic_id, partition_responses=[partition_response]
         )
         return ProduceResponse(responses=[topic])
 
-    def _frame(self, response: ProduceResponse, correlation_id: int) -> Sequence[Part]:
+    def _encode(self, response: ProduceResponse, correlation_id: int) -> Sequence[Part]:
         return frame_response(
             response,
             self.version,
@@ -115,16 +115,16 @@ class AnswerPattern:
 
 
 class DelayedAck(DelayedReply):
-    """Hangs on its partition until that says how the append has ended, or its time is over. A
-    `waits.OffsetWaiter`."""
+    """An acknowledgement that waits until its partition reports the result of the append, or the
+    timeout expires. A `waits.OffsetWaiter`."""
 
     __slots__ = (
-        "_answers",
         "_correlation_id",
         "_error",
         "_is_over",
-        "_look",
         "_partition",
+        "_pattern",
+        "_recheck",
         "_result",
         "_timer",
         "_waits",
@@ -134,25 +134,25 @@ class DelayedAck(DelayedReply):
 
     def __init__(
         self,
-        answers: AnswerPattern,
+        pattern: ResponsePattern,
         correlation_id: int,
         partition: Partition,
         result: AppendResult,
     ) -> None:
-        self._answers = answers
+        self._pattern = pattern
         self._correlation_id = correlation_id
         self._partition = partition
         self._result = result
-        self._waits = partition.acks_of(acks_all=answers.acks == ACKS_ALL)
+        self._waits = partition.acks_of(acks_all=pattern.acks == ACKS_ALL)
         self._error: LograftError | None = None
         self._is_over = False
-        self._look: Callable[[], None] | None = None
+        self._recheck: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def begin(self, recheck: Callable[[], None]) -> None:
+        self._recheck = recheck
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._answers.timeout_ms / 1000, self._on_time)
+        self._timer = loop.call_later(self._pattern.timeout_ms / 1000, self._on_time)
         self._waits.add(self._result.end_offset, self)
 
     def on_reached(self, code: ErrorCode) -> None:
@@ -162,26 +162,26 @@ class DelayedAck(DelayedReply):
         self._end_with(error)
 
     def _end_with(self, error: LograftError | None) -> None:
-        """In the loop's next turn: what ends together is answered together."""
+        """Completes in the loop's next turn, so that responses are sent together."""
         self._error = error
         self._is_over = True
-        assert self._look is not None
-        asyncio.get_running_loop().call_soon(self._look)
+        assert self._recheck is not None
+        asyncio.get_running_loop().call_soon(self._recheck)
 
     def _on_time(self) -> None:
         if not self._is_over:
             self._waits.remove(self)
-            what = "committed" if self._answers.acks == ACKS_ALL else "flushed"
-            self._end_with(not_within(self._answers.timeout_ms, what))
+            condition = "committed" if self._pattern.acks == ACKS_ALL else "flushed"
+            self._end_with(not_within(self._pattern.timeout_ms, condition))
 
-    def answer(self) -> "DelayedAck | bytes | EncodedResponse":
+    def try_complete(self) -> "DelayedAck | bytes | EncodedResponse":
         if not self._is_over:
             return self
         assert self._timer is not None
         self._timer.cancel()
         if self._error is not None:
-            return self._answers.refusal(self._correlation_id, self._error)
-        return self._answers.success(self._correlation_id, self._result)
+            return self._pattern.failure(self._correlation_id, self._error)
+        return self._pattern.success(self._correlation_id, self._result)
 
     def cancel(self) -> None:
         assert self._timer is not None

@@ -1,15 +1,15 @@
-"""The fast path of the common Produce request: one batch for one partition.
+"""The fast path of frequent Produce requests: one batch for one partition.
 
-A client's requests for one partition are equal but for their correlation id and their records. The
+A client's requests for one partition differ only in their correlation id and their records. The
 first one takes the general path and leaves a pattern: the bytes that all of them share, and those
-that all answers share. A later frame that has these bytes needs no decoding, and its answer is one
-`pack`. Patterns are made by the generic codec, so both paths give the same bytes.
+that all responses share. A later frame with these bytes needs no decoding, and its response is one
+`pack`. Patterns are built by the general codec, so both paths give the same bytes.
 
-A frame without a pattern goes to the general path, and so does one that cannot be appended: nothing
-has happened then, so it may begin again. (A batch that begins a transaction may have added its
-partition to it, which changes nothing if it is done again.) The rules of the partition are asked
-for every request; a pattern knows names, not permissions. Listeners with a throttle or an
-authorizer have no fast path.
+A frame without a pattern takes the general path, and so does one that cannot be appended: nothing
+has changed by then, so the request can start again. (A batch that begins a transaction may have
+added its partition to it, which can be repeated.) The rules of the partition are checked for every
+request; a pattern includes names, but not permissions. Listeners with a throttle or an authorizer
+have no fast path.
 """
 
 from struct import Struct
@@ -17,8 +17,8 @@ from typing import Final
 
 from lograft.api import produce
 from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
-from lograft.api.produce_acks import AnswerPattern, DelayedAck
-from lograft.api.produce_transactions import verified_now
+from lograft.api.produce_acks import DelayedAck, ResponsePattern
+from lograft.api.produce_transactions import verify_immediately
 from lograft.broker.broker import Broker
 from lograft.model.errors import LograftError
 from lograft.model.exchange import EncodedResponse
@@ -35,11 +35,11 @@ from lograft.wire.messages.produce import (
 
 #: Compact lengths and tags: the versions of current clients.
 VERSIONS: Final = range(9, 14)
-#: Shared by the connections of a listener. Beyond it all are forgotten and learned again.
+#: Shared by the connections of a listener. When it is reached, all patterns are discarded.
 PATTERNS_MAX: Final = 4096
-#: A pattern holds the client's id; nobody needs a longer one for the fast path.
+#: Longer patterns, which include the client id, are not stored.
 SHARED_BYTES_MAX: Final = 512
-#: No request that fits the fast path is shorter, and reading its first bytes needs no care.
+#: Every request that fits the fast path has at least this size; its first bytes need no checks.
 FRAME_BYTES_MIN: Final = 100
 #: API key, version, correlation id, size of the client id.
 _HEAD: Final = Struct(">hhih").unpack_from
@@ -52,9 +52,9 @@ _TO_TRANSACTIONAL_ID: Final = 10 + 1
 _TO_TOPIC: Final = 10 + 9
 #: Topic id, count, partition.
 _ID_TO_RECORDS: Final = 16 + 1 + 4
-#: The name's own size byte counts itself; then count, partition.
+#: The name's size byte includes itself; then count, partition.
 _NAME_TO_RECORDS: Final = 1 + 4
-#: Four bytes say how long the longest frame's records are.
+#: Four bytes are enough for the size of the records of the longest frame.
 _LENGTH_SHIFT_MAX: Final = 21
 #: Tags of the partition, of the topic, of the request.
 _TAGS_BYTES: Final = 3
@@ -66,10 +66,10 @@ class ProducePatterns:
     def __init__(self, broker: Broker, listener: str) -> None:
         self._broker = broker
         self._listener = listener
-        #: By version, then by the bytes that requests share.
-        self._patterns: tuple[dict[bytes, AnswerPattern], ...] = ()
+        #: Indexed by version, then by the bytes that requests share.
+        self._patterns: tuple[dict[bytes, ResponsePattern], ...] = ()
         self.forget()
-        #: Requests that came this way.
+        #: Number of requests that the fast path served.
         self.served = 0
 
     def forget(self) -> None:
@@ -77,17 +77,17 @@ class ProducePatterns:
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
     def serve(self, frame: memoryview) -> bytes | EncodedResponse | DelayedAck | None:
-        """The answer, or one that waits for it; or None, and nothing has happened."""
+        """Returns the response, or one that waits; or None, and then nothing has changed."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
             return None
         _, version, correlation_id, at = _HEAD(frame)
         if not 9 <= version <= 13 or not 0 <= at < size - _TO_TOPIC - _ID_TO_RECORDS:
             return None
-        # Compact: one more than there are bytes, 0 for null. A longer one fits no pattern, nor does
-        # anything else that is misread here.
-        named = frame[at + _TO_TRANSACTIONAL_ID]
-        at += _TO_TOPIC + (named - 1 if named else 0)
+        # Compact: the size plus one, 0 for null. A longer id matches no pattern, like everything
+        # else that is misread here.
+        id_size = frame[at + _TO_TRANSACTIONAL_ID]
+        at += _TO_TOPIC + (id_size - 1 if id_size else 0)
         if at + _ID_TO_RECORDS >= size:
             return None
         at += _ID_TO_RECORDS if version == TOPIC_IDS_SINCE else frame[at] + _NAME_TO_RECORDS
@@ -100,7 +100,7 @@ class ProducePatterns:
             shift += 7
             at += 1
         at += 1
-        # Compact: one more than there are bytes.
+        # Compact: the size plus one.
         end = at + (length | byte << shift) - 1
         if end + _TAGS_BYTES != size or end - at < HEADER_SIZE:
             return None
@@ -112,21 +112,21 @@ class ProducePatterns:
         return self._append(pattern, correlation_id, records)
 
     def _append(
-        self, pattern: AnswerPattern, correlation_id: int, records: memoryview
+        self, pattern: ResponsePattern, correlation_id: int, records: memoryview
     ) -> bytes | EncodedResponse | DelayedAck | None:
         partition = pattern.partition()
         if partition is None or partition.topic in INTERNAL_TOPICS:
             return None
         acks = pattern.acks
         broker = self._broker
-        word = None
+        verification = None
         try:
             if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-                word = verified_now(
+                verification = verify_immediately(
                     broker, pattern.version, pattern.transactional_id, partition, records
                 )
             now_ms = broker.clock.wall_ms()
-            result = produce.append(partition, records, now_ms, acks, verification=word)
+            result = produce.append(partition, records, now_ms, acks, verification=verification)
         except LograftError:
             return None
         self.served += 1
@@ -134,13 +134,13 @@ class ProducePatterns:
             if produce.is_acknowledged(partition, result.end_offset, acks):
                 return pattern.success(correlation_id, result)
         except LograftError as error:
-            return pattern.refusal(correlation_id, error)
+            return pattern.failure(correlation_id, error)
         return DelayedAck(pattern, correlation_id, partition, result)
 
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: ProduceRequest
     ) -> None:
-        """Makes the pattern of a request that came by the general path, if it is a common one."""
+        """Adds the pattern of a frequent request that the general path has handled."""
         if version not in VERSIONS or client_id is None or len(request.topic_data) != 1:
             return
         (topic,) = request.topic_data
@@ -150,7 +150,7 @@ class ProducePatterns:
         ):
             return
         index = topic.partition_data[0].index
-        # The same request without records, in the one way in which we write it.
+        # Encodes the same request again, without records.
         bare = _bare_request(request, topic, index)
         head = write_request_header(PRODUCE_KEY, version, 0, client_id)
         shared = (head + write(bare, version))[_COMPARED_FROM : -1 - _TAGS_BYTES]
@@ -163,7 +163,7 @@ class ProducePatterns:
         if self._count == PATTERNS_MAX:
             self.forget()
         self._count += 1
-        self._patterns[version][shared] = AnswerPattern(
+        self._patterns[version][shared] = ResponsePattern(
             self._broker, self._listener, version, request
         )
 

@@ -39,8 +39,8 @@ class RecordErrorBudget:
         self.left = left
 
 
-def refuse(
-    answer: PartitionProduceResponse,
+def set_error(
+    response: PartitionProduceResponse,
     error: LograftError,
     *,
     partition: Partition | None = None,
@@ -48,20 +48,20 @@ def refuse(
 ) -> None:
     """`partition`: the partition that rejected the batch; None if the error occurred before.
     `budget`: None if the error lists no records."""
-    answer.error_code = code = code_of(error)
-    answer.error_message = str(error)
-    answer.base_offset = NO_OFFSET
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = NO_OFFSET
+    response.error_code = code = code_of(error)
+    response.error_message = str(error)
+    response.base_offset = NO_OFFSET
+    response.log_append_time_ms = -1
+    response.log_start_offset = NO_OFFSET
     if partition is not None and partition.log is not None and code not in _WITHOUT_LOG_START:
-        answer.log_start_offset = partition.log.log_start_offset
+        response.log_start_offset = partition.log.log_start_offset
     if (
         budget is not None
         and isinstance(error, RejectedRecords)
         and len(error.record_errors) <= budget.left
     ):
         budget.left -= len(error.record_errors)
-        answer.record_errors = [
+        response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
             for index, message in error.record_errors
         ]

@@ -1,9 +1,9 @@
-"""The batches of transactions in a Produce request: who must ask the coordinator, and what then.
+"""Transactional batches of a Produce request: verification by the transaction coordinator.
 
-Only the first batch of a transaction in a partition asks; the log knows of the others. One question
-for all partitions of a request that begin. Errors of the coordinator that pass by themselves become
-NOT_ENOUGH_REPLICAS, as in Kafka: every producer repeats its batch then, without looking for a new
-leader first.
+Only the first batch of a transaction in a partition needs it; the log knows the others. One request
+to the coordinator covers all such partitions of a Produce request. The coordinator's transient
+errors become NOT_ENOUGH_REPLICAS, as in Kafka: every producer then retries the batch without
+refreshing its metadata first.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from lograft.storage.producers import UNVERIFIED, Verification
 from lograft.wire.batches import TRANSACTIONAL_FLAG, unpack_header
 from lograft.wire.messages.produce import ProduceRequest
 
-#: From here on producers know TRANSACTION_ABORTABLE.
+#: From this version on producers handle TRANSACTION_ABORTABLE.
 ABORTABLE_SINCE: Final = 11
-#: From here on producers leave adding partitions to the broker.
+#: From this version on the broker adds partitions to the transaction.
 ADDS_SINCE: Final = 12
-PASSING: Final = frozenset(
+TRANSIENT: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.NETWORK_EXCEPTION,
@@ -35,85 +35,85 @@ PASSING: Final = frozenset(
 _ATTRIBUTES, _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = 5, 9, 10, 11
 
 
-def verified_now(
+def verify_immediately(
     broker: Broker,
     version: int,
     transactional_id: str | None,
     partition: Partition,
     records: memoryview,
 ) -> Verification | None:
-    """What the batch brings along: nothing if its transaction is open in the partition, or the word
-    of a coordinator in this process that agrees at once. Raises NeedsCoordinator otherwise, and
-    where the request says no `transactional_id`, or holds more than this batch: for several one
-    question is better than one for each."""
+    """Returns the verification for the append: None if the transaction is open in the partition,
+    otherwise one that a coordinator in this process has confirmed. Raises NeedsCoordinator if it
+    cannot confirm immediately, if the request has no `transactional_id`, or if it has several
+    batches, because one request to the coordinator is better than one for each."""
     fields = unpack_header(records)
     producer = producer_id, epoch = fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH]
     producers = partition.leader_log().producers
-    # Without a producer id it is refused by the log, whoever agrees.
+    # Without a producer id the log rejects the batch, whatever the coordinator responds.
     if producer_id < 0 or producers.has_open_transaction(producer_id, epoch):
         return None
     adds = version >= ADDS_SINCE
     if transactional_id is not None and (
         adds or broker.config.transaction_partition_verification_enable
     ):
-        word = producers.begin_verification(
+        verification = producers.begin_verification(
             producer_id, epoch, fields[_BASE_SEQUENCE], adds=adds, now_ms=broker.clock.wall_ms()
         )
-        where = partition.topic_partition
-        if broker.verification.verify_now(transactional_id, producer, where, adds=adds):
-            return word
+        topic_partition = partition.topic_partition
+        if broker.verification.verify_now(transactional_id, producer, topic_partition, adds=adds):
+            return verification
     raise NeedsCoordinator(f"a transaction begins in {partition.topic_partition}")
 
 
 async def verify(
     context: Context, request: ProduceRequest, batches: Sequence[tuple[Partition, memoryview]]
 ) -> list[Verification | LograftError | None]:
-    """For each batch: what to append it with, or why that must not be."""
+    """Returns the verification for each batch, or the error for which it is rejected."""
     broker, version = context.broker, context.api_version
-    words: list[Verification | LograftError | None] = [None] * len(batches)
-    asked: dict[int, TopicPartition] = {}
+    verifications: list[Verification | LograftError | None] = [None] * len(batches)
+    unverified: dict[int, TopicPartition] = {}
     producer: tuple[int, int] | None = None
     for slot, (partition, records) in enumerate(batches):
         fields = unpack_header(records)
-        mine = (fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH])
-        if not fields[_ATTRIBUTES] & TRANSACTIONAL_FLAG or mine[0] < 0:
+        batch_producer = (fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH])
+        if not fields[_ATTRIBUTES] & TRANSACTIONAL_FLAG or batch_producer[0] < 0:
             continue
-        producer = producer or mine
+        producer = producer or batch_producer
         try:
-            _check_request(request, mine == producer)
+            _check_request(request, batch_producer == producer)
             if version < ADDS_SINCE and not broker.config.transaction_partition_verification_enable:
-                words[slot] = UNVERIFIED
+                verifications[slot] = UNVERIFIED
                 continue
-            word = _begin(context, partition, records)
+            verification = _begin(context, partition, records)
         except LograftError as error:
-            words[slot] = error
+            verifications[slot] = error
             continue
-        words[slot] = word
-        if word is not None:
-            asked[slot] = partition.topic_partition
-    if not asked:
-        return words
+        verifications[slot] = verification
+        if verification is not None:
+            unverified[slot] = partition.topic_partition
+    if not unverified:
+        return verifications
     assert producer is not None
     assert request.transactional_id is not None
 
     def begin_again() -> None:
-        for slot in asked:
+        for slot in unverified:
             try:
-                words[slot] = _begin(context, *batches[slot])
+                verifications[slot] = _begin(context, *batches[slot])
             except LograftError as error:
-                words[slot] = error
+                verifications[slot] = error
 
-    found = await broker.verification.verify(
+    codes = await broker.verification.verify(
         request.transactional_id,
         producer,
-        list(asked.values()),
+        list(unverified.values()),
         adds=version >= ADDS_SINCE,
         on_repeat=begin_again,
     )
-    for slot, partition_name in asked.items():
-        if found[partition_name]:
-            words[slot] = _told(found[partition_name], version)
-    return words
+    for slot, partition_name in unverified.items():
+        if codes[partition_name]:
+            verifications[slot] = _error_of(codes[partition_name], version)
+    return verifications
 
 
 def _begin(context: Context, partition: Partition, records: memoryview) -> Verification | None:
@@ -131,21 +131,21 @@ def _check_request(request: ProduceRequest, is_same_producer: bool) -> None:
     if request.transactional_id is None:
         raise Rejected(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "a batch of a transaction in a request that does not say whose it is",
+            "The request has a transactional batch, but no transactional id.",
         )
     if not is_same_producer:
         raise Rejected(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            "a request holds the transactions of more than one producer",
+            "The request has transactional batches of more than one producer.",
         )
 
 
-def _told(code: ErrorCode, version: int) -> Rejected:
-    if code in PASSING:
+def _error_of(code: ErrorCode, version: int) -> Rejected:
+    if code in TRANSIENT:
         return Rejected(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"the coordinator of the transaction cannot be asked now: {code.name}",
+            f"The transaction coordinator cannot verify the partition now: {code.name}.",
         )
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
-    return Rejected(code, f"the coordinator of the transaction says {code.name}")
+    return Rejected(code, f"The transaction coordinator rejected the partition: {code.name}.")

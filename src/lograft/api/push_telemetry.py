@@ -1,8 +1,8 @@
-"""PushTelemetry, version 0: takes the metrics of a client (KIP-714).
+"""PushTelemetry, version 0: receives the metrics of a client (KIP-714).
 
-The last push of every client is kept (`broker/client_telemetry.py`). `telemetry.max.bytes` bounds
-it before and after decompression, so that a small push never becomes a large one in memory: beyond
-that it gets TELEMETRY_TOO_LARGE, and INVALID_RECORD if it does not decompress.
+The last push of every client is kept (`broker/client_telemetry.py`). `telemetry.max.bytes` limits
+it before and after decompression, so that a small push cannot occupy much memory. A larger one gets
+TELEMETRY_TOO_LARGE, one that cannot be decompressed INVALID_RECORD.
 """
 
 from collections.abc import Coroutine

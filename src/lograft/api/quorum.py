@@ -1,4 +1,4 @@
-"""What the requests within the metadata quorum have in common."""
+"""Functions shared by the requests of the metadata quorum."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -12,21 +12,21 @@ from lograft.model.seams import Address
 from lograft.model.types import NodeId
 from lograft.wire.messages.fetch import FetchRequest, FetchResponse
 
-#: Before this version a fetch cannot say where logs part, nor an answer who leads.
+#: Before this version Fetch has no diverging epoch in the response and no current leader.
 FETCH_SINCE: Final = 12
 FETCH_KEY: Final = 1
-#: Where the leader is told, in Fetch and in the others.
+#: The versions from which on responses have the leader's endpoints: Fetch, and the other APIs.
 FETCH_ENDPOINTS_SINCE: Final = 16
 ENDPOINTS_SINCE: Final = 1
 
 
 def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
-    """Who does not say which cluster it means is believed to mean this one."""
+    """Returns False for a request without a cluster id."""
     return cluster_id is not None and cluster_id != context.shared.cluster_id
 
 
 def leader_of(context: Context) -> Answerer:
-    """Older versions cannot say where the leader is."""
+    """Returns the leader, with its endpoints only for versions that have them."""
     quorum = context.shared.quorum
     since = FETCH_ENDPOINTS_SINCE if context.api_key == FETCH_KEY else ENDPOINTS_SINCE
     known = quorum.leader_endpoint() if context.api_version >= since else None
@@ -36,24 +36,24 @@ def leader_of(context: Context) -> Answerer:
 def learn_leader(
     context: Context, leader: NodeId, endpoints: Iterable[tuple[str, str, int]]
 ) -> None:
-    """A leader's own word about where it is counts more than the log's."""
-    wanted = context.shared.config.controller_listener_names[0]
+    """Stores the endpoints that a leader sends, which take precedence over those in the log."""
+    listener = context.shared.config.controller_listener_names[0]
     for name, host, port in endpoints:
-        if name.upper() == wanted:
+        if name.upper() == listener:
             context.shared.quorum.learn(leader, Address(host, port))
 
 
 async def fetch_metadata(context: Context, request: FetchRequest) -> FetchResponse:
-    """Fetch on the controller listener: a replica of the metadata log pulls from its leader."""
+    """Handles Fetch on the controller listener: a replica fetches the metadata log."""
     shared = context.shared
     if is_of_other_cluster(context, request.cluster_id):
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if context.api_version < FETCH_SINCE:
-        raise InvalidInput(f"the metadata log is fetched with version {FETCH_SINCE} or later")
+        raise InvalidInput(f"Fetches of the metadata log need version {FETCH_SINCE} or later.")
     bytes_max = min(request.max_bytes, shared.config.controller_quorum_fetch_max_bytes)
-    answer = await shared.quorum.ask(fetch_from_wire(request), bytes_max=max(bytes_max, 1))
-    assert isinstance(answer, core.FetchResponse)
-    return fetch_to_wire(answer, leader_of(context), log_start=shared.quorum.log.log_start_offset)
+    response = await shared.quorum.ask(fetch_from_wire(request), bytes_max=max(bytes_max, 1))
+    assert isinstance(response, core.FetchResponse)
+    return fetch_to_wire(response, leader_of(context), log_start=shared.quorum.log.log_start_offset)
 
 
 class ListenerEntry(Protocol):
@@ -70,27 +70,27 @@ class ListenerEntry(Protocol):
 def voter_endpoints(
     context: Context, listeners: Sequence[ListenerEntry]
 ) -> tuple[VoterEndpoint, ...]:
-    """Where a voter is; the others must be able to reach it."""
-    endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in listeners)
-    wanted = context.shared.config.controller_listener_names[0]
-    if not any(each.name.upper() == wanted for each in endpoints):
-        raise InvalidInput(f"the voter has no listener {wanted}, by which the others reach it")
+    """Returns the voter's endpoints, which must include the listener that the voters use."""
+    endpoints = tuple(VoterEndpoint(entry.name, entry.host, entry.port) for entry in listeners)
+    listener = context.shared.config.controller_listener_names[0]
+    if not any(entry.name.upper() == listener for entry in endpoints):
+        raise InvalidInput(f"The voter has no listener {listener}, which the other voters use.")
     return endpoints
 
 
-def refusal(answer: core.Response) -> tuple[ErrorCode, str | None]:
-    """Code and sentence for whoever changes the voters."""
-    if answer.error is core.Error.NONE:
+def error_of(response: core.Response) -> tuple[ErrorCode, str | None]:
+    """Returns error code and message of a rejected change of the voters."""
+    if response.error is core.Error.NONE:
         return ErrorCode.NONE, None
-    return CODE_OF[answer.error], _SENTENCES.get(answer.error, answer.error.value)
+    return CODE_OF[response.error], _MESSAGES.get(response.error, response.error.value)
 
 
-_SENTENCES: Final = {
-    core.Error.NOT_LEADER: "This controller does not lead the metadata quorum (any more): the"
-    " change may or may not become committed.",
+_MESSAGES: Final = {
+    core.Error.NOT_LEADER: "This controller is not, or no longer, the leader of the metadata"
+    " quorum: the change may or may not become committed.",
     core.Error.DUPLICATE_VOTER: "The quorum already has a voter with this id.",
     core.Error.VOTER_NOT_FOUND: "The quorum has no voter with this id and directory id.",
-    core.Error.CHANGE_IN_PROGRESS: "Another change of the voters is not committed yet: try again.",
+    core.Error.CHANGE_IN_PROGRESS: "Another change of the voters is not committed yet. Try again.",
     core.Error.LAST_VOTER: "The last voter cannot be removed.",
     core.Error.STATIC_VOTERS: "The voters are fixed by controller.quorum.voters (kraft.version 0).",
     core.Error.VERSION_NOT_SUPPORTED: "kraft.version cannot be upgraded: the active controller does"

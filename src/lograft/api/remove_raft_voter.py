@@ -1,11 +1,12 @@
-"""RemoveRaftVoter, version 0: a controller is a voter of the metadata quorum no more (KIP-853).
-Answered when the new set is committed; a leader that removes itself resigns then.
+"""RemoveRaftVoter, version 0: removes a voter from the metadata quorum (KIP-853).
+
+Responds when the new voter set is committed; a leader that removes itself resigns then.
 """
 
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, refusal
+from lograft.api.quorum import error_of, is_of_other_cluster
 from lograft.api.types import whole_request
 from lograft.consensus.messages import RemoveVoterRequest
 from lograft.consensus.types import ReplicaKey
@@ -21,5 +22,5 @@ async def handle(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaf
     if is_of_other_cluster(context, request.cluster_id):
         return RemoveRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id)
-    code, sentence = refusal(await context.shared.quorum.ask(RemoveVoterRequest(key=key)))
-    return RemoveRaftVoterResponse(error_code=code, error_message=sentence)
+    code, message = error_of(await context.shared.quorum.ask(RemoveVoterRequest(key=key)))
+    return RemoveRaftVoterResponse(error_code=code, error_message=message)

@@ -1,4 +1,4 @@
-"""From a frame to its answer: header, body, handler, response.
+"""Decodes frames, calls handlers and encodes their responses.
 
 Every request passes through here. This is where requests are counted, clients above their quota are
 throttled and muted, permissions for the whole request are checked, and errors become responses.
@@ -18,7 +18,7 @@ from lograft.api.authorization import check_request
 from lograft.api.context import ANONYMOUS, ClientSoftware, Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
-from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_answer
+from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_response
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
 from lograft.api.types import Needs
@@ -54,19 +54,19 @@ if TYPE_CHECKING:
     from lograft.broker.links.controller_link import ControllerLink
     from lograft.broker.shared_services import SharedServices
 
-#: So many readers of what a read brought are answered before its producer.
+#: Number of fetches that an append completes before the producer gets its response.
 WOKEN_FIRST_MAX: Final = 4
 #: socket.request.max.bytes
 FRAME_BYTES_MAX: Final = 100 << 20
 #: InitProducerId 6: two-phase commit.
 UNSTABLE: Final = frozenset({22})
-#: The peer of a request that came through no connection.
-NOBODY: Final = Address("", 0)
+#: The peer of a request that did not arrive on a connection.
+NO_PEER: Final = Address("", 0)
 
 REQUESTS: Final = Counter("lograft_requests_total", "Requests that were handled.", LISTENER, API)
 FAST_PATH_REQUESTS: Final = Counter(
     "lograft_fast_path_requests_total",
-    "Those of lograft_requests_total that were served by a pattern, without decoding them.",
+    "Requests of lograft_requests_total that the fast path served without decoding them.",
     LISTENER,
     API,
 )
@@ -80,7 +80,7 @@ ErrorResponse = Callable[[Any, ErrorCode, str], Message]
 
 class Throttle(Protocol):
     def __call__(self, context: Context, request: Message) -> int:
-        """How many milliseconds the client is above its quota; 0 lets it go on."""
+        """Returns by how many milliseconds the client exceeds its quota; 0 if it does not."""
 
 
 def no_throttle(context: Context, request: Message) -> int:
@@ -105,7 +105,7 @@ class Route:
 
     def __init__(self, spec: ApiSpec, *, is_forwarded: bool = False, module: str = "") -> None:
         self.spec = spec
-        #: Only the active controller decides it, and this listener is not one of its own.
+        #: Only the active controller can handle it, and this is not a controller's listener.
         self.is_forwarded = is_forwarded
         self.versions = range(spec.min_version, spec.max_version + 1)
         self.requests = 0
@@ -119,9 +119,9 @@ class Route:
         self.throttles = "throttle_time_ms" in names
         self.error_response: ErrorResponse | None = getattr(handlers, "error_response", None)
         if self.error_response is None and "error_code" in names:
-            self.error_response = self._plain_error("error_message" in names)
+            self.error_response = self._build_error_response("error_message" in names)
 
-    def _plain_error(self, has_message: bool) -> ErrorResponse:
+    def _build_error_response(self, has_message: bool) -> ErrorResponse:
         kind: Callable[..., Message] = self.response_kind
 
         def error_response(request: Any, code: ErrorCode, message: str) -> Message:
@@ -133,14 +133,14 @@ class Route:
 
 
 class FastPaths(NamedTuple):
-    """Serve common requests by comparing bytes."""
+    """Serve frequent requests by comparing bytes."""
 
     produce: ProducePatterns
     fetch: FetchPatterns
 
 
 class Router:
-    """Makes the frame handlers of one listener's connections."""
+    """Creates the frame handlers for the connections of one listener."""
 
     __slots__ = (
         "_routes",
@@ -171,11 +171,11 @@ class Router:
         link: "ControllerLink | None" = None,
         ranges: ApiRanges | None = None,
     ) -> None:
-        """`broker`: None for a controller's listener. `role` is what the listener is for, "broker"
-        or "controller"; it serves all that `served_apis` finds for that, unless told otherwise.
-        `link`: the way to the active controller, for requests on a broker's listener that only it
-        can decide. `ranges` narrows the versions that are served, as in an older build.
-        `authorizer` decides what clients may do; without one they may do everything."""
+        """`broker`: None for a controller's listener. `role` is "broker" or "controller"; the
+        listener serves `served`, by default all APIs that `served_apis` returns for the role.
+        `link` forwards requests of a broker's listener that only the active controller can handle.
+        `ranges` limits the versions that are served, as in an older release. `authorizer` decides
+        what clients may do; without one they may do everything."""
         self.shared = shared
         self.broker = broker
         self.listener = listener
@@ -183,14 +183,14 @@ class Router:
         self.frame_bytes_max = frame_bytes_max
         self.throttle = throttle
         self.authorizer = authorizer
-        #: None for controllers, and where there are quotas or permissions, which patterns ignore.
+        #: None for controllers, and with quotas or permissions, which patterns do not include.
         self.fast_paths: FastPaths | None = None
         if broker is not None and throttle is no_throttle and authorizer is None:
             self.fast_paths = FastPaths(ProducePatterns(broker, listener), FetchPatterns(broker))
         if served is None:
             served = served_apis(role, unstable=shared.config.unstable_api_versions_enable)
         if ranges:
-            served = tuple(narrowed(spec, ranges) for spec in served)
+            served = tuple(narrow(spec, ranges) for spec in served)
         self.served = served
         self._specs = {spec.key: spec for spec in served}
         self.link = link if role == "broker" else None
@@ -200,25 +200,25 @@ class Router:
         return Session(self, channel.peer)
 
     def route(self, key: int) -> Route:
-        found = self._routes.get(key)
-        if found is None:
+        route = self._routes.get(key)
+        if route is None:
             if key in API_VERSIONS and self._is_between_brokers(key):
                 spec = API_VERSIONS[key]
-                found = self._routes[key] = Route(spec, module="partition_votes")
-                return found
+                route = self._routes[key] = Route(spec, module="partition_votes")
+                return route
             served = self._specs.get(key)
             if served is None:
                 if key not in UNSERVED or self.role not in API_VERSIONS[key].listeners:
                     raise CloseConnection(f"API {key} is not served on listener {self.listener}")
-                found = self._routes[key] = Route(API_VERSIONS[key], module="unsupported_apis")
-                return found
+                route = self._routes[key] = Route(API_VERSIONS[key], module="unsupported_apis")
+                return route
             is_forwarded = self.link is not None and key in FORWARDED
-            found = self._routes[key] = Route(served, is_forwarded=is_forwarded)
-        return found
+            route = self._routes[key] = Route(served, is_forwarded=is_forwarded)
+        return route
 
     @property
     def between_brokers(self) -> list[ApiSpec]:
-        """Served here, but told to nodes of Lograft only."""
+        """The APIs that are served here but advertised to Lograft nodes only."""
         return [API_VERSIONS[key] for key in PARTITION_VOTES if self._is_between_brokers(key)]
 
     def _is_between_brokers(self, key: int) -> bool:
@@ -232,7 +232,7 @@ class Router:
         version: int,
         *,
         client_id: str | None = None,
-        peer: Address = NOBODY,
+        peer: Address = NO_PEER,
         principal: str = ANONYMOUS,
         authorizer: Authorizer | None = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
@@ -254,8 +254,8 @@ class Router:
             when_closed=when_closed,
         )
 
-    async def answer(self, route: Route, context: Context, request: Message) -> Message | None:
-        """The handler's answer to a request that came in no frame of its own."""
+    async def handle(self, route: Route, context: Context, request: Message) -> Message | None:
+        """Returns the handler's response to a request that did not arrive in a frame."""
         route.requests += 1
         try:
             if context.authorizer is not None:
@@ -266,19 +266,19 @@ class Router:
                 return outcome
             return await cast(Coroutine[Any, Any, Message | None], outcome)
         except Exception as error:
-            return _refusal(route, request, error)
+            return _error_response(route, request, error)
 
     async def call(self, message: Message, version: int) -> Message:
-        """A request of this very process, as if it had come over a connection. It needs no
+        """Handles a request of this process as if it had arrived on a connection. It needs no
         permission; a request inside its Envelope does."""
         route = self.route(message.KEY)
-        response = await self.answer(route, self.context(message.KEY, version), message)
+        response = await self.handle(route, self.context(message.KEY, version), message)
         assert response is not None, message
         return response
 
-    async def answer_forwarded(self, request: Forwarded) -> Message:
-        """The controller's response to a request that a broker has forwarded, as if the client had
-        sent it here. Raises NotController if this controller is not (any more) the active one."""
+    async def handle_forwarded(self, request: Forwarded) -> Message:
+        """Returns the controller's response to a request that a broker has forwarded, as if the
+        client had sent it to this node. Raises NotController if this is not the active one."""
         key = request.message.KEY
         context = self.context(
             key,
@@ -289,8 +289,8 @@ class Router:
             authorizer=self.authorizer,
         )
         context.is_forwarded = True
-        response = await self.answer(self.route(key), context, request.message)
-        assert response is not None, "what may be forwarded has an answer"
+        response = await self.handle(self.route(key), context, request.message)
+        assert response is not None, "every request that may be forwarded has a response"
         if has_error(response, ErrorCode.NOT_CONTROLLER) or (
             key in QUORUM_APIS and has_error(response, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         ):
@@ -298,7 +298,7 @@ class Router:
         return response
 
     def collect_samples(self) -> Iterator[Sample]:
-        """Only of APIs that were requested: most listeners never see most of them."""
+        """Includes only APIs that were requested: most listeners never get most of them."""
         listener = self.listener
         for route in list(self._routes.values()):
             yield REQUESTS.sample(route.requests, listener, route.spec.name)
@@ -310,15 +310,15 @@ class Router:
             if key in self._specs:
                 api_name = self._specs[key].name
                 yield FAST_PATH_REQUESTS.sample(served, listener, api_name)
-                # Only the general path counts in its route.
+                # Route.requests counts only the general path.
                 yield REQUESTS.sample(served, listener, api_name)
 
 
 def served_apis(
     role: str, *, withheld: frozenset[int] = frozenset(), unstable: bool = False
 ) -> tuple[ApiSpec, ...]:
-    """The APIs that the protocol puts on such a listener and that have a module here. `unstable`:
-    also the versions that Kafka may still change, where they are built."""
+    """Returns the APIs that the protocol has on such a listener and that have a module here.
+    `unstable`: with versions that Kafka may still change, if Lograft implements them."""
     modules = {module.name for module in pkgutil.iter_modules(api.__path__)}
     return tuple(
         spec._replace(max_version=spec.unstable_version)
@@ -329,30 +329,30 @@ def served_apis(
     )
 
 
-def narrowed(spec: ApiSpec, ranges: ApiRanges) -> ApiSpec:
-    found = ranges.get(spec.key)
-    if found is None:
+def narrow(spec: ApiSpec, ranges: ApiRanges) -> ApiSpec:
+    versions = ranges.get(spec.key)
+    if versions is None:
         return spec
-    return spec._replace(min_version=found.oldest, max_version=found.newest)
+    return spec._replace(min_version=versions.oldest, max_version=versions.newest)
 
 
 class Session:
     """The frame handler of one connection."""
 
-    __slots__ = ("_at_end", "_peer", "_principal", "_router", "_software", "frame_bytes_max")
+    __slots__ = ("_on_end", "_peer", "_principal", "_router", "_software", "frame_bytes_max")
 
     def __init__(self, router: Router, peer: Address) -> None:
         self._router = router
         self._peer = peer
         self._principal = ANONYMOUS
         self._software = ClientSoftware()
-        self._at_end: Callable[[], None] | None = None
+        self._on_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
 
     def handle_frame(self, frame: memoryview) -> Reply:
         fast = self._router.fast_paths
         if len(frame) >= FRAME_BYTES_MIN and not frame[0] and fast is not None:
-            # Most requests are a Produce or a Fetch that need no more than this.
+            # Most requests are a Produce or Fetch that the fast path can serve.
             if frame[1] == PRODUCE_KEY:
                 reply: Reply = fast.produce.serve(frame)
                 if reply is not None:
@@ -370,7 +370,7 @@ class Session:
         route = router.route(header.api_key)
         version = header.api_version
         if version not in route.versions:
-            return self._refuse_version(route, header)
+            return self._reject_version(route, header)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
         fast = router.fast_paths
@@ -381,14 +381,16 @@ class Session:
                 fast.fetch.learn(frame, version, header.client_id, request)
         context = self._context(header)
         if route.is_forwarded:
-            # The frame is ours only during this call. The controller checks the permissions.
+            # The frame is valid only during this call. The controller checks the permissions.
             return PendingReply(self._forward(route, header, context, request, bytes(frame)))
         try:
             if context.authorizer is not None:
                 check_request(context, route.needs, request)
             outcome = route.handle(context, request)
         except Exception as error:
-            return self._answer(route, header, context, request, _refusal(route, request, error))
+            return self._encode(
+                route, header, context, request, _error_response(route, request, error)
+            )
         return self._reply(route, header, context, request, outcome)
 
     def _context(self, header: RequestHeader) -> Context:
@@ -421,9 +423,9 @@ class Session:
         if outcome is None:
             return None
         if type(outcome) is route.response_kind:
-            return self._answer(route, header, context, request, outcome)
+            return self._encode(route, header, context, request, outcome)
         if isinstance(outcome, DelayedResponse):
-            outcome.frame = partial(self._answer, route, header, context, request)
+            outcome.encode = partial(self._encode, route, header, context, request)
             return outcome
         work = cast(Coroutine[Any, Any, Message | None], outcome)
         return PendingReply(
@@ -433,16 +435,16 @@ class Session:
     def on_frames_handled(self) -> None:
         fast = self._router.fast_paths
         if fast is not None and fast.fetch.woken:
-            # Readers first: what was produced has been waited for, its acknowledgement less so.
+            # Consumers first: they wait for the records, the producer can wait for its response.
             fast.fetch.woken.run(WOKEN_FIRST_MAX)
 
     def on_closed(self) -> None:
-        at_end, self._at_end = self._at_end, None
-        if at_end is not None:
-            at_end()
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
     def _when_closed(self, callback: Callable[[], None]) -> None:
-        self._at_end = callback
+        self._on_end = callback
 
     async def _forward(
         self,
@@ -452,17 +454,17 @@ class Session:
         request: Message,
         frame: bytes,
     ) -> EncodedResponse:
-        """The active controller's answer; that of another node as it came."""
+        """Returns the active controller's response; another node's response is not decoded."""
         try:
             response = await forward_frame(context, request, frame)
         except Exception as error:
-            response = _refusal(route, request, error)
+            response = _error_response(route, request, error)
         if isinstance(response, bytes):
             mute_ms = self._router.throttle(context, request)
             if mute_ms <= 0 or not route.throttles:
                 return EncodedResponse([len(response).to_bytes(4, "big") + response], mute_ms)
-            response = read_answer(response, header.api_key, header.api_version)
-        return self._answer(route, header, context, request, response)
+            response = read_response(response, header.api_key, header.api_version)
+        return self._encode(route, header, context, request, response)
 
     async def _finish(
         self,
@@ -475,12 +477,12 @@ class Session:
         try:
             response = await work
         except Exception as error:
-            response = _refusal(route, request, error)
+            response = _error_response(route, request, error)
         if response is None:
             return None
-        return self._answer(route, header, context, request, response)
+        return self._encode(route, header, context, request, response)
 
-    def _answer(
+    def _encode(
         self,
         route: Route,
         header: RequestHeader,
@@ -490,7 +492,7 @@ class Session:
     ) -> EncodedResponse:
         mute_ms = self._router.throttle(context, request)
         if mute_ms > 0 and route.throttles:
-            # Told first, muted then (KIP-219): the client can do something else meanwhile.
+            # The response reports the throttle time before the connection is muted (KIP-219).
             cast(Any, response).throttle_time_ms = mute_ms
         try:
             parts = frame_response(
@@ -500,13 +502,13 @@ class Session:
                 header_version=response_header_version(header.api_key, header.api_version),
             )
         except UnwritableMessage:
-            LOGGER.exception("%s: an answer cannot be written", route.spec.name)
-            raise CloseConnection(f"{route.spec.name} has no answer") from None
+            LOGGER.exception("The response to a %s request cannot be encoded.", route.spec.name)
+            raise CloseConnection(f"{route.spec.name} has no response") from None
         return EncodedResponse(parts, mute_ms)
 
-    def _refuse_version(self, route: Route, header: RequestHeader) -> EncodedResponse:
-        """Kafka closes the connection, except for ApiVersions: a newer client asks with its newest
-        version first, and is answered in version 0, which everybody reads (KIP-511)."""
+    def _reject_version(self, route: Route, header: RequestHeader) -> EncodedResponse:
+        """Like Kafka, closes the connection except for ApiVersions: a newer client sends its newest
+        version first, and gets a response in version 0, which every client can read (KIP-511)."""
         if header.api_key != API_VERSIONS_KEY:
             raise CloseConnection(
                 f"{route.spec.name} version {header.api_version} is not supported"
@@ -518,16 +520,16 @@ class Session:
         return EncodedResponse(parts)
 
 
-def _refusal(route: Route, request: Message, error: Exception) -> Message:
-    """The response that carries the error, or a reason to close the connection."""
+def _error_response(route: Route, request: Message, error: Exception) -> Message:
+    """Returns the response for the error, or raises CloseConnection."""
     if isinstance(error, CloseConnection):
         raise error
     if isinstance(error, LograftError):
         code, message = code_of(error), str(error)
     else:
-        # A bug of ours. The log has all of it; the client learns no more than that.
+        # A bug in Lograft. The log has the details; the client gets only a general message.
         LOGGER.error("%s failed", route.spec.name, exc_info=error)
-        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the server has logged an internal error"
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error, see the log of the server."
     if route.error_response is None:
-        raise CloseConnection(f"{route.spec.name} failed and cannot say why: {message}")
+        raise CloseConnection(f"{route.spec.name} failed without an error response: {message}")
     return route.error_response(request, code, message)

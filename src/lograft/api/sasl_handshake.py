@@ -1,7 +1,7 @@
 """SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE.
 
-No listener of this release authenticates clients with SASL. As with Kafka, a
-SASL client fails immediately instead of retrying until it times out.
+No listener of this release authenticates clients with SASL. As with Kafka, a SASL client fails
+immediately instead of retrying until it times out.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""SyncGroup, versions 0-5: the leader brings the assignment, the others fetch theirs.
+"""SyncGroup, versions 0-5: the leader sends the assignment, the other members fetch theirs.
 
-Parked until the leader has brought it and it is committed. v3: static members. v5: the member says
-which protocol it thinks the group uses.
+The response waits until the leader has sent it and it is committed. v3: static members. v5: the
+member sends the protocol that it expects.
 """
 
 from typing import Final
@@ -23,7 +23,9 @@ async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupRespon
         request.protocol_type,
         request.protocol_name,
     ):
-        raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member names its protocol")
+        raise Rejected(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The request has no protocol type or name."
+        )
     check_group(request.group_id)
     response: SyncGroupResponse = await context.broker.groups.ask(
         request.group_id,

@@ -1,4 +1,4 @@
-"""Topics of a request that may be given by id: what is written about them has their names."""
+"""Resolves and checks the topics of a request, which may be given by name or id."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -32,42 +32,42 @@ U = TypeVar("U", bound=IdentifiedTopic)
 
 
 class NamedTopics(NamedTuple, Generic[T]):
-    #: With their names.
+    #: All have names.
     known: list[T]
-    refused: list[tuple[T, ErrorCode]]
+    rejected: list[tuple[T, ErrorCode]]
 
 
 def known_topics(image: MetadataImage, topics: Iterable[T]) -> NamedTopics[T]:
-    """Says which topics, given by name, do not exist."""
+    """Splits topics that are given by name into known and unknown ones."""
     known: list[T] = []
-    refused: list[tuple[T, ErrorCode]] = []
+    rejected: list[tuple[T, ErrorCode]] = []
     for topic in topics:
         if topic.name in image.topic_ids:
             known.append(topic)
         else:
-            refused.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    return NamedTopics(known, refused)
+            rejected.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return NamedTopics(known, rejected)
 
 
 def named_topics(image: MetadataImage, topics: Iterable[U]) -> NamedTopics[U]:
-    """Puts the names in where ids were given; says which do not exist."""
+    """Sets the names of topics that are given by id, and splits off those with an unknown id."""
     known: list[U] = []
-    refused: list[tuple[U, ErrorCode]] = []
+    rejected: list[tuple[U, ErrorCode]] = []
     for topic in topics:
         state = image.topics.get(topic.topic_id)
         if state is None:
-            refused.append((topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            rejected.append((topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             topic.name = state.name
             known.append(topic)
-    return NamedTopics(known, refused)
+    return NamedTopics(known, rejected)
 
 
 def permitted_topics(
     context: Context, permission: Permission, topics: NamedTopics[T]
 ) -> NamedTopics[T]:
-    """Says also which topics the principal has no access to, whether or not they exist."""
-    every = chain(topics.known, (topic for topic, _ in topics.refused))
+    """Rejects also the topics that the principal may not access, whether or not they exist."""
+    every = chain(topics.known, (topic for topic, _ in topics.rejected))
     denied = find_denied(context, permission, (topic.name for topic in every if topic.name))
     if not denied:
         return topics
@@ -76,26 +76,26 @@ def permitted_topics(
         [topic for topic in topics.known if topic.name not in denied],
         [
             *((topic, code) for topic in topics.known if topic.name in denied),
-            *((topic, code if topic.name in denied else why) for topic, why in topics.refused),
+            *((topic, code if topic.name in denied else error) for topic, error in topics.rejected),
         ],
     )
 
 
 def existing_partitions(image: MetadataImage, topics: NamedTopics[P]) -> NamedTopics[P]:
-    """Says also which partitions do not exist: their topic is among both then."""
+    """Rejects also partitions that do not exist: their topic may then be in both lists."""
     known: list[P] = []
-    refused = list(topics.refused)
+    rejected = list(topics.rejected)
     for topic in topics.known:
-        there = image.topics[image.topic_ids[topic.name]].partitions
-        missing = [one for one in topic.partitions if one.partition_index not in there]
+        indexes = image.topics[image.topic_ids[topic.name]].partitions
+        missing = [p for p in topic.partitions if p.partition_index not in indexes]
         if missing:
-            refused.append((_only(topic, missing), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            found = [one for one in topic.partitions if one.partition_index in there]
-            if found:
-                known.append(_only(topic, found))
+            rejected.append((_only(topic, missing), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            existing = [p for p in topic.partitions if p.partition_index in indexes]
+            if existing:
+                known.append(_only(topic, existing))
         elif topic.partitions:
             known.append(topic)
-    return NamedTopics(known, refused)
+    return NamedTopics(known, rejected)
 
 
 def _only(topic: P, partitions: list[Any]) -> P:
@@ -104,12 +104,12 @@ def _only(topic: P, partitions: list[Any]) -> P:
     return part
 
 
-def add_answers(answers: list[P], more: Iterable[P]) -> None:
-    """What is answered for the rest of the partitions, to the same topics."""
-    by_topic = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in answers}
+def add_responses(responses: list[P], more: Iterable[P]) -> None:
+    """Adds responses for the remaining partitions to those of the same topic."""
+    by_topic = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in responses}
     for topic in more:
-        same = by_topic.get((topic.name, getattr(topic, "topic_id", None)))
-        if same is not None:
-            same.partitions += topic.partitions
+        response = by_topic.get((topic.name, getattr(topic, "topic_id", None)))
+        if response is not None:
+            response.partitions += topic.partitions
         elif topic.partitions:
-            answers.append(topic)
+            responses.append(topic)

@@ -1,16 +1,22 @@
-"""TxnOffsetCommit, versions 0-5: offsets that count once a producer's transaction is committed.
+"""TxnOffsetCommit, versions 0-5: commits offsets as part of a producer's transaction.
 
-Before the first of a transaction the transaction's coordinator is asked whether it is open and has
-this group's partition of the internal topic; from v5 on (protocol v2) the question adds it.
-v2: leader epochs. v3: the member that commits, so that it can be fenced. v4: TRANSACTION_ABORTABLE.
+The offsets take effect when the transaction is committed. Before the first commit of a transaction
+its coordinator is asked to verify that it is open and includes this group's partition of the
+internal topic; from v5 on (protocol v2) the same request adds the partition. v2: leader epochs. v3:
+the member that commits, so that it can be fenced. v4: TRANSACTION_ABORTABLE.
 """
 
 from typing import Final
 
-from lograft.api.claimed_topics import claimed_topics
+from lograft.api.claimed_topics import check_claims
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.topic_names import add_answers, existing_partitions, known_topics, permitted_topics
+from lograft.api.topic_names import (
+    add_responses,
+    existing_partitions,
+    known_topics,
+    permitted_topics,
+)
 from lograft.api.types import each_item, group_of, transactional_id_of, whole_request
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_commands import commit_transactional_offsets
@@ -36,7 +42,7 @@ API: Final = Api(
 
 ABORTABLE_SINCE: Final = 4
 ADDS_SINCE: Final = 5
-#: Offsets have no sequences: each batch could be the first.
+#: Offset commits have no sequence numbers: each batch could be the first.
 FIRST_SEQUENCE: Final = 0
 
 
@@ -44,7 +50,7 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
     image = context.broker.image
     permitted = permitted_topics(context, TOPIC_READ, known_topics(image, request.topics))
     named = existing_partitions(image, permitted)
-    known, refused = await claimed_topics(context, request.group_id, named)
+    known, rejected = await check_claims(context, request.group_id, named)
     reply = TxnOffsetCommitResponse()
     if known:
         request.topics = known
@@ -52,20 +58,20 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
             reply = await _commit(context, request)
         except LograftError as error:
             reply = error_response(request, code_of(error), str(error))
-    add_answers(reply.topics, (_refused(topic, code) for topic, code in refused))
+    add_responses(reply.topics, (_error_response(topic, code) for topic, code in rejected))
     return reply
 
 
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     if not request.group_id:
-        raise Rejected(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     groups, version = context.broker.groups, context.api_version
     producers = groups.led_for(request.group_id).leader_log().producers
-    word = await _verify(context, request, producers)
+    verification = await _verify(context, request, producers)
 
     def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
         producers.check_transactional(
-            request.producer_id, request.producer_epoch, FIRST_SEQUENCE, word
+            request.producer_id, request.producer_epoch, FIRST_SEQUENCE, verification
         )
         return commit_transactional_offsets(shard, request, ticket, api_version=version)
 
@@ -76,45 +82,53 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
 async def _verify(
     context: Context, request: TxnOffsetCommitRequest, producers: ProducerStates
 ) -> Verification | None:
-    """What the batch has to bring along; None: its transaction is open here already."""
+    """Returns the verification for the append; None if the transaction is already open here."""
     broker, version = context.broker, context.api_version
     adds = version >= ADDS_SINCE
     if not adds and not broker.config.transaction_partition_verification_enable:
         return UNVERIFIED
     producer = (request.producer_id, request.producer_epoch)
-    word: Verification | None = None
+    verification: Verification | None = None
 
     def begin() -> None:
-        nonlocal word
-        word = producers.begin_verification(
+        nonlocal verification
+        verification = producers.begin_verification(
             *producer, FIRST_SEQUENCE, adds=adds, now_ms=broker.clock.wall_ms()
         )
 
     begin()
-    if word is None:
+    if verification is None:
         return None
-    where = broker.groups.led_for(request.group_id).topic_partition
-    found = await broker.verification.verify(
-        request.transactional_id, producer, [where], adds=adds, on_repeat=begin
+    partition = broker.groups.led_for(request.group_id).topic_partition
+    codes = await broker.verification.verify(
+        request.transactional_id, producer, [partition], adds=adds, on_repeat=begin
     )
-    code = found[where]
+    code = codes[partition]
     if code is ErrorCode.NETWORK_EXCEPTION:
-        # Older clients do not expect it here; this one they wait out.
+        # Older clients do not expect this code; they retry after the following one.
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     elif code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
     if code is not ErrorCode.NONE:
-        raise Rejected(code, f"the coordinator of {request.transactional_id} says {code.name}")
-    return word
+        raise Rejected(
+            code,
+            f"The transaction coordinator of {request.transactional_id} rejected the verification:"
+            f" {code.name}.",
+        )
+    return verification
 
 
 def error_response(
     request: TxnOffsetCommitRequest, code: ErrorCode, message: str
 ) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
+    return TxnOffsetCommitResponse(
+        topics=[_error_response(topic, code) for topic in request.topics]
+    )
 
 
-def _refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+def _error_response(
+    topic: TxnOffsetCommitRequestTopic, code: ErrorCode
+) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         partitions=[

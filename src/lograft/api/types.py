@@ -1,4 +1,4 @@
-"""What an API module declares at its head: its key, its versions and what its requests need."""
+"""The declarations of an API module: its key, its versions and the permissions of its requests."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,26 +6,26 @@ from typing import Any, Final, NamedTuple
 
 from lograft.security.authorization import CLUSTER_NAME, Permission
 
-#: Finds the resources that a request needs access to. None of them: nothing is needed.
+#: Returns the resources to which a request needs access. Empty: no permission is needed.
 FindNames = Callable[[Any], Iterable[str]]
 IsNeeded = Callable[[Any], bool]
 
 
 class RequestNeed(NamedTuple):
-    """Needed for the request as a whole: one of the permissions, on every resource it names."""
+    """A permission for the whole request: one of `any_of`, on every resource that it names."""
 
     any_of: tuple[Permission, ...]
     names: FindNames
-    #: Which requests need it.
+    #: Selects the requests that need it.
     when: IsNeeded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    #: The router checks these in their order before it calls the handler. The first that is not
-    #: met fails the request.
+    #: The router checks these in order before it calls the handler. The first that is not met fails
+    #: the request.
     request: tuple[RequestNeed, ...] = ()
-    #: The handler asks for these, for each item of a list (`authorization.find_denied`).
+    #: The handler checks these for each item of a list (`authorization.find_denied`).
     items: tuple[Permission, ...] = ()
 
     def __add__(self, other: "Needs") -> "Needs":
@@ -33,9 +33,9 @@ class Needs:
 
     @property
     def permissions(self) -> frozenset[Permission]:
-        """All that a request of this API may be asked for."""
-        whole = (each for need in self.request for each in need.any_of)
-        return frozenset((*whole, *self.items))
+        """All permissions that a request of this API may need."""
+        permissions = (permission for need in self.request for permission in need.any_of)
+        return frozenset((*permissions, *self.items))
 
 
 def the_cluster(request: Any) -> Iterable[str]:
@@ -47,7 +47,7 @@ def group_of(request: Any) -> Iterable[str]:
 
 
 def transactional_id_of(request: Any) -> Iterable[str]:
-    """None for requests that belong to no transaction."""
+    """Returns nothing for requests without a transaction."""
     return () if request.transactional_id is None else (request.transactional_id,)
 
 
@@ -63,18 +63,18 @@ def whole_request(
 
 
 def each_item(*permissions: Permission) -> Needs:
-    """An item of the request, or of its response, is rejected or left out without them."""
+    """Without these permissions an item of the request or response is rejected or omitted."""
     return Needs(items=permissions)
 
 
-#: For requests that everybody may send.
+#: For requests without required permissions.
 NOTHING: Final = Needs()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     key: int
-    #: Those of Kafka 4.3 (a test compares); what is advertised comes from the wire's table.
+    #: Those of Kafka 4.3 (a test compares); the advertised range is in the table of `wire`.
     versions: range
     #: Those of Kafka (tests/unit/api/test_types.py has its table).
     needs: Needs

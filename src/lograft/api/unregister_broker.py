@@ -1,4 +1,4 @@
-"""UnregisterBroker, version 0: forgets a broker that will not come back."""
+"""UnregisterBroker, version 0: removes the registration of a broker for good."""
 
 from typing import Final
 

@@ -15,7 +15,7 @@ from lograft.wire.message import Message
 
 #: Share groups (76-79, 83-87, 90-92) and streams groups (88, 89).
 KEYS: Final = frozenset({76, 77, 78, 79, *range(83, 93)})
-#: Every request is rejected alike.
+#: Every request is rejected, whatever the principal's permissions.
 NEEDS: Final = NOTHING
 REASON: Final = "This release of Lograft does not support this API."
 

@@ -12,7 +12,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
-from lograft.api.quorum import refusal
+from lograft.api.quorum import error_of
 from lograft.api.types import whole_request
 from lograft.broker.errors import NotController, WaitTimedOut
 from lograft.consensus.messages import Error, UpgradeVersionRequest
@@ -58,15 +58,15 @@ def _controller(context: Context) -> Controller:
 async def _raise_kraft_version(
     context: Context, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse | None:
-    """None: the new level is committed, or could be."""
+    """Returns None if the new level is committed, or may be committed."""
     quorum = context.shared.quorum
     upgrade = UpgradeVersionRequest(voter=quorum.describe_me(), validate_only=request.validate_only)
     try:
         async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
-            answer = await quorum.ask(upgrade)
+            response = await quorum.ask(upgrade)
     except TimeoutError:
         raise WaitTimedOut(f"not committed within {request.timeout_ms} ms") from None
-    if answer.error is Error.NOT_LEADER:
+    if response.error is Error.NOT_LEADER:
         raise NotController("this node is no longer the active controller")
-    code, message = refusal(answer)
+    code, message = error_of(response)
     return UpdateFeaturesResponse(error_code=code, error_message=message) if code else None

@@ -1,11 +1,11 @@
-"""UpdateRaftVoter, version 0, controller listener: a voter of the metadata quorum tells where it is
-now, and which versions of kraft.version it understands (KIP-853).
+"""UpdateRaftVoter, version 0, controller listener: a voter of the metadata quorum reports its
+endpoints and its supported versions of kraft.version (KIP-853).
 """
 
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, refusal, voter_endpoints
+from lograft.api.quorum import error_of, is_of_other_cluster, voter_endpoints
 from lograft.api.types import whole_request
 from lograft.consensus.messages import UpdateVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
@@ -37,7 +37,7 @@ async def handle(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaf
             versions.min_supported_version,
             versions.max_supported_version,
         )
-        code, _ = refusal(await quorum.ask(UpdateVoterRequest(voter=voter)))
+        code, _ = error_of(await quorum.ask(UpdateVoterRequest(voter=voter)))
     leader = CurrentLeader(leader_id=quorum.leader, leader_epoch=quorum.epoch)
     address = quorum.leader_endpoint()
     if address is not None:

@@ -1,5 +1,5 @@
-"""Vote, versions 0-2, controller listener: another voter of the metadata quorum asks for this one's
-vote. v1: the voter's directory (KIP-853). v2: pre-votes (KIP-996).
+"""Vote, versions 0-2, controller listener: a candidate for leader of the metadata quorum requests
+this node's vote. v1: the voter's directory id (KIP-853). v2: pre-votes (KIP-996).
 """
 
 from typing import Final
@@ -20,6 +20,6 @@ async def handle(context: Context, request: VoteRequest) -> VoteResponse:
     if is_of_other_cluster(context, request.cluster_id):
         return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     quorum = context.shared.quorum
-    answer = await quorum.ask(vote_from_wire(request, quorum.me))
-    assert isinstance(answer, core.VoteResponse)
-    return vote_to_wire(answer, leader_of(context))
+    response = await quorum.ask(vote_from_wire(request, quorum.me))
+    assert isinstance(response, core.VoteResponse)
+    return vote_to_wire(response, leader_of(context))

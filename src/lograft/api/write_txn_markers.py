@@ -1,11 +1,12 @@
-"""WriteTxnMarkers, versions 1-2: a transaction coordinator ends transactions in our partitions.
+"""WriteTxnMarkers, versions 1-2: a transaction coordinator ends transactions in this broker's
+partitions.
 
-One control batch for each partition and transaction, answered when it is committed. A coordinator
-that has been replaced gets TRANSACTION_COORDINATOR_FENCED, a marker of an epoch that is over
-INVALID_PRODUCER_EPOCH; a repeat writes the marker again, which changes nothing. A partition that
-cannot take markers now is asked again by its coordinator. Partitions of __consumer_offsets belong
-to their group coordinator, which must hear of the end too. v2: the transaction's version; from 2 on
-the marker brings the producer's next epoch (KIP-1228).
+Appends one control batch for each partition and transaction, and responds when all are committed. A
+replaced coordinator gets TRANSACTION_COORDINATOR_FENCED, a marker with an old epoch
+INVALID_PRODUCER_EPOCH; a retry writes the marker again, which has no effect. If a partition cannot
+accept markers now, its coordinator retries. Partitions of __consumer_offsets belong to a group
+coordinator, which applies the end of the transaction too. v2: the transaction's version; from 2 on
+the marker has the producer's next epoch (KIP-1228).
 """
 
 from collections.abc import Coroutine
@@ -36,7 +37,7 @@ from lograft.wire.messages.write_txn_markers import (
 
 API: Final = Api(key=27, versions=range(1, 3), needs=whole_request(CLUSTER_ALTER, CLUSTER_ACTION))
 
-#: What a group coordinator says that cannot take a marker now.
+#: Errors of a group coordinator that cannot accept a marker now.
 UNREADY: Final = (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 
 
@@ -58,7 +59,7 @@ def handle(
     )
     if not pending:
         return response
-    # The markers are in their logs, in the order of the requests: the next may come.
+        # The markers are in their logs, in the order of the requests: the next may be handled.
     context.allows_pipelining = True
     return _finish(context.broker, response, pending)
 
@@ -67,12 +68,12 @@ async def _finish(
     broker: Broker, response: WriteTxnMarkersResponse, pending: list[Pending]
 ) -> WriteTxnMarkersResponse:
     deadline_ms = broker.clock.mono_ms() + broker.config.request_timeout_ms
-    for answer, partition, end, leader_epoch in pending:
+    for result, partition, end, leader_epoch in pending:
         timeout_ms = max(0, deadline_ms - broker.clock.mono_ms())
         try:
             await partition.wait_committed(end, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
         except LograftError as error:
-            answer.error_code = code_of(error)
+            result.error_code = code_of(error)
     return response
 
 
@@ -88,21 +89,25 @@ def _write(
     )
     result = WritableTxnMarkerResult(producer_id=marker.producer_id)
     for topic in marker.topics:
-        answers = []
+        partition_results = []
         for index in topic.partition_indexes:
-            answer = WritableTxnMarkerPartitionResult(partition_index=index)
-            answers.append(answer)
+            partition_result = WritableTxnMarkerPartitionResult(partition_index=index)
+            partition_results.append(partition_result)
             try:
-                where = TopicPartition(topic.name, index)
-                partition, end_offset = broker.coordinators.append_marker(where, end)
+                topic_partition = TopicPartition(topic.name, index)
+                partition, end_offset = broker.coordinators.append_marker(topic_partition, end)
                 if not partition.is_acknowledged(end_offset, acks_all=True):
-                    pending.append(Pending(answer, partition, end_offset, partition.leader_epoch))
+                    pending.append(
+                        Pending(partition_result, partition, end_offset, partition.leader_epoch)
+                    )
             except UNREADY:
-                # Its transaction coordinator looks for leaders, not for group coordinators.
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                # The transaction coordinator looks up leaders, not group coordinators.
+                partition_result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             except LograftError as error:
-                answer.error_code = code_of(error)
-        result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+                partition_result.error_code = code_of(error)
+        result.topics.append(
+            WritableTxnMarkerTopicResult(name=topic.name, partitions=partition_results)
+        )
     return result
 
 

@@ -26,9 +26,9 @@ class PendingReply(NamedTuple):
     coroutine is cancelled when the connection closes; it may return None, which sends no
     response."""
 
-    answer: Coroutine[Any, Any, EncodedResponse | None]
+    response: Coroutine[Any, Any, EncodedResponse | None]
     allows_pipelining: bool = False
-    #: The coroutine that `answer` awaits, if any: both are closed if neither has started.
+    #: The coroutine that `response` awaits, if any: both are closed if neither has started.
     inner: Coroutine[Any, Any, Any] | None = None
 
 
@@ -41,12 +41,12 @@ class DelayedReply:
 
     allows_pipelining: bool = False
 
-    def begin(self, look: Callable[[], None]) -> None:
-        """Called once, before anything else runs. The implementation calls `look` (in the event
-        loop, and not from within `begin`) when `answer` may be complete."""
+    def begin(self, recheck: Callable[[], None]) -> None:
+        """Called once, before anything else runs. The implementation calls `recheck` (in the event
+        loop, and not from within `begin`) when `try_complete` may complete the reply."""
         raise NotImplementedError
 
-    def answer(self) -> "Reply":
+    def try_complete(self) -> "Reply":
         """Returns the reply, or this object if it is not complete yet. May raise
         CloseConnection."""
         raise NotImplementedError

@@ -86,7 +86,7 @@ class _Slot:
             self.task.cancel()
         if self.waiting is not None:
             # A coroutine that never began would complain that nobody awaited it.
-            for work in (self.waiting.answer, self.waiting.inner):
+            for work in (self.waiting.response, self.waiting.inner):
                 if inspect.iscoroutine(work) and (
                     inspect.getcoroutinestate(work) == inspect.CORO_CREATED
                 ):
@@ -371,7 +371,7 @@ class Connection:
 
     def _has_ended(self, slot: _Slot, parked: DelayedReply) -> bool:
         try:
-            reply = parked.answer()
+            reply = parked.try_complete()
         except (WireError, CloseConnection) as error:
             self._close_bad(error)
             return False
@@ -412,7 +412,7 @@ class Connection:
 
     async def _run(self, slot: _Slot, reply: PendingReply) -> None:
         try:
-            slot.answer = await reply.answer
+            slot.answer = await reply.response
         except CloseConnection as error:
             self._close_bad(error)
             return

@@ -246,7 +246,7 @@ async def settled(reply: Reply) -> EncodedResponse | None:
         looked = asyncio.Event()
         reply.begin(looked.set)
         try:
-            while (then := reply.answer()) is reply:
+            while (then := reply.try_complete()) is reply:
                 await looked.wait()
                 looked.clear()
         except asyncio.CancelledError:
@@ -254,5 +254,5 @@ async def settled(reply: Reply) -> EncodedResponse | None:
             raise
         reply = then
     if isinstance(reply, PendingReply):
-        return await reply.answer
+        return await reply.response
     return EncodedResponse([reply]) if isinstance(reply, bytes) else reply

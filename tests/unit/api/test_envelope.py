@@ -2,7 +2,7 @@
 
 import pytest
 
-from lograft.api.forwarding import FORWARDED, INCREMENTAL_ALTER_CONFIGS, read_answer
+from lograft.api.forwarding import FORWARDED, INCREMENTAL_ALTER_CONFIGS, read_response
 from lograft.api.router import Router
 from lograft.model.errors import ErrorCode
 from lograft.security.authorization import CLUSTER_ACTION, CLUSTER_CREATE, TOPIC_CREATE
@@ -57,7 +57,7 @@ async def test_the_answer_is_that_of_the_inner_request(bench: Bench, /, version:
         assert reply.response_data is not None
         correlation_id, _ = read_response_header(reply.response_data, version >= 5)
         assert correlation_id == 4711
-        answer = read_answer(reply.response_data, CREATE_TOPICS, version)
+        answer = read_response(reply.response_data, CREATE_TOPICS, version)
         assert isinstance(answer, CreateTopicsResponse)
         assert [topic.error_code for topic in answer.topics] == [code]
 
@@ -72,7 +72,7 @@ async def test_the_controller_relies_on_the_check_of_the_broker_that_forwards(
     request = IncrementalAlterConfigsRequest(resources=[resource])
     reply = await open_envelope(bench, envelope(request, 1))
     assert reply.response_data is not None
-    answer = read_answer(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
+    answer = read_response(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
     assert isinstance(answer, IncrementalAlterConfigsResponse)
     assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
 
@@ -133,7 +133,7 @@ async def test_the_broker_needs_the_envelope_and_the_client_what_is_inside(bench
         reply = await open_envelope(bench, envelope(creation(name), 7, client))
         if reply.response_data is None:
             return reply.error_code, None
-        answer = read_answer(reply.response_data, CREATE_TOPICS, 7)
+        answer = read_response(reply.response_data, CREATE_TOPICS, 7)
         assert isinstance(answer, CreateTopicsResponse)
         return reply.error_code, answer.topics[0].error_code
 

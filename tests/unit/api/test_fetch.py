@@ -112,7 +112,7 @@ async def test_a_long_poll_is_woken_by_the_append(bench: Bench, /) -> None:
     reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
     assert isinstance(reply, PendingReply)
     assert not reply.allows_pipelining
-    poll = asyncio.ensure_future(reply.answer)
+    poll = asyncio.ensure_future(reply.response)
     await asyncio.sleep(1)
     before_ms = bench.broker.clock.mono_ms()
     fill(bench, partition, b"1")
@@ -131,7 +131,7 @@ async def test_an_append_before_the_poll_begins_to_wait_is_not_missed(bench: Ben
     assert isinstance(reply, PendingReply)
     fill(bench, partition, b"1")
     start_ms = bench.broker.clock.mono_ms()
-    await reply.answer
+    await reply.response
     assert bench.broker.clock.mono_ms() == start_ms
 
 
@@ -412,7 +412,7 @@ async def test_an_append_between_the_reading_and_the_wait_is_not_missed(bench: B
     reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
     assert isinstance(reply, PendingReply)
     fill(bench, partition, b"1")  # before anybody has begun to wait
-    answer = await reply.answer
+    answer = await reply.response
     assert answer is not None
     response = bench.read(answer, 1, 18, FetchResponse)
     assert values_of(response.responses[0].partitions[0]) == [0]

@@ -129,7 +129,7 @@ async def outcome(
         reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
         waited = isinstance(reply, PendingReply)
         if isinstance(reply, PendingReply):
-            answer = asyncio.ensure_future(reply.answer)
+            answer = asyncio.ensure_future(reply.response)
             await asyncio.sleep(0.001)
             while_waiting()
             reply = await answer
@@ -223,7 +223,7 @@ async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
     await outcome(session, frame, lambda: None)
     reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
     assert isinstance(reply, PendingReply)
-    waiting = asyncio.ensure_future(reply.answer)
+    waiting = asyncio.ensure_future(reply.response)
     await asyncio.sleep(0.001)
     assert len(partition.fetch_waits) == 1
     waiting.cancel()

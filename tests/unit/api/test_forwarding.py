@@ -242,9 +242,9 @@ async def test_forwarded_apis_are_advertised_in_versions_that_the_controller_ser
     settings = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="a")]
     )
-    with pytest.raises(CloseConnection, match="does not serve API 19 version 7"):
+    with pytest.raises(CloseConnection, match="does not support version 7 of API 19"):
         await world.near.ask(creation("b"), 7, CreateTopicsResponse)
-    with pytest.raises(CloseConnection, match="does not serve API 44 version 1"):
+    with pytest.raises(CloseConnection, match="does not support version 1 of API 44"):
         await world.near.ask(settings, 1, IncrementalAlterConfigsResponse)
     # Of a controller that cannot be found, nothing is known.
     world.near.quorum.endpoint = None

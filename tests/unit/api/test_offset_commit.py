@@ -141,8 +141,8 @@ async def test_a_reset_and_its_undo(bench: Bench, /, version: int) -> None:
 @pytest.mark.parametrize(
     ("topic", "positions", "code", "sentence"),
     [
-        ("nowhere", {0: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic nowhere."),
-        ("t", {0: 1, 9: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Topic t has no partition 9."),
+        ("nowhere", {0: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Topic nowhere does not exist."),
+        ("t", {0: 1, 9: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Partition t-9 does not exist."),
         ("t", {0: -4}, ErrorCode.INVALID_REQUEST, "Cannot reset to the negative offset -4."),
     ],
 )

@@ -1,6 +1,6 @@
 import asyncio
 
-from lograft.api.own_resources import answer_each
+from lograft.api.own_resources import handle_each
 from lograft.model.errors import DiskFailed, ErrorCode, Rejected
 
 
@@ -24,7 +24,7 @@ def ask(*resources: str, fails: bool = False) -> tuple[list[str], list[list[str]
             raise DiskFailed("dir", OSError("gone"))
         return [f"decided {each}" for each in rest]
 
-    work = answer_each(resources, here=answer_here, decide=decide, refused=refused)
+    work = handle_each(resources, here=answer_here, decide=decide, build_error=refused)
     return asyncio.run(work), asked
 
 

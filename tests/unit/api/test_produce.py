@@ -90,7 +90,7 @@ async def test_waits_for_the_flush_that_the_topic_asks_for(bench: Bench, /, acks
     assert isinstance(first, PendingReply)
     assert isinstance(second, PendingReply)
     assert first.allows_pipelining, "the append has happened: later requests need not wait"
-    await asyncio.gather(first.answer, second.answer)
+    await asyncio.gather(first.response, second.response)
     assert partition.log is not None
     assert partition.log.durable_offset == 2
 
@@ -254,7 +254,7 @@ async def test_a_request_waits_for_a_partition_that_is_being_made(bench: Bench, 
     reply = bench.send(request_of(bench, "a", batch_of(b"1"), timeout_ms=1000), 13)
     assert isinstance(reply, PendingReply)
     assert not reply.allows_pipelining, "a later request must not overtake the append"
-    answer = await reply.answer
+    answer = await reply.response
     assert answer is not None
     response = bench.read(answer, 0, 13, ProduceResponse)
     assert response.responses[0].partition_responses[0].error_code == 0
@@ -334,7 +334,7 @@ async def test_a_worker_looks_at_many_records(bench: Bench, /) -> None:
             "it is not appended yet: the next one must stay behind it"
         )
         assert partition.log.end_offset == sequence
-        await reply.answer
+        await reply.response
         assert partition.log.end_offset == sequence + PARSED_ON_LOOP_MAX + 1
     (refused,) = await produce(bench, "a", big_batch(PARSED_ON_LOOP_MAX + 1, None))
     assert refused.error_code == ErrorCode.INVALID_RECORD
@@ -349,7 +349,7 @@ async def test_a_worker_compresses_big_batches_anew(bench: Bench, /) -> None:
     batch = batch_of(Random(1).randbytes(2 * RECOMPRESSED_ON_LOOP_BYTES_MAX), b"2")
     reply = bench.send(request_of(bench, "a", batch), 13)
     assert isinstance(reply, PendingReply)
-    await reply.answer
+    await reply.response
     assert read_header(stored_batch(partition)).compression == Codec.ZSTD
 
 

@@ -54,7 +54,7 @@ def read(data: bytes) -> ProduceResponse:
 async def response_of(reply: Reply) -> ProduceResponse:
     told = as_told(reply)
     if isinstance(told, PendingReply):
-        told = await told.answer
+        told = await told.response
     assert told is not None
     assert not isinstance(told, PendingReply)
     return read(b"".join(cast(tuple[bytes, ...], told.parts)))

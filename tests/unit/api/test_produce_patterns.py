@@ -117,7 +117,7 @@ async def outcome(session: Session, frame: bytes) -> object:
     try:
         reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
         if isinstance(reply, PendingReply):
-            reply = await reply.answer
+            reply = await reply.response
     except (CloseConnection, WireError) as error:
         return type(error), str(error)
     return (

@@ -157,7 +157,7 @@ async def test_later_requests_of_the_connection_wait_for_the_answer(bench: Bench
     first = bench.send(request_of(bench, 0), 12)
     assert isinstance(first, PendingReply)
     assert not first.allows_pipelining
-    await first.answer
+    await first.response
     second = bench.send(request_of(bench, 1), 12)
     assert not isinstance(second, PendingReply), "the transaction is open"
 

@@ -117,7 +117,7 @@ def test_a_plain_handler_answers_at_once(session: Session, calls: Calls, version
 
 def run_waiting(reply: object) -> EncodedResponse | None:
     assert isinstance(reply, PendingReply)
-    return asyncio.run(reply.answer)
+    return asyncio.run(reply.response)
 
 
 @pytest.mark.parametrize("allows_pipelining", [False, True])

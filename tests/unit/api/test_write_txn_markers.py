@@ -126,7 +126,7 @@ async def test_answered_when_committed_and_others_need_not_wait(bench: Bench, /)
     assert isinstance(reply, PendingReply)
     assert reply.allows_pipelining
     assert partition.last_stable_offset == 0
-    await reply.answer
+    await reply.response
     assert partition.high_watermark == partition.last_stable_offset == 2
 
 

@@ -362,7 +362,7 @@ class Bench:
     ) -> M:
         reply = self.send(request, version, client_id=client_id, role=role)
         if isinstance(reply, PendingReply):
-            reply = await reply.answer
+            reply = await reply.response
         assert reply is not None, "there is no answer"
         return self.read(reply, request.KEY, version, kind)
 
@@ -410,12 +410,12 @@ async def unparked(parked: DelayedReply) -> EncodedResponse | None:
         while reply is parked:
             await changed.wait()
             changed.clear()
-            reply = parked.answer()
+            reply = parked.try_complete()
     except BaseException:
         parked.cancel()
         raise
     told = as_told(reply)
-    return await told.answer if isinstance(told, PendingReply) else told
+    return await told.response if isinstance(told, PendingReply) else told
 
 
 def directory_id(path: str) -> UUID:

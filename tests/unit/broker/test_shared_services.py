@@ -37,7 +37,7 @@ def test_no_handler_of_a_controllers_listener_needs_a_broker(
                     session = router(cast(Channel, Peer()))
                     reply = session.handle_frame(memoryview(bytearray(frame)))
                     if isinstance(reply, PendingReply):
-                        await reply.answer
+                        await reply.response
                 except (CloseConnection, WireError, UnwritableMessage):
                     continue
 

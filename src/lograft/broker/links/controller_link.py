@@ -77,7 +77,7 @@ class ControllerHere(Protocol):
         """The response to a request of this node, with NOT_CONTROLLER inside if the controller has
         stopped being the active one."""
 
-    def answer_forwarded(self, request: Forwarded) -> Awaitable[Message]:
+    def handle_forwarded(self, request: Forwarded) -> Awaitable[Message]:
         """The response to a client's request. Raises NotController."""
 
 
@@ -176,7 +176,7 @@ class ControllerLink:
         async def ask(where: Address | _Here, timeout_ms: int) -> Message:
             if isinstance(where, _Here):
                 assert self.here is not None
-                return await self.here.answer_forwarded(request)
+                return await self.here.handle_forwarded(request)
             reply = await self._peers.request(
                 where,
                 make_envelope(),

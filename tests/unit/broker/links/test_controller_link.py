@@ -48,7 +48,7 @@ class FakeController:
     async def call(self, message: Message, version: int) -> Message:
         return await self._answer()
 
-    async def answer_forwarded(self, request: Forwarded) -> Message:
+    async def handle_forwarded(self, request: Forwarded) -> Message:
         return await self._answer()
 
 

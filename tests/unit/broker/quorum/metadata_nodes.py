@@ -158,7 +158,7 @@ class ControlNode:
         await node.controller.submit(lambda image: ControllerResult((), None))
         return node
 
-    async def answer_forwarded(self, request: Forwarded) -> Message:
+    async def handle_forwarded(self, request: Forwarded) -> Message:
         raise AssertionError("no client asks here")
 
     async def call(self, message: Message, version: int) -> Message:
