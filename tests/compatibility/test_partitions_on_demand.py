@@ -54,7 +54,7 @@ def partitions_of(server: Server, topic: str) -> int:
 def test_our_producer_lets_a_topic_grow(server: Server, topic: str) -> None:
     assert send(server, topic, 2) == 0
     assert partitions_of(server, topic) == 3
-    with pytest.raises(BrokerError, match=rf"limit of 3 .*raise {LIMIT}"):
+    with pytest.raises(BrokerError, match=rf"limit of 3 .*increase {LIMIT}"):
         send(server, topic, 3)
     assert partitions_of(server, topic) == 3
 

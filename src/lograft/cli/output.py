@@ -37,9 +37,10 @@ def show_json(value: Any) -> None:
 
 
 def jsonable(value: Any) -> Any:
-    """Objects by their fields, ids as Kafka writes them, enums by name; keys are text."""
+    """Objects by their fields, ids as Kafka writes them, enums by name in lower case; keys are
+    text."""
     if isinstance(value, Enum):
-        return value.name
+        return value.name.lower()
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, UUID):
