@@ -80,6 +80,9 @@ def _move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if partition.log is None:
+        # Its log is being opened: the tool tries again.
+        return ErrorCode.REPLICA_NOT_AVAILABLE
     try:
         broker.moves.move(partition, target)
     except ReplicaNotMovable as error:

@@ -67,6 +67,21 @@ async def test_a_replica_is_seen_on_its_way_and_arrives(bench: Bench, /, version
 
 
 @scenario(run, log_dirs="/one,/two")
+async def test_a_replica_whose_log_is_being_opened_is_not_available_yet(bench: Bench, /) -> None:
+    (partition,) = bench.begin_topic("a")
+    assert partition.log is None
+    assert await alter(bench, "/two") is ErrorCode.REPLICA_NOT_AVAILABLE
+    await partition.wait_open(timeout_ms=10_000)
+    assert not bench.broker.moves.moves
+    assert partition.directory is not None
+    (target,) = {"/one", "/two"} - {partition.directory.path}
+    assert await alter(bench, target) is ErrorCode.NONE
+    while bench.broker.moves.moves:
+        await asyncio.sleep(0.001)
+    assert partition.directory.path == target
+
+
+@scenario(run, log_dirs="/one,/two")
 async def test_what_cannot_be_moved(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     assert await alter(bench, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
