@@ -1,15 +1,16 @@
-"""Found by Spark through its name (`pyspark_…`, with a `DefaultSource`), where `python3` on PATH or
-PYSPARK_PYTHON is an interpreter that has Lograft; `lograft.spark.register` works everywhere.
+"""Lets Spark discover `format("lograft")`: Spark searches for packages named `pyspark_…` with a
+`DefaultSource`, using the interpreter in PYSPARK_PYTHON or `python3` on PATH. If that interpreter
+does not have Lograft installed, call `lograft.spark.register`.
 
-An import error in here would show as an unknown format only, so it is kept and told by the first
-query instead.
+Spark would report an import error in this package as an unknown format, so the error is raised by
+the first query instead.
 """
 
 try:
     from lograft.spark.source import LograftDataSource as DefaultSource
 except ImportError as error:
-    from lograft.spark.unavailable import unavailable
+    from lograft.spark.unavailable import unavailable_source
 
-    DefaultSource = unavailable(error)  # type: ignore[assignment, misc]
+    DefaultSource = unavailable_source(error)  # type: ignore[assignment, misc]
 
 __all__ = ["DefaultSource"]

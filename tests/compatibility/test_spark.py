@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from lograft.spark.offsets import Offsets, from_json
 from tests.compatibility.servers import Kind, Server
-from tests.spark.topics import PATIENCE_SECONDS, Topics
+from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
 with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
     warnings.simplefilter("ignore")
@@ -53,7 +53,7 @@ class Story:
                 timestamp=1_700_000_000_000 + number * 1000,
                 headers=headers if number % 5 else None,
             )
-        producer.flush(PATIENCE_SECONDS)
+        producer.flush(TIMEOUT_SECONDS)
 
     def tables(self) -> dict[str, list[Any]]:
         """What the notebook would show."""
@@ -79,7 +79,7 @@ class Story:
         writing = frame.select("key", "value").writeStream.format(self.kind).options(**self.base)
         writing = writing.option("topic", self.target).option("checkpointLocation", str(folder))
         query = writing.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS * 5)
+        assert query.awaitTermination(TIMEOUT_SECONDS * 5)
         newest = max((folder / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
         return from_json(json.loads(newest.read_text().splitlines()[2]))
 

@@ -18,7 +18,7 @@ from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.running import run_settings
 from lograft.spark.pipelines.settings import Lake, Settings, Source, Spark, Value
 from tests.compatibility.servers import Server
-from tests.spark.topics import PATIENCE_SECONDS, Topics
+from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
 with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
     warnings.simplefilter("ignore")
@@ -118,7 +118,7 @@ def test_values_become_columns_and_bad_ones_dead_letters(
     producer = Producer({"bootstrap.servers": topics.bootstrap})
     for one in (*map(encode, ROWS[:2]), bad, None, *map(encode, ROWS[2:])):
         producer.produce(topic, value=None if one is None else skip + one)
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
 
     folder = str(tmp_path / "lake")
     lake = Lake(folder=folder, value=value, dead_letter_topic=dead, compact_every=0)

@@ -1,5 +1,5 @@
-"""One node and one Spark for all tests of the source, the sink and the pipelines: both are slow to
-start."""
+"""One node and one Spark session, shared by all tests of the source, the sink and the pipelines,
+because both are slow to start."""
 
 import itertools
 import os
@@ -14,11 +14,11 @@ import pytest
 from tests.compatibility.servers import Server
 from tests.spark.topics import Topics
 
-with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
+with warnings.catch_warnings():  # PySpark imports deprecated modules
     warnings.simplefilter("ignore")
     from pyspark.sql import SparkSession
 
-#: Short transactions, and nothing that cleans up in the middle of a test.
+#: Short transactions, and no retention during a test.
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.retention.check.interval.ms": "3600000",
@@ -27,7 +27,7 @@ SETTINGS = {
 _serials = itertools.count()
 
 
-#: These use the source and the sink without Spark around them.
+#: Tests that call the source and the sink without starting Spark.
 WITHOUT_JAVA = ("test_readers.py", "test_staging.py")
 
 
@@ -51,8 +51,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def topics(node: Server) -> Iterator[Topics]:
-    with Topics(node.bootstrap) as made:
-        yield made
+    with Topics(node.bootstrap) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -65,10 +65,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             SparkSession.builder.master("local[2]")
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "2")
-            # Many small queries: compiling them thoroughly takes longer than running them.
+            # For many small queries, full compilation takes longer than execution.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.sql.codegen.wholeStage", "false")
-            # Python's processes may take their time on a busy machine.
+            # Python processes may start slowly on a busy machine.
             .config("spark.python.authenticate.socketTimeout", "120s")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
@@ -81,7 +81,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def new_topic(topics: Topics) -> Callable[[int], str]:
-    """Creates topics with names that no other test uses; `partitions` of each."""
+    """Creates topics with unique names and the given number of partitions."""
 
     def create(partitions: int = 2) -> str:
         name = f"topic-{next(_serials)}"

@@ -1,4 +1,4 @@
-"""A Spark Connect program, its server in a process of its own: the pipeline lake.
+"""A Spark Connect program with its own server, which runs the pipeline lake.
 
 connect_job.py BOOTSTRAP TOPIC FOLDER
 """
@@ -8,7 +8,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from lograft.spark.lag import Lag
-from lograft.spark.pipelines.running import Watch, run_settings
+from lograft.spark.pipelines.running import RunObserver, run_settings
 from lograft.spark.pipelines.settings import Lake, Settings, Source, Spark
 
 
@@ -21,12 +21,12 @@ def main(bootstrap: str, topic: str, folder: str) -> None:
     )
     source = Source(bootstrap=bootstrap, topics=(topic,))
     lake = Lake(folder=folder, compact_every=0)
-    told: list[Lag] = []
-    watch = Watch(tell=told.append)
+    lags: list[Lag] = []
+    observer = RunObserver(on_batch=lags.append)
     run_settings(
-        "lake", Settings(source=source, spark=Spark(), lake=lake), spark=spark, watch=watch
+        "lake", Settings(source=source, spark=Spark(), lake=lake), spark=spark, observer=observer
     )
-    assert [(one.rows, one.total) for one in told] == [(100, 0)], told
+    assert [(lag.rows, lag.total) for lag in lags] == [(100, 0)], lags
     spark.stop()
 
 

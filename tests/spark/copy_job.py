@@ -1,9 +1,9 @@
-"""A Spark program that copies a topic exactly once and dies where it is told to:
+"""A Spark program that copies a topic exactly once and kills itself at a given point:
 
-    copy_job.py BOOTSTRAP ORIGIN TARGET FOLDER nobody|task|driver-before-commit|…
+    copy_job.py BOOTSTRAP ORIGIN TARGET FOLDER none|task|driver-before-commit|…
 
-Where it is to die is told to Spark's Python processes by a file in FOLDER; the first that comes
-there takes it, so that the next attempt lives.
+A file in FOLDER tells Spark's Python processes where to die; the first process that reaches this
+point renames the file, so that the next attempt survives.
 """
 
 import os
@@ -14,29 +14,29 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def main(bootstrap: str, origin: str, target: str, folder: str, dies: str) -> None:
-    order = Path(folder) / "dies"
-    if dies != "nobody":
-        order.write_text(f"{dies} {os.getpid()}")
+def main(bootstrap: str, origin: str, target: str, folder: str, kill_point: str) -> None:
+    kill_file = Path(folder) / "kill-point"
+    if kill_point != "none":
+        kill_file.write_text(f"{kill_point} {os.getpid()}")
     else:
-        order.unlink(missing_ok=True)
-    os.environ["COPY_JOB_ORDER"] = str(order)
+        kill_file.unlink(missing_ok=True)
+    os.environ["COPY_JOB_KILL_FILE"] = str(kill_file)
     spark = (
-        SparkSession.builder.master("local[2,3]")  # tasks are tried three times
+        SparkSession.builder.master("local[2,3]")  # tasks are attempted up to three times
         .config("spark.ui.enabled", "false")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
-    from tests.spark.mortal_source import MortalDataSource
+    from tests.spark.crashing_source import CrashingDataSource
 
-    spark.dataSource.register(MortalDataSource)
+    spark.dataSource.register(CrashingDataSource)
     base: dict[str, Any] = {"kafka.bootstrap.servers": bootstrap}
     query = (
         spark.readStream.format("lograft")
         .options(**base, subscribe=origin, startingOffsets="earliest", maxOffsetsPerTrigger=200)
         .load()
         .select("value")
-        .writeStream.format("mortal")
+        .writeStream.format("crashing")
         .options(**base, topic=target, delivery="exactly-once", checkpointLocation=f"{folder}/cp")
         .trigger(availableNow=True)
         .start()

@@ -1,14 +1,14 @@
-"""Reads topics with a client that is not ours: librdkafka."""
+"""Reads topics with another client: librdkafka."""
 
 import time
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.spark.topics import PATIENCE_SECONDS, Topics
+from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
 
-def committed_values(topics: Topics, topic: str, partitions: int) -> list[str]:
-    """All values that a reader of committed records sees, sorted."""
+def read_committed_values(topics: Topics, topic: str, partitions: int) -> list[str]:
+    """Returns all values that a read_committed consumer reads, sorted."""
     consumer = Consumer(
         {
             "bootstrap.servers": topics.bootstrap,
@@ -21,9 +21,9 @@ def committed_values(topics: Topics, topic: str, partitions: int) -> list[str]:
     consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     found: list[str] = []
     ended: set[int | None] = set()
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while len(ended) < partitions:
-        assert time.monotonic() < deadline, "the ends of the partitions were not reached"
+        assert time.monotonic() < deadline, "did not reach the ends of the partitions in time"
         message = consumer.poll(1)
         if message is None:
             continue

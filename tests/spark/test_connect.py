@@ -1,4 +1,4 @@
-"""Spark Connect: the program has no JVM, the server runs what it is sent."""
+"""Tests with Spark Connect, where the program has no JVM and the server runs the query."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from tests.compatibility.servers import free_port
 from tests.spark.topics import Topics
 from tests.support.waiting import wait_until
 
-#: Each is a start of Spark more: `make interop` has them.
+#: Each test starts Spark once more, so they run only in `make interop`.
 pytestmark = pytest.mark.interop
 
 JOB = Path(__file__).with_name("connect_job.py")
 STOP_JOB = Path(__file__).with_name("connect_stop_job.py")
 LOGRAFT = str(Path(sys.executable).with_name("lograft"))
 START_SECONDS_MAX = 240
-#: A declarative pipeline, as `spark-pipelines` runs it.
+#: A declarative pipeline for `spark-pipelines`.
 PIPELINE = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
@@ -45,11 +45,11 @@ def environment() -> dict[str, str]:
 
 
 def run(*command: str, folder: Path) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         command, capture_output=True, text=True, timeout=280, cwd=folder, env=environment()
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    return result.stdout
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def topic(topics: Topics, new_topic: Callable[..., str]) -> str:
     return name
 
 
-def test_a_pipeline_on_spark_connect(topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_pipeline_runs_on_spark_connect(topics: Topics, topic: str, tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     run(sys.executable, str(JOB), topics.bootstrap, topic, str(folder), folder=tmp_path)
     files = [str(file) for file in folder.glob("batch=*/**/*.parquet")]
@@ -67,7 +67,7 @@ def test_a_pipeline_on_spark_connect(topics: Topics, topic: str, tmp_path: Path)
     assert sorted(rows.column("id").to_pylist()) == list(range(100))
 
 
-def test_a_declarative_pipeline(topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_source_works_in_a_declarative_pipeline(topics: Topics, topic: str, tmp_path: Path) -> None:
     code = PIPELINE.format(bootstrap=topics.bootstrap, topic=topic)
     (tmp_path / "orders.py").write_text(code)
     (tmp_path / "spark-pipeline.yml").write_text(
@@ -83,7 +83,7 @@ def test_a_declarative_pipeline(topics: Topics, topic: str, tmp_path: Path) -> N
 
 @contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server as a process of its own; gives its address."""
+    """Runs a Spark Connect server in its own process; yields its address."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -136,7 +136,7 @@ def pipeline_file(folder: Path, topics: Topics, topic: str, server: str, trigger
 
 
 @pytest.mark.timeout(900)
-def test_a_pipeline_on_a_connect_server_stops_and_goes_on(
+def test_pipeline_on_a_connect_server_stops_and_resumes(
     topics: Topics, topic: str, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
@@ -156,12 +156,12 @@ def test_a_pipeline_on_a_connect_server_stops_and_goes_on(
                 seconds_max=START_SECONDS_MAX,
             )
             stopped = run(LOGRAFT, "pipeline", "stop", "lake", "--config", config, folder=tmp_path)
-            said, _ = running.communicate(timeout=60)
+            output, _ = running.communicate(timeout=60)
         finally:
             running.kill()
             running.wait()
-        assert running.returncode == 0, said
-        assert "stopped on request" in said
+        assert running.returncode == 0, output
+        assert "stopped on request" in output
         assert stopped.startswith("lake: stopped after batch")
         topics.fill(topic, [json.dumps({"id": number}) for number in range(100, 150)])
         config = pipeline_file(tmp_path, topics, topic, server, "available-now")
@@ -171,5 +171,5 @@ def test_a_pipeline_on_a_connect_server_stops_and_goes_on(
     assert sorted(rows.column("id").to_pylist()) == list(range(150))
 
 
-def test_work_that_is_no_query_stops_on_spark_connect(tmp_path: Path) -> None:
+def test_work_other_than_a_query_stops_on_spark_connect(tmp_path: Path) -> None:
     run(sys.executable, str(STOP_JOB), folder=tmp_path)

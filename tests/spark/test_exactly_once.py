@@ -1,5 +1,5 @@
-"""The sink, exactly once: tasks, the driver and a commit half way are killed, and every row is
-there once."""
+"""Exactly-once writes with crashes: tasks and the driver are killed at several points, and every
+row is in the topic exactly once."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.reading import committed_values
+from tests.spark.reading import read_committed_values
 from tests.spark.topics import Topics
 
 NewTopic = Callable[..., str]
@@ -20,8 +20,8 @@ COPY = Path(__file__).with_name("copy_job.py")
 
 
 class Copy:
-    """A query that copies a topic into another one in two micro-batches, as a program of its own
-    that can be told to kill itself somewhere."""
+    """A program that copies a topic to another one in two micro-batches and can kill itself at a
+    given point."""
 
     def __init__(self, topics: Topics, new_topic: NewTopic, folder: Path) -> None:
         self.topics = topics
@@ -31,20 +31,20 @@ class Copy:
         for partition in (0, 1):
             topics.fill(self.origin, self.values[partition::2], partition=partition)
 
-    def run(self, dies: str) -> int:
-        arguments = [self.topics.bootstrap, self.origin, self.target, str(self.folder), dies]
-        done = subprocess.run(
+    def run(self, kill_point: str) -> int:
+        arguments = [self.topics.bootstrap, self.origin, self.target, str(self.folder), kill_point]
+        result = subprocess.run(
             [sys.executable, str(COPY), *arguments],
             capture_output=True,
             text=True,
             timeout=240,
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
-        self.output = done.stdout + done.stderr
-        return done.returncode
+        self.output = result.stdout + result.stderr
+        return result.returncode
 
     def copied(self) -> list[str]:
-        return committed_values(self.topics, self.target, 2)
+        return read_committed_values(self.topics, self.target, 2)
 
 
 @pytest.fixture
@@ -52,39 +52,39 @@ def copy(topics: Topics, new_topic: NewTopic, tmp_path: Path) -> Copy:
     return Copy(topics, new_topic, tmp_path)
 
 
-#: Each death is two more starts of Spark: `make test` has the hardest one.
-DEATHS = [
+#: Each kill point starts Spark twice, so `make test` covers only the hardest one.
+KILL_POINTS = [
     "driver-half-way",
     *(
-        pytest.param(one, marks=pytest.mark.chaos)
-        for one in ("task", "driver-before-commit", "driver-after")
+        pytest.param(point, marks=pytest.mark.chaos)
+        for point in ("task", "driver-before-commit", "driver-after")
     ),
 ]
 
 
-@pytest.mark.parametrize("dies", DEATHS)
-def test_every_row_is_there_once(copy: Copy, dies: str) -> None:
-    code = copy.run(dies)
-    if dies == "task":
-        # Spark tries a task again that has lost its process.
+@pytest.mark.parametrize("kill_point", KILL_POINTS)
+def test_every_row_is_written_once_despite_a_crash(copy: Copy, kill_point: str) -> None:
+    code = copy.run(kill_point)
+    if kill_point == "task":
+        # Spark repeats a task whose process has died.
         assert code == 0, copy.output
     else:
         assert code == -signal.SIGKILL, copy.output
         seen = copy.copied()
-        if dies == "driver-before-commit":
+        if kill_point == "driver-before-commit":
             assert seen == []
-        if dies == "driver-half-way":
-            # Perhaps nothing: what was committed lies behind what is still open.
+        if kill_point == "driver-half-way":
+            # Possibly empty: an open transaction may precede the committed rows.
             assert len(seen) < ROWS
             assert len(set(seen)) == len(seen)
-        assert copy.run("nobody") == 0, copy.output
+        assert copy.run("none") == 0, copy.output
     assert copy.copied() == copy.values
 
 
-def test_the_same_write_asked_for_again_is_known(
+def test_repeated_named_write_is_skipped(
     spark: SparkSession, topics: Topics, new_topic: NewTopic
 ) -> None:
-    """What foreachBatch needs: Spark may call it with a batch that it has had."""
+    """foreachBatch needs this, because Spark may call it again with the same batch."""
     target = new_topic(1)
     frame = spark.sql("select cast(id as string) value from range(50)")
     for version in (0, 0, 1):
@@ -92,7 +92,9 @@ def test_the_same_write_asked_for_again_is_known(
             **{"kafka.bootstrap.servers": topics.bootstrap},
             topic=target,
             delivery="exactly-once",
-            txnAppId=f"again-{target}",
+            txnAppId=f"repeated-{target}",
             txnVersion=version,
         ).save()
-    assert committed_values(topics, target, 1) == sorted([str(one) for one in range(50)] * 2)
+    assert read_committed_values(topics, target, 1) == sorted(
+        [str(number) for number in range(50)] * 2
+    )

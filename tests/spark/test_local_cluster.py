@@ -1,4 +1,4 @@
-"""Readers and writers in executors of their own: a master, two workers, a process each."""
+"""Tests with separate executor processes: a master and two workers."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.spark.reading import committed_values
+from tests.spark.reading import read_committed_values
 from tests.spark.topics import Topics
 
 PROGRAM = """
@@ -37,19 +37,19 @@ spark.stop()
 """
 
 
-def test_a_stream_through_executors(
+def test_stream_runs_in_separate_executors(
     topics: Topics, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     origin, target = new_topic(2), new_topic(2)
     values = [f"{number:04}" for number in range(500)]
     topics.fill(origin, values)
-    path = os.pathsep.join(one for one in sys.path if one)
-    done = subprocess.run(
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, topics.bootstrap, origin, target, str(tmp_path), path],
         capture_output=True,
         text=True,
         timeout=280,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert committed_values(topics, target, 2) == [f"{value}!" for value in values]
+    assert result.returncode == 0, result.stderr[-4000:]
+    assert read_committed_values(topics, target, 2) == [f"{value}!" for value in values]

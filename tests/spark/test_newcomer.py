@@ -1,4 +1,4 @@
-"""The README's Spark example, run as a newcomer runs it: by the interpreter of an environment that
+"""Runs the README's Spark example as a new user would: with the interpreter of an environment that
 is not activated."""
 
 import os
@@ -18,11 +18,13 @@ GUIDE = README.with_name("docs") / "spark.md"
 
 
 def environment_not_activated() -> dict[str, str]:
-    """Without anything that leads to the interpreter of the tests, but with Java."""
+    """Returns an environment in which only Java is on PATH, not the interpreter of the tests."""
     java = shutil.which("java")
     assert java is not None
     folders = [str(Path(java).parent), "/usr/bin", "/bin"]
-    path = os.pathsep.join(one for one in folders if one != str(Path(sys.executable).parent))
+    path = os.pathsep.join(
+        folder for folder in folders if folder != str(Path(sys.executable).parent)
+    )
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
     return kept | {"PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
 
@@ -45,19 +47,19 @@ def run(job: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_readme_example_runs_in_an_environment_that_is_not_activated(
+def test_readme_example_runs_in_an_environment_that_is_not_activated(
     topics: Topics, tmp_path: Path
 ) -> None:
     topics.create("numbers", 1)
     topics.fill("numbers", [str(number) for number in range(1000)])
     job = tmp_path / "job.py"
     job.write_text(spark_example().replace("localhost:9092", topics.bootstrap))
-    done = run(job)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout == "499500\n"
+    result = run(job)
+    assert result.returncode == 0, result.stderr[-4000:]
+    assert result.stdout == "499500\n"
 
 
-def test_the_first_examples_of_the_guide_run_together(topics: Topics, tmp_path: Path) -> None:
+def test_first_examples_of_the_guide_run(topics: Topics, tmp_path: Path) -> None:
     """docs/spark.md: the session, and a stream from topic to topic."""
     for topic in ("orders", "shouted"):
         topics.create(topic, 1)
@@ -67,15 +69,15 @@ def test_the_first_examples_of_the_guide_run_together(topics: Topics, tmp_path: 
     code = f"{session}\n{stream}\nquery.awaitTermination()\nspark.stop()\n"
     code = code.replace("localhost:9092", topics.bootstrap)
     job.write_text(code.replace("/tmp/shouting", str(tmp_path / "checkpoint")))
-    done = run(job)
-    assert done.returncode == 0, done.stderr[-4000:]
+    result = run(job)
+    assert result.returncode == 0, result.stderr[-4000:]
     with consumer_of(topics.bootstrap) as consumer:
         consumer.assign([TopicPartition("shouted", 0, 0)])
         values = {message.value() for message in read_to_end(consumer)}
     assert values == {b"JAM", b"TEA"}
 
 
-def test_register_respects_an_interpreter_that_the_session_names(tmp_path: Path) -> None:
+def test_register_respects_the_interpreter_in_the_session_configuration(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(
         "from pyspark.sql import SparkSession\n"
@@ -86,6 +88,6 @@ def test_register_respects_an_interpreter_that_the_session_names(tmp_path: Path)
         "print(spark.sparkContext.pythonExec)\n"
         "spark.stop()\n"
     )
-    done = run(job)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout == "/opt/other/python\n"
+    result = run(job)
+    assert result.returncode == 0, result.stderr[-4000:]
+    assert result.stdout == "/opt/other/python\n"

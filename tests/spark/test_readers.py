@@ -1,4 +1,4 @@
-"""The readers without Spark around them: what it would ask of them, on a real node."""
+"""Tests of the readers on a real node, called as Spark would call them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,8 +20,8 @@ from tests.unit.net.certificates import make_certificate
 NewTopic = Callable[..., str]
 
 
-class Reading:
-    """Readers of one topic; a stream is restarted with every `stream()`."""
+class Readers:
+    """Readers of a topic; every call of `stream` starts the query anew."""
 
     def __init__(self, topics: Topics, topic: str) -> None:
         self.topics = topics
@@ -33,8 +33,8 @@ class Reading:
         return self._read(reader, reader.partitions())
 
     def stream(self, **options: str | int) -> "Stream":
-        asked = {"startingOffsets": "earliest"} | options
-        reader = StreamReader(self._options(asked, is_streaming=True))
+        given = {"startingOffsets": "earliest"} | options
+        reader = StreamReader(self._options(given, is_streaming=True))
         self._streams.append(reader)
         return Stream(self, reader)
 
@@ -57,16 +57,16 @@ class Reading:
 
 
 class Stream:
-    def __init__(self, reading: Reading, reader: StreamReader) -> None:
-        self._reading = reading
+    def __init__(self, readers: Readers, reader: StreamReader) -> None:
+        self._readers = readers
         self.reader = reader
 
     def batch(self, start: OffsetJson, *, is_limited: bool = True) -> tuple[list[str], OffsetJson]:
-        """What a micro-batch from there on has, and where it ends. The offsets go through text, as
-        in a checkpoint."""
+        """Returns the values of the micro-batch after `start`, and its end offsets. Offsets are
+        encoded and decoded, as in a checkpoint."""
         limit = self.reader.getDefaultReadLimit() if is_limited else ReadAllAvailable()
         end = json.loads(json.dumps(self.reader.latestOffset(start, limit)))
-        return self._reading._read(self.reader, self.reader.partitions(start, end)), end
+        return self._readers._read(self.reader, self.reader.partitions(start, end)), end
 
     def batches(self, start: OffsetJson) -> Iterator[list[str]]:
         while True:
@@ -78,10 +78,10 @@ class Stream:
 
 
 @pytest.fixture
-def reading(topics: Topics, new_topic: NewTopic) -> Iterator[Reading]:
-    made = Reading(topics, new_topic(2))
-    yield made
-    made.close()
+def readers(topics: Topics, new_topic: NewTopic) -> Iterator[Readers]:
+    topic_readers = Readers(topics, new_topic(2))
+    yield topic_readers
+    topic_readers.close()
 
 
 def numbered(count: int, since: int = 0) -> list[str]:
@@ -89,322 +89,326 @@ def numbered(count: int, since: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_all_codecs(reading: Reading, codec: str) -> None:
+def test_every_compression_codec_is_read(readers: Readers, codec: str) -> None:
     values = numbered(3_000)
-    reading.topics.fill(reading.topic, values, codec=codec)
-    assert reading.values() == values
+    readers.topics.fill(readers.topic, values, codec=codec)
+    assert readers.values() == values
 
 
-def test_from_where_to_where(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0, timestamp_ms=1_000)
-    reading.topics.fill(reading.topic, numbered(100, 100), partition=0, timestamp_ms=2_000)
-    reading.topics.fill(reading.topic, numbered(10, 200), partition=1, timestamp_ms=3_000)
-    where = json.dumps({reading.topic: {"0": 90, "1": -2}})
-    until = json.dumps({reading.topic: {"0": 110, "1": 3}})
-    assert reading.values(startingOffsets=where, endingOffsets=until) == [
+def test_start_and_end_positions(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100), partition=0, timestamp_ms=1_000)
+    readers.topics.fill(readers.topic, numbered(100, 100), partition=0, timestamp_ms=2_000)
+    readers.topics.fill(readers.topic, numbered(10, 200), partition=1, timestamp_ms=3_000)
+    start = json.dumps({readers.topic: {"0": 90, "1": -2}})
+    end = json.dumps({readers.topic: {"0": 110, "1": 3}})
+    assert readers.values(startingOffsets=start, endingOffsets=end) == [
         *numbered(20, 90),
         *numbered(3, 200),
     ]
-    assert reading.values(startingTimestamp=2_000) == numbered(110, 100)
-    assert reading.values(endingTimestamp=2_000) == numbered(100)
+    assert readers.values(startingTimestamp=2_000) == numbered(110, 100)
+    assert readers.values(endingTimestamp=2_000) == numbered(100)
     late = {"startingOffsetsByTimestampStrategy": "latest"}
-    assert reading.values(startingTimestamp=2_500, **late) == numbered(10, 200)
-    with pytest.raises(LograftError, match="no record as young as 2500 ms"):
-        reading.values(startingTimestamp=2_500)
-    with pytest.raises(LograftError, match=f"does not name {reading.topic}-1"):
-        reading.values(startingOffsets=json.dumps({reading.topic: {"0": 0}}))
-    with pytest.raises(LograftError, match="'nowhere' is not in the cluster"):
-        reading.values(subscribe="nowhere")
+    assert readers.values(startingTimestamp=2_500, **late) == numbered(10, 200)
+    with pytest.raises(LograftError, match="no record with timestamp 2500 or later"):
+        readers.values(startingTimestamp=2_500)
+    with pytest.raises(LograftError, match=f"is missing {readers.topic}-1"):
+        readers.values(startingOffsets=json.dumps({readers.topic: {"0": 0}}))
+    with pytest.raises(LograftError, match="'nowhere' does not exist"):
+        readers.values(subscribe="nowhere")
 
 
-def test_patterns_and_assigned_partitions(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(10), partition=0)
-    reading.topics.fill(reading.topic, numbered(10, 10), partition=1)
-    base = {"kafka.bootstrap.servers": reading.topics.bootstrap}
+def test_subscribe_pattern_and_assign(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(10), partition=0)
+    readers.topics.fill(readers.topic, numbered(10, 10), partition=1)
+    base = {"kafka.bootstrap.servers": readers.topics.bootstrap}
     for given, values in (
-        ({"assign": json.dumps({reading.topic: [1]})}, numbered(10, 10)),
-        ({"subscribePattern": f"{reading.topic[:-1]}[{reading.topic[-1]}]"}, numbered(20)),
+        ({"assign": json.dumps({readers.topic: [1]})}, numbered(10, 10)),
+        ({"subscribePattern": f"{readers.topic[:-1]}[{readers.topic[-1]}]"}, numbered(20)),
     ):
         reader = BatchReader(read_options(base | given, is_streaming=False))
-        assert reading._read(reader, reader.partitions()) == values
+        assert readers._read(reader, reader.partitions()) == values
 
 
-def test_tasks_are_cut_as_asked(reading: Reading) -> None:
+def test_tasks_are_split_for_min_partitions_and_max_records(readers: Readers) -> None:
     values = numbered(1_000)
-    reading.topics.fill(reading.topic, values)
+    readers.topics.fill(readers.topic, values)
     for given in ({"minPartitions": "7"}, {"maxRecordsPerPartition": "100"}):
-        reader = BatchReader(reading._options(given, is_streaming=False))
+        reader = BatchReader(readers._options(given, is_streaming=False))
         assert len(reader.partitions()) >= 7
-        assert reading._read(reader, reader.partitions()) == values
+        assert readers._read(reader, reader.partitions()) == values
 
 
-def test_micro_batches_are_limited_and_new_partitions_begin_at_their_beginning(
-    reading: Reading,
+def test_micro_batches_are_limited_and_new_partitions_start_at_their_beginning(
+    readers: Readers,
 ) -> None:
-    reading.topics.fill(reading.topic, numbered(1_000))
-    stream = reading.stream(maxOffsetsPerTrigger=300)
+    readers.topics.fill(readers.topic, numbered(1_000))
+    stream = readers.stream(maxOffsetsPerTrigger=300)
     start = stream.reader.initialOffset()
     batches = list(stream.batches(start))
     assert sorted(value for batch in batches for value in batch) == numbered(1_000)
     assert len(batches) == 4
     assert all(len(batch) <= 302 for batch in batches)
-    everything, end = stream.batch(start, is_limited=False)
-    assert everything == numbered(1_000)
-    reading.topics.add_partitions(reading.topic, 3)
-    reading.topics.fill(reading.topic, numbered(500, 1_000), partition=2)
+    all_values, end = stream.batch(start, is_limited=False)
+    assert all_values == numbered(1_000)
+    readers.topics.add_partitions(readers.topic, 3)
+    readers.topics.fill(readers.topic, numbered(500, 1_000), partition=2)
     assert sorted(v for batch in stream.batches(end) for v in batch) == numbered(500, 1_000)
 
 
-def test_a_run_of_available_now_does_not_see_what_comes_later(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100))
-    stream = reading.stream(maxOffsetsPerTrigger=60)
+def test_available_now_ignores_records_written_after_its_start(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100))
+    stream = readers.stream(maxOffsetsPerTrigger=60)
     start = stream.reader.initialOffset()
     stream.reader.prepareForTriggerAvailableNow()
-    reading.topics.fill(reading.topic, numbered(100, 100))
+    readers.topics.fill(readers.topic, numbered(100, 100))
     assert sorted(v for batch in stream.batches(start) for v in batch) == numbered(100)
 
 
-def test_few_records_wait_for_more_but_not_for_ever(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(10))
-    patient = reading.stream(minOffsetsPerTrigger=50, maxTriggerDelay="1h")
+def test_small_batch_is_delayed_until_min_offsets_or_max_delay(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(10))
+    patient = readers.stream(minOffsetsPerTrigger=50, maxTriggerDelay="1h")
     start = patient.reader.initialOffset()
     assert patient.batch(start) == ([], start)
-    hasty = reading.stream(minOffsetsPerTrigger=50, maxTriggerDelay="0ms")
+    hasty = readers.stream(minOffsetsPerTrigger=50, maxTriggerDelay="0ms")
     assert hasty.batch(start)[0] == numbered(10)
-    reading.topics.fill(reading.topic, numbered(40, 10))
+    readers.topics.fill(readers.topic, numbered(40, 10))
     assert patient.batch(start)[0] == numbered(50)
 
 
-def test_a_batch_that_comes_again_has_the_same_tasks(reading: Reading) -> None:
-    """Also when all of a partition is gone by then: a sink knows tasks by their numbers."""
+def test_repeated_batch_has_the_same_tasks(readers: Readers) -> None:
+    """Even if a whole partition was deleted: a sink identifies tasks by number."""
     for partition in (0, 1):
-        reading.topics.fill(reading.topic, numbered(100, 100 * partition), partition=partition)
-    before = reading.stream().reader
+        readers.topics.fill(readers.topic, numbered(100, 100 * partition), partition=partition)
+    before = readers.stream().reader
     start = before.initialOffset()
     end = before.latestOffset(start, ReadAllAvailable())
-    reading.topics.delete_records(reading.topic, 0, 100)
-    again = reading.stream(failOnDataLoss="false").reader
-    tasks = [list(again.read(one)) for one in again.partitions(start, end)]
-    assert [sum(batch.num_rows for batch in one) for one in tasks] == [0, 100]
+    readers.topics.delete_records(readers.topic, 0, 100)
+    repeated = readers.stream(failOnDataLoss="false").reader
+    tasks = [list(repeated.read(task)) for task in repeated.partitions(start, end)]
+    assert [sum(batch.num_rows for batch in batches) for batches in tasks] == [0, 100]
 
 
-def test_micro_batches_are_limited_by_bytes(reading: Reading) -> None:
+def test_micro_batches_are_limited_by_bytes(readers: Readers) -> None:
     values = [f"{number:06}" + "x" * 994 for number in range(2_000)]
-    reading.topics.fill(reading.topic, values)
-    stream = reading.stream(maxBytesPerTrigger=1_000_000)
+    readers.topics.fill(readers.topic, values)
+    stream = readers.stream(maxBytesPerTrigger=1_000_000)
     batches = list(stream.batches(stream.reader.initialOffset()))
     assert sorted(value for batch in batches for value in batch) == values
-    # Key and value have a kilobyte each.
+    # Key and value are 1 KB each.
     assert 4 <= len(batches) <= 8
 
 
-def test_records_that_are_gone_are_never_passed_over_in_silence(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(200), partition=0)
-    start = {reading.topic: {"0": 100, "1": 0}}
-    reading.topics.delete_records(reading.topic, 0, 150)
-    with pytest.raises(LograftError, match="offsets 100 to 149 are not there any more"):
-        reading.stream().batch(start)
-    assert reading.stream(failOnDataLoss="false").batch(start)[0] == numbered(50, 150)
+def test_deleted_records_are_never_skipped_silently(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(200), partition=0)
+    start = {readers.topic: {"0": 100, "1": 0}}
+    readers.topics.delete_records(readers.topic, 0, 150)
+    with pytest.raises(LograftError, match="offsets 100 to 149 were deleted"):
+        readers.stream().batch(start)
+    assert readers.stream(failOnDataLoss="false").batch(start)[0] == numbered(50, 150)
 
 
 @pytest.mark.parametrize("limit", [{"maxOffsetsPerTrigger": 50}, {"maxBytesPerTrigger": 1 << 20}])
-def test_micro_batches_do_not_count_records_that_are_gone(
+def test_micro_batches_do_not_count_deleted_records(
     topics: Topics, new_topic: NewTopic, limit: dict[str, int]
 ) -> None:
-    reading = Reading(topics, new_topic(1))
-    topics.fill(reading.topic, numbered(300), partition=0)
-    topics.delete_records(reading.topic, 0, 240)
-    stream = reading.stream(failOnDataLoss="false", **limit)
-    batches = list(stream.batches({reading.topic: {"0": 10}}))
-    assert batches[0][0] == numbered(1, 240)[0], "the first batch begins where the log does"
-    assert sorted(one for batch in batches for one in batch) == numbered(60, 240)
-    reading.close()
+    readers = Readers(topics, new_topic(1))
+    topics.fill(readers.topic, numbered(300), partition=0)
+    topics.delete_records(readers.topic, 0, 240)
+    stream = readers.stream(failOnDataLoss="false", **limit)
+    batches = list(stream.batches({readers.topic: {"0": 10}}))
+    assert batches[0][0] == numbered(1, 240)[0], "the first batch starts at the log start offset"
+    assert sorted(value for batch in batches for value in batch) == numbered(60, 240)
+    readers.close()
 
 
-def test_what_is_not_in_the_cluster_is_named(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(10), partition=0)
-    beyond = json.dumps({reading.topic: {"0": 99, "1": 0}})
-    with pytest.raises(LograftError, match="the log ends at 10, before the offset 99"):
-        reading.values(startingOffsets=beyond)
-    assert reading.values(startingOffsets=beyond, failOnDataLoss="false") == []
+def test_error_names_the_offset_or_partition_that_does_not_exist(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(10), partition=0)
+    beyond = json.dumps({readers.topic: {"0": 99, "1": 0}})
+    with pytest.raises(
+        LograftError, match="the log end offset is 10, below the requested offset 99"
+    ):
+        readers.values(startingOffsets=beyond)
+    assert readers.values(startingOffsets=beyond, failOnDataLoss="false") == []
     given = {
-        "kafka.bootstrap.servers": reading.topics.bootstrap,
-        "assign": json.dumps({reading.topic: [0, 7]}),
+        "kafka.bootstrap.servers": readers.topics.bootstrap,
+        "assign": json.dumps({readers.topic: [0, 7]}),
     }
-    with pytest.raises(LograftError, match=r"assign names .*-7, but .* the partitions 0 to 1"):
+    with pytest.raises(LograftError, match=r"assign names .*-7, but .* has only partitions 0 to 1"):
         BatchReader(read_options(given, is_streaming=False)).partitions()
-    with pytest.raises(LograftError, match=r"startingTimestamp: .* has no record as young"):
-        reading.values(startingTimestamp=4102444800000)
+    with pytest.raises(LograftError, match=r"startingTimestamp: .* has no record with timestamp"):
+        readers.values(startingTimestamp=4102444800000)
 
 
-def test_records_that_go_between_plan_and_task(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(200), partition=0)
+def test_records_deleted_between_planning_and_reading(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(200), partition=0)
     for fails, outcome in (("true", None), ("false", numbered(50, 150))):
-        reader = BatchReader(reading._options({"failOnDataLoss": fails}, is_streaming=False))
+        reader = BatchReader(readers._options({"failOnDataLoss": fails}, is_streaming=False))
         planned = reader.partitions()
-        reading.topics.delete_records(reading.topic, 0, 150)
+        readers.topics.delete_records(readers.topic, 0, 150)
         if outcome is None:
             with pytest.raises(LograftError, match="the log begins at 150"):
-                reading._read(reader, planned)
-            reading.topics.delete(reading.topic)
-            reading.topics.create(reading.topic, 2)
-            reading.topics.fill(reading.topic, numbered(200), partition=0)
+                readers._read(reader, planned)
+            readers.topics.delete(readers.topic)
+            readers.topics.create(readers.topic, 2)
+            readers.topics.fill(readers.topic, numbered(200), partition=0)
         else:
-            assert reading._read(reader, planned) == outcome
+            assert readers._read(reader, planned) == outcome
 
 
-def test_a_topic_that_was_created_again_is_known_by_its_id(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    strict, lax = reading.stream(), reading.stream(failOnDataLoss="false")
+def test_recreated_topic_is_detected_by_its_id(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100), partition=0)
+    strict, lax = readers.stream(), readers.stream(failOnDataLoss="false")
     _, end = strict.batch(strict.reader.initialOffset())
     lax.batch(end)
-    reading.topics.delete(reading.topic)
-    reading.topics.create(reading.topic, 2)
-    reading.topics.fill(reading.topic, numbered(300, 500), partition=0)
-    # By its offsets alone the new topic could be the old one.
-    with pytest.raises(LograftError, match="was deleted and created again"):
+    readers.topics.delete(readers.topic)
+    readers.topics.create(readers.topic, 2)
+    readers.topics.fill(readers.topic, numbered(300, 500), partition=0)
+    # The offsets alone do not show that the topic is a new one.
+    with pytest.raises(LograftError, match="was deleted and recreated"):
         strict.batch(end)
     assert lax.batch(end)[0] == numbered(300, 500)
 
 
-def test_a_topic_is_known_again_though_it_was_seen_to_be_gone(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(6), partition=0)
-    stream = reading.stream(minOffsetsPerTrigger=100, maxTriggerDelay="1h")
+def test_recreated_topic_is_detected_after_its_deletion_was_seen(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(6), partition=0)
+    stream = readers.stream(minOffsetsPerTrigger=100, maxTriggerDelay="1h")
     start = stream.reader.initialOffset()
-    reading.topics.delete(reading.topic)
-    assert stream.batch(start) == ([], start), "it waits for more"
-    reading.topics.create(reading.topic)
-    with pytest.raises(LograftError, match="deleted and created again"):
+    readers.topics.delete(readers.topic)
+    assert stream.batch(start) == ([], start), "it waits for more records"
+    readers.topics.create(readers.topic)
+    with pytest.raises(LograftError, match="deleted and recreated"):
         stream.batch(start)
 
 
-def recreate(reading: Reading, values: list[str]) -> None:
-    reading.topics.delete(reading.topic)
-    reading.topics.create(reading.topic, 2)
-    reading.topics.fill(reading.topic, values, partition=0)
+def recreate(readers: Readers, values: list[str]) -> None:
+    readers.topics.delete(readers.topic)
+    readers.topics.create(readers.topic, 2)
+    readers.topics.fill(readers.topic, values, partition=0)
 
 
-def test_after_a_restart_a_new_topic_is_known_by_the_id_in_the_checkpoint(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    before = reading.stream()
+def test_recreated_topic_is_detected_by_the_id_in_the_checkpoint(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100), partition=0)
+    before = readers.stream()
     _, end = before.batch(before.reader.initialOffset())
-    recreate(reading, numbered(300, 500))
-    # By its offsets alone the new topic could be the old one.
-    with pytest.raises(LograftError, match="was deleted and created again"):
-        reading.stream().batch(end)
-    stream = reading.stream(failOnDataLoss="false")
+    recreate(readers, numbered(300, 500))
+    # The offsets alone do not show that the topic is a new one.
+    with pytest.raises(LograftError, match="was deleted and recreated"):
+        readers.stream().batch(end)
+    stream = readers.stream(failOnDataLoss="false")
     values, end = stream.batch(end)
     assert values == numbered(300, 500)
-    assert reading.stream().batch(end)[0] == [], "from here on it is the query's topic"
+    assert readers.stream().batch(end)[0] == [], "the checkpoint now has the new topic's ID"
 
 
-def test_a_new_topic_as_long_as_the_old_one_is_read(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    before = reading.stream()
+def test_recreated_topic_with_the_same_end_offset_is_read(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100), partition=0)
+    before = readers.stream()
     _, end = before.batch(before.reader.initialOffset())
-    recreate(reading, numbered(100, 500))
-    values, _ = reading.stream(failOnDataLoss="false").batch(end)
+    recreate(readers, numbered(100, 500))
+    values, _ = readers.stream(failOnDataLoss="false").batch(end)
     assert values == numbered(100, 500)
 
 
-def test_a_batch_that_comes_again_takes_nothing_of_a_new_topic(reading: Reading) -> None:
-    """It was planned in the old one: its offsets mean other records in the new one."""
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    before = reading.stream()
+def test_repeated_batch_reads_nothing_from_a_recreated_topic(readers: Readers) -> None:
+    """Its offsets were planned for the old topic and refer to other records in the new one."""
+    readers.topics.fill(readers.topic, numbered(100), partition=0)
+    before = readers.stream()
     start = before.reader.initialOffset()
     end = before.reader.latestOffset(start, ReadAllAvailable())
-    recreate(reading, numbered(300, 500))
-    with pytest.raises(LograftError, match="was deleted and created again"):
-        reading.stream().reader.partitions(start, end)
-    stream = reading.stream(failOnDataLoss="false")
+    recreate(readers, numbered(300, 500))
+    with pytest.raises(LograftError, match="was deleted and recreated"):
+        readers.stream().reader.partitions(start, end)
+    stream = readers.stream(failOnDataLoss="false")
     for task in stream.reader.partitions(start, end):
         assert list(stream.reader.read(task)) == []
     assert stream.batch(end)[0] == numbered(300, 500)
 
 
-def test_progress_in_a_topic_that_is_no_more_is_not_told_of_the_new_one(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    group = f"progress-{reading.topic}"
-    before = reading.stream(progressGroup=group)
+def test_progress_of_a_deleted_topic_is_not_committed_for_the_new_one(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100), partition=0)
+    group = f"progress-{readers.topic}"
+    before = readers.stream(progressGroup=group)
     _, end = before.batch(before.reader.initialOffset())
-    recreate(reading, numbered(300, 500))
-    after = reading.stream(progressGroup=group, failOnDataLoss="false")
+    recreate(readers, numbered(300, 500))
+    after = readers.stream(progressGroup=group, failOnDataLoss="false")
     _, end = after.batch(end)
-    assert reading.topics.committed(group).get((reading.topic, 0), 0) == 0
+    assert readers.topics.committed(group).get((readers.topic, 0), 0) == 0
     after.batch(end)
-    assert reading.topics.committed(group)[reading.topic, 0] == 300
+    assert readers.topics.committed(group)[readers.topic, 0] == 300
 
 
-@pytest.mark.parametrize("knows_ids", [True, False])
-def test_micro_batches_of_a_new_topic_are_limited_from_the_first_on(
-    topics: Topics, new_topic: NewTopic, knows_ids: bool
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_first_micro_batch_of_a_recreated_topic_is_limited(
+    topics: Topics, new_topic: NewTopic, has_ids: bool
 ) -> None:
-    reading = Reading(topics, new_topic(1))
-    topics.fill(reading.topic, numbered(400), partition=0)
-    before = reading.stream()
+    readers = Readers(topics, new_topic(1))
+    topics.fill(readers.topic, numbered(400), partition=0)
+    before = readers.stream()
     _, end = before.batch(before.reader.initialOffset())
-    topics.delete(reading.topic)
-    topics.create(reading.topic, 1)
-    topics.fill(reading.topic, numbered(300, 500), partition=0)
-    if not knows_ids:
-        end = {reading.topic: end[reading.topic]}
-    stream = reading.stream(failOnDataLoss="false", maxOffsetsPerTrigger=100)
+    topics.delete(readers.topic)
+    topics.create(readers.topic, 1)
+    topics.fill(readers.topic, numbered(300, 500), partition=0)
+    if not has_ids:
+        end = {readers.topic: end[readers.topic]}
+    stream = readers.stream(failOnDataLoss="false", maxOffsetsPerTrigger=100)
     assert [len(batch) for batch in stream.batches(end)] == [100, 100, 100]
-    reading.close()
+    readers.close()
 
 
-def test_a_checkpoint_without_ids_gets_them_before_there_is_news(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(10), partition=0)
-    stream = reading.stream(minOffsetsPerTrigger=100, maxTriggerDelay="1h")
-    values, end = stream.batch({reading.topic: {"0": 5, "1": 0}})
+def test_ids_are_added_to_a_checkpoint_without_new_records(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(10), partition=0)
+    stream = readers.stream(minOffsetsPerTrigger=100, maxTriggerDelay="1h")
+    values, end = stream.batch({readers.topic: {"0": 5, "1": 0}})
     assert values == []
-    recreate(reading, numbered(300, 500))
-    with pytest.raises(LograftError, match="was deleted and created again"):
-        reading.stream().batch(end)
+    recreate(readers, numbered(300, 500))
+    with pytest.raises(LograftError, match="was deleted and recreated"):
+        readers.stream().batch(end)
 
 
-def test_after_a_restart_a_new_topic_is_known_by_its_end(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(10), partition=0)
-    end = {reading.topic: {"0": 100, "1": 0}}
-    with pytest.raises(LograftError, match="the log ends at 10, before the offset 100"):
-        reading.stream().batch(end)
-    assert reading.stream(failOnDataLoss="false").batch(end)[0] == numbered(10)
+def test_recreated_topic_is_detected_by_its_end_offset(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(10), partition=0)
+    end = {readers.topic: {"0": 100, "1": 0}}
+    with pytest.raises(
+        LograftError, match="the log end offset is 10, below the requested offset 100"
+    ):
+        readers.stream().batch(end)
+    assert readers.stream(failOnDataLoss="false").batch(end)[0] == numbered(10)
 
 
-def test_a_topic_that_is_gone(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(10), partition=0)
-    strict, lax = reading.stream(), reading.stream(failOnDataLoss="false")
+def test_deleted_topic_fails_the_query(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(10), partition=0)
+    strict, lax = readers.stream(), readers.stream(failOnDataLoss="false")
     _, end = strict.batch(strict.reader.initialOffset())
     lax.batch(end)
-    reading.topics.delete(reading.topic)
-    with pytest.raises(LograftError, match="deleted while the query was to read on there"):
+    readers.topics.delete(readers.topic)
+    with pytest.raises(LograftError, match="deleted before the query had read them"):
         strict.batch(end)
     assert lax.batch(end)[0] == []
 
 
-def test_aborted_transactions_are_skipped(reading: Reading) -> None:
-    reading.topics.transact(reading.topic, numbered(10), commits=True)
-    reading.topics.transact(reading.topic, numbered(10, 10), commits=False)
-    reading.topics.transact(reading.topic, numbered(10, 20), commits=True)
+def test_aborted_transactions_are_skipped(readers: Readers) -> None:
+    readers.topics.transact(readers.topic, numbered(10), commits=True)
+    readers.topics.transact(readers.topic, numbered(10, 10), commits=False)
+    readers.topics.transact(readers.topic, numbered(10, 20), commits=True)
     committed_only = {"kafka.isolation.level": "read_committed"}
-    assert reading.values(**committed_only) == numbered(10) + numbered(10, 20)
-    assert reading.values() == numbered(30)
+    assert readers.values(**committed_only) == numbered(10) + numbered(10, 20)
+    assert readers.values() == numbered(30)
 
 
-def test_progress_is_seen_in_a_group(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    group = f"progress-{reading.topic}"
-    stream = reading.stream(progressGroup=group)
+def test_progress_is_committed_to_a_group(readers: Readers) -> None:
+    readers.topics.fill(readers.topic, numbered(100), partition=0)
+    group = f"progress-{readers.topic}"
+    stream = readers.stream(progressGroup=group)
     _, end = stream.batch(stream.reader.initialOffset())
-    # Spark asks for the next batch when this one is done.
+    # Spark requests the next batch when this one is complete.
     stream.batch(end)
-    assert reading.topics.committed(group) == {(reading.topic, 0): 100, (reading.topic, 1): 0}
+    assert readers.topics.committed(group) == {(readers.topic, 0): 100, (readers.topic, 1): 0}
 
 
-def test_a_cluster_behind_tls_is_read_with_pem_text(
-    reading: Reading, tmp_path_factory: pytest.TempPathFactory
+def test_cluster_with_tls_is_read_with_an_inline_pem_certificate(
+    readers: Readers, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """No trust store file, no JKS: the certificate itself is the option."""
+    """The certificate itself is the option, without a trust store file."""
     folder = tmp_path_factory.mktemp("tls")
     certificate, key = make_certificate(folder)
     node = Server.of("lograft", folder / "node")
@@ -415,7 +419,7 @@ def test_a_cluster_behind_tls_is_read_with_pem_text(
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},TLS://127.0.0.1:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL",
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": joined(folder, certificate, key),
+        "ssl.keystore.location": write_keystore(folder, certificate, key),
     }
     with node.started(), Topics(node.bootstrap) as topics:
         topics.create("secret", 1)
@@ -426,11 +430,11 @@ def test_a_cluster_behind_tls_is_read_with_pem_text(
             "kafka.ssl.truststore.certificates": Path(certificate).read_text(),
         }
         reader = BatchReader(read_options(secured | {"subscribe": "secret"}, is_streaming=False))
-        assert reading._read(reader, reader.partitions()) == numbered(10)
+        assert readers._read(reader, reader.partitions()) == numbered(10)
 
 
-def joined(folder: Path, certificate: str, key: str) -> str:
-    """Kafka's PEM key store: private key and certificates in one file."""
+def write_keystore(folder: Path, certificate: str, key: str) -> str:
+    """Writes a PEM key store: private key and certificates in one file."""
     file = folder / "keystore.pem"
     file.write_text(Path(key).read_text() + Path(certificate).read_text())
     return str(file)

@@ -1,4 +1,4 @@
-"""A query that is slower than retention: it loses what it has not read, unless it holds it."""
+"""Tests of a query that is slower than retention: it loses unread records unless it holds them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +15,15 @@ from lograft.client.blocking import Admin
 from lograft.spark.spark_versions import LIMITS_BATCHES
 from tests.compatibility.servers import Server
 from tests.spark.conftest import SETTINGS
-from tests.spark.topics import PATIENCE_SECONDS, Topics
+from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
 pytestmark = pytest.mark.skipif(
-    not LIMITS_BATCHES, reason="a micro-batch of PySpark 4.1 takes all there is: nothing is unread"
+    not LIMITS_BATCHES,
+    reason="micro-batches of PySpark 4.1 have no limit, so no records stay unread",
 )
 RECORDS = 100
 GROUP = "lake"
-#: Two topics with the same records and the same retention; nobody may hold those of the second.
+#: Two topics with the same records and retention; the second allows no holds.
 TOPIC, UNHELD = "orders", "unheld"
 
 
@@ -31,17 +32,18 @@ def topics(tmp_path: Path) -> Iterator[Topics]:
     settings = {**SETTINGS, "log.retention.check.interval.ms": "100"}
     with (
         Server.of("lograft", tmp_path / "node", settings=settings).started() as node,
-        Topics(node.bootstrap) as made,
+        Topics(node.bootstrap) as client,
     ):
-        made.create(TOPIC, 1, **{"retention.hold.groups": f"other,{GROUP}"})
-        made.create(UNHELD, 1)
+        client.create(TOPIC, 1, **{"retention.hold.groups": f"other,{GROUP}"})
+        client.create(UNHELD, 1)
         for topic in (TOPIC, UNHELD):
-            made.fill(topic, map(str, range(RECORDS)))
-        yield made
+            client.fill(topic, map(str, range(RECORDS)))
+        yield client
 
 
-def let_retention_pass(topics: Topics) -> None:
-    """Returns when it has: the topics are looked at in one round, and all is old in both."""
+def expire_records(topics: Topics) -> None:
+    """Sets retention.ms to 1 and waits until the second topic is empty: a retention check covers
+    both topics."""
     with Admin(bootstrap_servers=topics.bootstrap) as admin:
         for topic in (TOPIC, UNHELD):
             admin.alter_configs({topic_resource(topic): [ConfigChange("retention.ms", "1")]})
@@ -49,31 +51,31 @@ def let_retention_pass(topics: Topics) -> None:
 
 
 def log_start(topics: Topics, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": "looks"})
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": "unused"})
     try:
-        found = consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE_SECONDS)
-        assert found is not None
-        return found[0]
+        watermarks = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_SECONDS)
+        assert watermarks is not None
+        return watermarks[0]
     finally:
         consumer.close()
 
 
 def wait_emptied(topics: Topics, topic: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while log_start(topics, topic) < RECORDS:
-        assert time.monotonic() < deadline, f"retention has not emptied {topic}"
+        assert time.monotonic() < deadline, f"retention did not empty {topic} in time"
         time.sleep(0.1)
 
 
 def start(
     spark: SparkSession, topics: Topics, folder: Path, on_first: Callable[[], None], **options: str
 ) -> tuple[StreamingQuery, list[int]]:
-    """A query in small batches, which stops at the first one as long as `on_first` takes; and the
-    offsets that it sees."""
-    seen: list[int] = []
+    """Starts a query with small batches, which calls `on_first` in the first batch. Returns the
+    query and the list of offsets that it reads."""
+    offsets: list[int] = []
 
-    def keep(batch: DataFrame, number: int) -> None:
-        seen.extend(row.offset for row in batch.select("offset").collect())
+    def collect_offsets(batch: DataFrame, number: int) -> None:
+        offsets.extend(row.offset for row in batch.select("offset").collect())
         if number == 0:
             on_first()
 
@@ -81,47 +83,49 @@ def start(
         subscribe=TOPIC, startingOffsets="earliest", maxOffsetsPerTrigger=10, **options
     )
     frame = stream.option("kafka.bootstrap.servers", topics.bootstrap).load()
-    writing = frame.writeStream.foreachBatch(keep)
-    writing = writing.option("checkpointLocation", str(folder / "checkpoint"))
-    return writing.trigger(availableNow=True).start(), seen
+    writer = frame.writeStream.foreachBatch(collect_offsets)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(availableNow=True).start(), offsets
 
 
-def test_a_slow_query_holds_what_is_unread(
+def test_hold_keeps_unread_records_of_a_slow_query(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     def on_first() -> None:
-        let_retention_pass(topics)
+        expire_records(topics)
         with Admin(bootstrap_servers=topics.bootstrap) as admin:
             (hold,) = admin.list_retention_holds(now_ms=int(time.time() * 1000))
         assert (hold.topic, hold.group, hold.offset) == (TOPIC, GROUP, 0)
         assert hold.records_kept == RECORDS
 
     hold = {"progressGroup": GROUP, "retentionHold": "10m"}
-    query, seen = start(spark, topics, tmp_path, on_first, **hold)
-    assert query.awaitTermination(PATIENCE_SECONDS * 4)
-    assert seen == list(range(RECORDS))
+    query, offsets = start(spark, topics, tmp_path, on_first, **hold)
+    assert query.awaitTermination(TIMEOUT_SECONDS * 4)
+    assert offsets == list(range(RECORDS))
     wait_emptied(topics, TOPIC)
 
 
-def test_retention_passes_a_slow_query_that_holds_nothing(
+def test_slow_query_without_a_hold_loses_records(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     def on_first() -> None:
-        let_retention_pass(topics)
+        expire_records(topics)
         wait_emptied(topics, TOPIC)
 
-    query, seen = start(spark, topics, tmp_path, on_first, progressGroup=GROUP)
-    with pytest.raises(PySparkException, match="offsets 10 to 99 are not there any more"):
-        query.awaitTermination(PATIENCE_SECONDS * 4)
-    assert seen == list(range(10))
+    query, offsets = start(spark, topics, tmp_path, on_first, progressGroup=GROUP)
+    with pytest.raises(PySparkException, match="offsets 10 to 99 were deleted"):
+        query.awaitTermination(TIMEOUT_SECONDS * 4)
+    assert offsets == list(range(10))
 
 
-def test_a_hold_that_the_topic_does_not_allow_is_refused(
+def test_hold_that_the_topic_does_not_allow_is_rejected(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    query, seen = start(
+    query, offsets = start(
         spark, topics, tmp_path, lambda: None, progressGroup="stranger", retentionHold="1m"
     )
-    with pytest.raises(PySparkException, match="does not let group 'stranger' hold its records"):
-        query.awaitTermination(PATIENCE_SECONDS * 4)
-    assert seen == []
+    with pytest.raises(
+        PySparkException, match="does not allow group 'stranger' to hold its records"
+    ):
+        query.awaitTermination(TIMEOUT_SECONDS * 4)
+    assert offsets == []

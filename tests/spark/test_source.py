@@ -1,4 +1,4 @@
-"""The source in Spark: tables, streams that go on where they were, conditions pushed down."""
+"""Tests of the source in Spark: batches, streams that resume, filter pushdown."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lograft.spark.spark_versions import LIMITS_BATCHES
-from tests.spark.topics import PATIENCE_SECONDS, Topics
+from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
 NewTopic = Callable[..., str]
 Batch = Callable[..., DataFrame]
@@ -33,19 +33,19 @@ def numbered(count: int, since: int = 0) -> list[str]:
     return [f"{number:06}" for number in range(since, since + count)]
 
 
-def test_a_table_has_every_column_of_every_record(batch: Batch, topics: Topics, topic: str) -> None:
+def test_batch_has_every_column_of_every_record(batch: Batch, topics: Topics, topic: str) -> None:
     producer = Producer({"bootstrap.servers": topics.bootstrap})
     headers: list[tuple[str, str | bytes | None]] = [("trace", b"\x01"), ("empty", None)]
     producer.produce(topic, key="k", value="v", partition=1, timestamp=123, headers=headers)
     producer.produce(topic, key=None, value=None, partition=1, timestamp=456)
-    producer.flush(PATIENCE_SECONDS)
+    producer.flush(TIMEOUT_SECONDS)
     frame = batch(includeHeaders="true").selectExpr("*", "unix_millis(timestamp) ms")
     first, second = frame.orderBy("offset").collect()
     assert bytes(first.key) == b"k"
     assert bytes(first.value) == b"v"
     assert (first.topic, first.partition, first.offset, first.ms) == (topic, 1, 0, 123)
     assert first.timestampType == 0
-    assert [(one.key, one.value) for one in first.headers] == [
+    assert [(header.key, header.value) for header in first.headers] == [
         ("trace", bytearray(b"\x01")),
         ("empty", None),
     ]
@@ -53,12 +53,12 @@ def test_a_table_has_every_column_of_every_record(batch: Batch, topics: Topics, 
     assert batch(columns="offset,value").columns == ["offset", "value"]
 
 
-def test_wrong_options_are_named(batch: Batch) -> None:
+def test_error_suggests_the_option_that_was_meant(batch: Batch) -> None:
     with pytest.raises(PySparkException, match="did you mean minPartitions"):
         batch(minPartition=3)
 
 
-def test_conditions_leave_partitions_and_offsets_unread(
+def test_filters_restrict_partitions_and_offsets(
     batch: Batch, topics: Topics, topic: str, spark: SparkSession
 ) -> None:
     topics.fill(topic, numbered(100), partition=0, timestamp_ms=1_000)
@@ -69,53 +69,53 @@ def test_conditions_leave_partitions_and_offsets_unread(
             frame = batch().filter("partition = 1 and offset between 10 and 19")
             assert frame.count() == 10
             assert frame.rdd.getNumPartitions() == tasks
-            young = batch().filter("timestamp > timestamp_millis(2000)")
-            assert young.count() == 100
-            assert young.rdd.getNumPartitions() == tasks
+            recent = batch().filter("timestamp > timestamp_millis(2000)")
+            assert recent.count() == 100
+            assert recent.rdd.getNumPartitions() == tasks
         finally:
             spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_a_stream_does_not_go_on_in_another_topic_of_the_same_name(
+def test_stream_does_not_continue_in_a_recreated_topic(
     spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
 ) -> None:
     def run(**options: str) -> int:
-        """All that is there; how many records came."""
+        """Reads all available records and returns their number."""
         stream = spark.readStream.format("lograft").option("subscribe", topic)
         stream = stream.option("kafka.bootstrap.servers", topics.bootstrap)
         frame = stream.options(startingOffsets="earliest", **options).load()
-        writing = frame.writeStream.format("noop")
-        writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writing.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS * 4)
-        return sum(one["numInputRows"] for one in query.recentProgress)
+        writer = frame.writeStream.format("noop")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(TIMEOUT_SECONDS * 4)
+        return sum(progress["numInputRows"] for progress in query.recentProgress)
 
     topics.fill(topic, numbered(100))
     assert run() == 100
     topics.delete(topic)
     topics.create(topic, 2)
-    # More than there was: its offsets alone do not tell.
+    # More records than before, so the offsets alone do not show that the topic is a new one.
     topics.fill(topic, numbered(1_000))
-    with pytest.raises(PySparkException, match="was deleted and created again"):
+    with pytest.raises(PySparkException, match="was deleted and recreated"):
         run()
     assert run(failOnDataLoss="false") == 1_000
     assert run() == 0
 
 
-def test_a_stream_goes_on_where_it_was(
+def test_stream_resumes_from_its_checkpoint(
     spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
 ) -> None:
     def run() -> int:
-        """All that is there; how many micro-batches brought something."""
+        """Reads all available records and returns the number of micro-batches with records."""
         stream = spark.readStream.format("lograft").option("subscribe", topic)
         stream = stream.option("kafka.bootstrap.servers", topics.bootstrap)
         frame = stream.options(startingOffsets="earliest", maxOffsetsPerTrigger=300).load()
-        writing = frame.selectExpr("cast(value as string) v").writeStream.format("parquet")
-        writing = writing.option("path", str(tmp_path / "out"))
-        writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writing.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS * 4)
-        return sum(one["numInputRows"] > 0 for one in query.recentProgress)
+        writer = frame.selectExpr("cast(value as string) v").writeStream.format("parquet")
+        writer = writer.option("path", str(tmp_path / "out"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(TIMEOUT_SECONDS * 4)
+        return sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
 
     topics.fill(topic, numbered(500))
     assert run() == (2 if LIMITS_BATCHES else 1)

@@ -1,5 +1,5 @@
-"""Exactly once without Spark: tasks that stage and drivers that publish die at every point, and
-the batch comes again. What a reader of committed records sees is every row, once."""
+"""Exactly-once writes without Spark: tasks and drivers die at every point, and the batch is
+repeated. A read_committed consumer reads every row exactly once."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from lograft.client.producing.prepared_transactions import PreparedTransaction
 from lograft.model.errors import InvalidConfig
 from lograft.spark.options import WriteOptions, write_options
 from lograft.spark.staging import Slot, discard, publish, stage
-from tests.spark.reading import committed_values
+from tests.spark.reading import read_committed_values
 from tests.spark.topics import Topics
 
 NewTopic = Callable[..., str]
@@ -20,7 +20,7 @@ TASKS = 3
 
 
 class Sink:
-    """One query that writes to one topic; task `t` of batch `b` has the rows "b.t.0" to "b.t.9"."""
+    """A query that writes to a topic; task `t` of batch `b` has the rows "b.t.0" to "b.t.9"."""
 
     def __init__(self, topics: Topics, topic: str) -> None:
         self._topics = topics
@@ -39,10 +39,10 @@ class Sink:
 
     def write_all(self, batch: int) -> list[PreparedTransaction]:
         staged = [self.write(batch, task) for task in range(TASKS)]
-        return [one for one in staged if one is not None]
+        return [transaction for transaction in staged if transaction is not None]
 
-    def seen(self) -> list[str]:
-        return committed_values(self._topics, self._topic, 2)
+    def committed_rows(self) -> list[str]:
+        return read_committed_values(self._topics, self._topic, 2)
 
     def expected(self, *batches: int) -> list[str]:
         return sorted(
@@ -55,58 +55,54 @@ def sink(topics: Topics, new_topic: NewTopic) -> Sink:
     return Sink(topics, new_topic(2))
 
 
-def test_staged_rows_are_seen_when_they_are_published(sink: Sink) -> None:
+def test_staged_rows_are_visible_after_publishing(sink: Sink) -> None:
     for batch in (0, 1):
         staged = sink.write_all(batch)
         assert len(staged) == TASKS
         publish(sink.options, staged)
-        publish(sink.options, staged)  # asked for again, it does no harm
-    assert sink.seen() == sink.expected(0, 1)
+        publish(sink.options, staged)  # publishing is idempotent
+    assert sink.committed_rows() == sink.expected(0, 1)
 
 
-def test_a_task_that_is_tried_again_takes_the_place_of_the_first(sink: Sink) -> None:
+def test_repeated_task_fences_the_first_attempt(sink: Sink) -> None:
     first = sink.write(0, 0)
-    again = sink.write_all(0)
+    repeated = sink.write_all(0)
     assert first is not None
     with pytest.raises(ProducerFenced):
         publish(sink.options, [first])
-    publish(sink.options, again)
-    assert sink.seen() == sink.expected(0)
+    publish(sink.options, repeated)
+    assert sink.committed_rows() == sink.expected(0)
 
 
-def test_a_driver_that_died_before_its_commit_leaves_nothing(sink: Sink) -> None:
+def test_rows_of_a_driver_that_died_before_its_commit_are_discarded(sink: Sink) -> None:
     lost = sink.write_all(0)
     publish(sink.options, sink.write_all(0))
     with pytest.raises(ProducerFenced):
-        publish(sink.options, lost[:1])  # a driver that was only thought dead
-    assert sink.seen() == sink.expected(0)
+        publish(sink.options, lost[:1])  # by a driver that was wrongly considered dead
+    assert sink.committed_rows() == sink.expected(0)
 
 
 @pytest.mark.parametrize("published", range(TASKS + 1))
-def test_a_commit_that_died_half_way_is_finished_by_the_same_batch(
-    sink: Sink, published: int
-) -> None:
+def test_repeated_batch_completes_an_interrupted_commit(sink: Sink, published: int) -> None:
     publish(sink.options, sink.write_all(0))
     publish(sink.options, sink.write_all(1)[:published])
-    again = sink.write_all(1)
-    assert len(again) == TASKS - published, "what is in is not written again"
-    publish(sink.options, again)
+    repeated = sink.write_all(1)
+    assert len(repeated) == TASKS - published, "published rows are not written again"
+    publish(sink.options, repeated)
     publish(sink.options, sink.write_all(2))
-    assert sink.seen() == sink.expected(0, 1, 2)
+    assert sink.committed_rows() == sink.expected(0, 1, 2)
 
 
-def test_an_aborted_batch_can_come_again(sink: Sink) -> None:
+def test_aborted_batch_can_be_repeated(sink: Sink) -> None:
     staged = sink.write_all(0)
     discard(sink.options, staged)
     discard(sink.options, staged)
     publish(sink.options, sink.write_all(0))
-    assert sink.seen() == sink.expected(0)
+    assert sink.committed_rows() == sink.expected(0)
 
 
-def test_rows_may_come_in_another_order_and_name_several_topics(
-    topics: Topics, new_topic: NewTopic
-) -> None:
-    """After a shuffle a task has the same rows, but not in the same order."""
+def test_repeated_task_may_have_rows_in_another_order(topics: Topics, new_topic: NewTopic) -> None:
+    """After a shuffle a repeated task has the same rows in a different order."""
     names = [new_topic(1), new_topic(1)]
     given = {"kafka.bootstrap.servers": topics.bootstrap, "delivery": "exactly-once"}
     options = write_options(given)
@@ -116,16 +112,16 @@ def test_rows_may_come_in_another_order_and_name_several_topics(
     assert staged is not None
     publish(options, [staged])
     assert stage(options, slot, 0, iter([rows.take(pa.array([1, 0]))])) == (0, None)
-    assert [committed_values(topics, name, 1) for name in names] == [["a"], ["b"]]
+    assert [read_committed_values(topics, name, 1) for name in names] == [["a"], ["b"]]
 
 
 def test_tasks_without_rows_need_no_transaction(sink: Sink) -> None:
     empty = pa.record_batch({"value": pa.array([], pa.string())})
-    assert stage(sink.options, Slot("nobody", 0), 0, iter([empty])) == (0, None)
-    assert stage(sink.options, Slot("nobody", 0), 0, iter([])) == (0, None)
+    assert stage(sink.options, Slot("unused", 0), 0, iter([empty])) == (0, None)
+    assert stage(sink.options, Slot("unused", 0), 0, iter([])) == (0, None)
 
 
-def test_rows_cannot_wait_longer_than_brokers_let_them(sink: Sink) -> None:
+def test_staging_timeout_above_the_brokers_limit_is_rejected(sink: Sink) -> None:
     sink.options = replace(sink.options, staging_timeout_ms=7_200_000)
     with pytest.raises(InvalidConfig, match="stagingTimeout is 7200000 ms"):
         sink.write(0, 0)

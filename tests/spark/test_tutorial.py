@@ -13,20 +13,20 @@ import pytest
 
 from tools.tutorial import NOTEBOOK, Commands, File, Output, Stop, notebook_text, steps
 
-#: The ports of the page: of the clients of three nodes. The controllers use the three that follow.
+#: First port on the page: three ports for clients, followed by three for the controllers.
 PAGE_PORT = 9092
 PORTS = 6
-END_OF_STEP = "the step has ended with exit code"
+END_OF_STEP = "the step exited with code"
 
 
 @contextmanager
 def free_ports() -> Iterator[int]:
-    """The first of `PORTS` ports in a row that are free; held until the first server starts."""
+    """Yields the first of `PORTS` consecutive free ports."""
     for first in range(21_000, 32_000, PORTS):
-        with ExitStack() as held:
+        with ExitStack() as sockets:
             try:
                 for port in range(first, first + PORTS):
-                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+                    sockets.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError:
                 continue
         yield first
@@ -35,7 +35,7 @@ def free_ports() -> Iterator[int]:
 
 
 class Terminals:
-    """The two terminals of the reader: a shell, and the server."""
+    """The reader's two terminals: a shell and the server."""
 
     def __init__(self, directory: Path, first_port: int) -> None:
         self._directory = directory
@@ -61,23 +61,25 @@ class Terminals:
         )
 
     def run(self, commands: str) -> str:
-        """What the commands print; fails unless all of them exit with 0."""
+        """Runs the commands and returns their output; fails unless all of them exit with 0."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         self._shell.stdin.write(f"{self.with_ports(commands)}\necho {END_OF_STEP} $?\n")
         self._shell.stdin.flush()
-        printed = ""
+        output = ""
         for line in self._shell.stdout:
             if line == f"{END_OF_STEP} 0\n":
-                return printed
-            printed += line
-        raise AssertionError(f"{commands} failed: {printed}")
+                return output
+            output += line
+        raise AssertionError(f"{commands} failed: {output}")
 
     def save(self, file: File) -> None:
         (self._directory / file.name).write_text(self.with_ports(file.text))
 
     def start_server(self, command: str) -> None:
-        assert self._server is None, "the page starts a server and has not stopped the one before"
+        assert self._server is None, (
+            "the page starts a server before it has stopped the previous one"
+        )
         self._server = subprocess.Popen(
             [*command.split(), "--port", str(self._first_port)],
             cwd=self._directory,
@@ -88,12 +90,12 @@ class Terminals:
             start_new_session=True,
         )
         assert self._server.stdout is not None
-        printed = ""
+        output = ""
         for line in self._server.stdout:
-            printed += line
+            output += line
             if "Ctrl-C" in line:
                 return
-        raise AssertionError(f"{command} has exited: {printed}")
+        raise AssertionError(f"{command} exited: {output}")
 
     def stop_server(self) -> None:
         assert self._server is not None
@@ -116,21 +118,21 @@ class Terminals:
 
 
 @pytest.mark.timeout(600)
-def test_the_tutorial_runs(tmp_path: Path) -> None:
+def test_every_step_of_the_tutorial_runs(tmp_path: Path) -> None:
     with free_ports() as first_port:
         terminals = Terminals(tmp_path, first_port)
-    # On the page, commands find the node by its default port.
+    # The commands on the page use the default port.
     terminals.run(f"lograft context add default -b localhost:{PAGE_PORT}")
-    printed = ""
+    output = ""
     try:
         for step in steps():
             match step:
                 case Commands(text) if step.is_server:
                     terminals.start_server(text)
                 case Commands(text):
-                    printed = terminals.run(text)
+                    output = terminals.run(text)
                 case Output():
-                    assert step.is_in(printed), f"{step.text} is not in {printed}"
+                    assert step.is_in(output), f"{step.text} is not in {output}"
                 case File():
                     terminals.save(step)
                 case Stop():
@@ -139,5 +141,5 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
         terminals.close()
 
 
-def test_the_notebook_is_up_to_date() -> None:
+def test_notebook_matches_the_tutorial() -> None:
     assert NOTEBOOK.read_text() == notebook_text()

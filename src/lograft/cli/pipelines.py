@@ -61,29 +61,29 @@ def run_and_show(name: str, config: str) -> None:
 
 def _run_and_show(name: str, config: str, folder: Path) -> None:
     from lograft.spark.lag import Lag
-    from lograft.spark.pipelines.running import Watch, run_pipeline
+    from lograft.spark.pipelines.running import RunObserver, run_pipeline
 
     (folder / _STOP).unlink(missing_ok=True)
     journal = _Journal(name, folder)
 
-    def tell(lag: Lag) -> None:
+    def print_batch(lag: Lag) -> None:
         journal.add(lag)
         print(line_of(lag), flush=True)
 
-    watch = Watch(
-        tell=tell,
-        say=lambda sentence: print(sentence, flush=True),
+    observer = RunObserver(
+        on_batch=print_batch,
+        on_message=lambda message: print(message, flush=True),
         should_stop=lambda: journal.is_interrupted or (folder / _STOP).exists(),
     )
     with journal.interruptible():
         try:
             with _stderr_into(folder / _SPARK_LOG):
-                run_pipeline(name, config, watch=watch)
+                run_pipeline(name, config, observer=observer)
         except BaseException as error:
             print(f"what Spark said is in {folder / _SPARK_LOG}", flush=True)
             journal.end("failed", problem=str(error).splitlines()[0] if str(error) else "")
             raise
-    journal.end("stopped" if watch.should_stop() else "done")
+    journal.end("stopped" if observer.should_stop() else "done")
     (folder / _STOP).unlink(missing_ok=True)
 
 

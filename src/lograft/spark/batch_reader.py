@@ -1,4 +1,4 @@
-"""A topic as a table: from the starting to the ending offsets, as they are when it is planned."""
+"""Batch reads: the offset range is resolved once, when Spark plans the query."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,28 +15,31 @@ from lograft.spark.ranges import RangePartition, read_range
 
 
 class BatchReader(DataSourceReader):
+    """Plans and reads a range of offsets, from the starting to the ending offsets of the
+    options."""
+
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._restriction = Restriction()
 
     @property
-    def pushFilters(self) -> "_PushesIfAsked":
-        return _PushesIfAsked(self)
+    def pushFilters(self) -> "_FilterPushdown":
+        return _FilterPushdown(self)
 
     def restrict(self, filters: Sequence[Filter]) -> None:
         self._restriction = restriction_of(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        cut = split(
-            [one for one in self.ranges() if one.size],
+        parts = split(
+            [whole for whole in self.ranges() if whole.size],
             partitions_min=options.partitions_min,
             records_max=options.partition_records_max,
         )
-        return [RangePartition(one) for one in cut]
+        return [RangePartition(part) for part in parts]
 
     def ranges(self) -> list[Range]:
-        """One for each partition, also where there is nothing to read."""
+        """Returns one range for each partition, including empty ones."""
         cluster = Cluster(self._options)
         try:
             return self._ranges(cluster)
@@ -45,47 +48,54 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
-            return iter(())  # Spark's stand-in for a plan without tasks
+            return iter(())  # Spark passes a placeholder when the plan has no tasks
         return read_range(self._options, partition.range)
 
     def _ranges(self, cluster: Cluster) -> list[Range]:
         options = self._options
         topics = cluster.topics()
         rule = DataLossRule(options.fails_on_data_loss)
-        rule.check_there(options.subscription, topics)
+        rule.check_exists(options.subscription, topics)
         partitions = cluster.partitions(topics)
         starts = cluster.resolve(
             "starting", options.start, partitions, or_latest=options.late_start_is_latest
         )
         ends = cluster.resolve("ending", options.end, partitions, or_latest=True)
         first, last = cluster.ends(EARLIEST, partitions), cluster.ends(LATEST, partitions)
-        allowed = sorted(one for one in partitions if self._restriction.allows(one))
+        allowed = sorted(
+            partition for partition in partitions if self._restriction.allows(partition)
+        )
         times = self._first_in_time(cluster, allowed, last)
         ranges = []
-        for one in allowed:
-            # A start behind the end is of another log, as after the topic was created again.
-            begin = rule.end(one, starts[one], latest=last[one])
-            start, end = self._restriction.cut(
-                rule.start(one, begin, earliest=first[one]),
-                rule.end(one, ends[one], latest=last[one]),
+        for partition in allowed:
+            # A start beyond the log end belongs to a deleted topic of the same name.
+            begin = rule.adjust_end(partition, starts[partition], latest=last[partition])
+            start, end = self._restriction.clip(
+                rule.adjust_start(partition, begin, earliest=first[partition]),
+                rule.adjust_end(partition, ends[partition], latest=last[partition]),
             )
-            start = max(start, times.get(one, start))
-            ranges.append(Range(*one, start, end, topics[one.topic].id))
+            start = max(start, times.get(partition, start))
+            ranges.append(Range(*partition, start, end, topics[partition.topic].id))
         return ranges
 
     def _first_in_time(self, cluster: Cluster, partitions: list[Any], last: Offsets) -> Offsets:
-        """Where the records begin that can be young enough for the query."""
-        moment = self._restriction.timestamp_min_ms
-        if moment is None:
+        """Returns the first offsets whose records may satisfy the query's timestamp filter."""
+        timestamp_ms = self._restriction.timestamp_min_ms
+        if timestamp_ms is None:
             return {}
-        found = cluster.offsets(dict.fromkeys(partitions, moment))
-        return {one: last[one] if offset < 0 else offset for one, offset in found.items()}
+        found = cluster.offsets(dict.fromkeys(partitions, timestamp_ms))
+        return {
+            partition: last[partition] if offset < 0 else offset
+            for partition, offset in found.items()
+        }
 
 
-class _PushesIfAsked:
-    """`pushFilters` of a reader. Spark refuses a reader that has one while
-    spark.sql.python.filterPushdown.enabled is off, and the reader cannot see that setting: to the
-    look that Spark takes for that, this is the inherited method."""
+class _FilterPushdown:
+    """The reader's `pushFilters` method.
+
+    While spark.sql.python.filterPushdown.enabled is false, Spark rejects every reader that
+    overrides this method, and the reader cannot read that setting. Spark detects an override by
+    comparing `__func__`, so this object presents the inherited method."""
 
     def __init__(self, reader: BatchReader) -> None:
         self.__func__ = DataSourceReader.pushFilters

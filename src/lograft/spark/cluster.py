@@ -1,8 +1,7 @@
-"""What a query's driver asks of the brokers, over connections that it keeps.
+"""Requests of a query's driver to the brokers, over connections that stay open between requests.
 
-Spark calls its readers from a thread without an event loop, so one is kept here and runs while
-something is asked. Between two questions nothing moves, which a connection does not mind.
-"""
+Spark calls its readers from a thread without an event loop, so `Cluster` owns an event loop that
+runs only while a request is in progress. Connections tolerate the pauses between requests."""
 
 import asyncio
 import re
@@ -34,25 +33,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS: Final = 60
-#: Enough to see how large records are; a broker sends a whole batch anyhow.
+REQUEST_TIMEOUT_SECONDS: Final = 60
+#: Enough to measure the size of records; a broker always returns at least one whole batch.
 _SAMPLE_BYTES: Final = "16384"
-_OFFSETS_ADVICE: Final = "name every partition, with -1 for latest and -2 for earliest"
+_OFFSETS_ADVICE: Final = "list every partition, with -1 for latest and -2 for earliest"
 
 
-class TopicSeen(NamedTuple):
+class TopicInfo(NamedTuple):
     name: str
     id: UUID
     partitions: int
 
 
 class Cluster:
+    """Synchronous client of a query's driver. Owned by a reader, which closes it."""
+
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._settings = ConsumerSettings.read(options.client)
         self._runner = asyncio.Runner()
         self._core: ClientCore[ConsumerSettings] | None = None
-        #: Commits for the progress group, if there is one.
+        #: Commits offsets of the progress group; None until the first commit.
         self._committer: Consumer | None = None
 
     def close(self) -> None:
@@ -64,18 +65,19 @@ class Cluster:
             self._core = None
         self._runner.close()
 
-    def topics(self) -> dict[str, TopicSeen]:
-        """Those of the subscription that there are now."""
+    def topics(self) -> dict[str, TopicInfo]:
+        """Returns the subscription's topics that currently exist."""
         return self._run(self._topics(self._options.subscription))
 
-    def partitions(self, topics: Mapping[str, TopicSeen]) -> set[TopicPartition]:
-        """Those of the subscription."""
+    def partitions(self, topics: Mapping[str, TopicInfo]) -> set[TopicPartition]:
+        """Returns the subscription's partitions in `topics`."""
         assigned = self._options.subscription.partitions
         if assigned:
             return {
-                one
-                for one in assigned
-                if one.topic in topics and one.partition < topics[one.topic].partitions
+                partition
+                for partition in assigned
+                if partition.topic in topics
+                and partition.partition < topics[partition.topic].partitions
             }
         return {
             TopicPartition(topic.name, index)
@@ -83,9 +85,10 @@ class Cluster:
             for index in range(topic.partitions)
         }
 
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Of EARLIEST, LATEST or a time in ms. -1: no record is as young as that time."""
-        return self._run(self._offsets(wanted))
+    def offsets(self, positions: Mapping[TopicPartition, int]) -> Offsets:
+        """Looks up EARLIEST, LATEST or a timestamp in ms per partition. The offset is -1 where no
+        record has that timestamp or a later one."""
+        return self._run(self._offsets(positions))
 
     def ends(self, which: int, partitions: Iterable[TopicPartition]) -> Offsets:
         return self.offsets(dict.fromkeys(partitions, which))
@@ -93,78 +96,81 @@ class Cluster:
     def resolve(
         self, which: str, position: Position, partitions: set[TopicPartition], *, or_latest: bool
     ) -> Offsets:
-        """The offsets that an option means, one of those that begin with `which`. `or_latest`: a
-        time after the last record is the end of the partition; else it is refused."""
+        """Returns the offsets that the options starting with `which` refer to. With `or_latest` a
+        timestamp after the last record resolves to the log end; without it, it is rejected."""
         match position:
             case AtEnd(end):
                 return self.ends(end, partitions)
             case AtOffsets(offsets):
                 check_covers(f"{which}Offsets", offsets, partitions, _OFFSETS_ADVICE)
-                named = {one: offset for one, offset in offsets.items() if offset < 0}
+                named = {partition: offset for partition, offset in offsets.items() if offset < 0}
                 return {**offsets, **self.offsets(named)}
             case AtTime(timestamp_ms):
                 option = f"{which}Timestamp"
                 times = dict.fromkeys(partitions, timestamp_ms)
             case AtTimes(timestamps_ms):
                 option = f"{which}OffsetsByTimestamp"
-                check_covers(option, timestamps_ms, partitions, "name every partition")
+                check_covers(option, timestamps_ms, partitions, "list every partition")
                 times = dict(timestamps_ms)
         found = self.offsets(times)
-        late = sorted(one for one, offset in found.items() if offset < 0)
+        late = sorted(partition for partition, offset in found.items() if offset < 0)
         if late and not or_latest:
             raise InvalidConfig(
-                f"{option}: {late[0]} has no record as young as {times[late[0]]} ms; set"
-                " startingOffsetsByTimestampStrategy to latest to begin with what is to come"
+                f"{option}: {late[0]} has no record with timestamp {times[late[0]]} or later; set"
+                " startingOffsetsByTimestampStrategy to latest to start at the end of the partition"
             )
         return {**found, **self.ends(LATEST, late)}
 
     def row_bytes(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """About how large records are where reading is to begin: the first batch of each partition
-        says it."""
+        """Estimates the record size per partition from the first batch at its start offset."""
         return self._run(self._row_bytes(start, end))
 
-    def tell_progress(
+    def commit_progress(
         self, group: str, offsets: Offsets, *, held_until_ms: int | None = None
     ) -> None:
-        """Commits how far the query is, and until when what follows is held."""
+        """Commits the query's offsets and the time until which unread records are held."""
         metadata = "" if held_until_ms is None else format_hold(held_until_ms)
-        done = {one: OffsetAndMetadata(offset, metadata) for one, offset in offsets.items()}
-        self._run(self._commit(group, done))
+        commits = {
+            partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()
+        }
+        self._run(self._commit(group, commits))
 
-    def check_may_hold(self, group: str, topics: Collection[str]) -> None:
-        """A hold that no broker minds would be a promise that nobody keeps: refused."""
-        self._run(self._check_may_hold(group, topics))
+    def check_hold_allowed(self, group: str, topics: Collection[str]) -> None:
+        """Raises InvalidConfig if the brokers would ignore a hold of this group."""
+        self._run(self._check_hold_allowed(group, topics))
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────
+    # ── requests ─────────────────────────────────────────────────────────────────────────────
 
-    def _run(self, question: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(self._patient(question))
+    def _run(self, request: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(self._with_timeout(request))
 
-    async def _patient(self, question: Coroutine[Any, Any, T]) -> T:
+    async def _with_timeout(self, request: Coroutine[Any, Any, T]) -> T:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                return await question
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                return await request
         except TimeoutError:
             raise TimedOut(
-                f"{','.join(self._settings.bootstrap_servers)}: no answer within"
-                f" {PATIENCE_SECONDS} s"
+                f"{','.join(self._settings.bootstrap_servers)}: no response within"
+                f" {REQUEST_TIMEOUT_SECONDS} s"
             ) from None
 
-    def _opened(self) -> ClientCore[ConsumerSettings]:
+    def _open_core(self) -> ClientCore[ConsumerSettings]:
         if self._core is None:
             self._core = ClientCore(self._settings)
         return self._core
 
-    async def _topics(self, subscription: Subscription) -> dict[str, TopicSeen]:
-        metadata = self._opened().metadata
-        names = {one.topic for one in subscription.partitions} | set(subscription.topics)
+    async def _topics(self, subscription: Subscription) -> dict[str, TopicInfo]:
+        metadata = self._open_core().metadata
+        names = {partition.topic for partition in subscription.partitions} | set(
+            subscription.topics
+        )
         if subscription.pattern is None:
             metadata.set_wanted(names)
         else:
             metadata.want_all()
-        await self._refreshed()
+        await self._refresh_metadata()
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
             names = {
@@ -177,14 +183,14 @@ class Cluster:
             topic = metadata.cache.topic(name)
             code = metadata.cache.error_of(name)
             if topic is not None:
-                found[name] = TopicSeen(name, topic.id, len(topic.partitions))
+                found[name] = TopicInfo(name, topic.id, len(topic.partitions))
             elif code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise broker_error(code, f"topic {name!r}")
         return found
 
-    async def _refreshed(self) -> None:
-        """Asks until the brokers have answered; what will not pass by itself is raised."""
-        core = self._opened()
+    async def _refresh_metadata(self) -> None:
+        """Retries until the metadata is refreshed; errors that are not retriable are raised."""
+        core = self._open_core()
         while True:
             try:
                 return await core.metadata.refresh()
@@ -193,16 +199,20 @@ class Cluster:
                     raise
                 await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
 
-    async def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        core = self._opened()
-        missing = [one for one in wanted if core.metadata.cache.partition(*one) is None]
+    async def _offsets(self, positions: Mapping[TopicPartition, int]) -> Offsets:
+        core = self._open_core()
+        missing = [
+            partition
+            for partition in positions
+            if core.metadata.cache.partition(*partition) is None
+        ]
         if missing:
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(missing[0]))
-        deadline_ms = core.now_ms() + PATIENCE_SECONDS * 1000
-        found = await OffsetLookup(core).look_up(wanted, deadline_ms)
-        return {one: answer.offset for one, answer in found.items()}
+        deadline_ms = core.now_ms() + REQUEST_TIMEOUT_SECONDS * 1000
+        found = await OffsetLookup(core).look_up(positions, deadline_ms)
+        return {partition: result.offset for partition, result in found.items()}
 
-    async def _check_may_hold(self, group: str, topics: Collection[str]) -> None:
+    async def _check_hold_allowed(self, group: str, topics: Collection[str]) -> None:
         from lograft.client import Admin, topic_resource
 
         async with Admin(self._options.client) as admin:
@@ -211,13 +221,14 @@ class Cluster:
             setting = settings.get(HOLD_GROUPS)
             if setting is None:
                 raise InvalidConfig(
-                    "retentionHold: these brokers know no retention holds, which are Lograft's"
+                    "retentionHold: these brokers do not support retention holds, an extension of"
+                    " Lograft; remove the option"
                 )
             if group not in (setting.value or "").split(","):
                 raise InvalidConfig(
-                    f"retentionHold: topic {resource.name!r} does not let group {group!r} hold its"
-                    f" records; `lograft configs alter --topic {resource.name} --append"
-                    f" {HOLD_GROUPS}={group}` does"
+                    f"retentionHold: topic {resource.name!r} does not allow group {group!r} to hold"
+                    f" its records; allow it with `lograft configs alter --topic {resource.name}"
+                    f" --append {HOLD_GROUPS}={group}`"
                 )
 
     async def _commit(
@@ -236,11 +247,15 @@ class Cluster:
         settings = {**self._options.client, "max.partition.fetch.bytes": _SAMPLE_BYTES}
         async with RangeReader(settings) as reader:
 
-            async def sample(where: TopicPartition) -> tuple[TopicPartition, float]:
-                batches = reader.read(*where, start=start[where], end=end[where])
+            async def sample(partition: TopicPartition) -> tuple[TopicPartition, float]:
+                batches = reader.read(*partition, start=start[partition], end=end[partition])
                 async for batch in batches:
-                    return where, batch.nbytes / batch.num_rows
-                return where, 0.0
+                    return partition, batch.nbytes / batch.num_rows
+                return partition, 0.0
 
-            behind = [one for one in end if one in start and start[one] < end[one]]
+            behind = [
+                partition
+                for partition in end
+                if partition in start and start[partition] < end[partition]
+            ]
             return dict(await asyncio.gather(*map(sample, behind)))

@@ -1,4 +1,4 @@
-"""Lengths of time as Spark's options write them: `15m`, `200ms`, `1h`; a bare number is of ms."""
+"""Durations in the notation of Spark's options: `15m`, `200ms`, `1h`; the default unit is ms."""
 
 import re
 from typing import Final
@@ -18,8 +18,8 @@ _MS: Final = {
 
 
 def parse_duration_ms(name: str, text: str) -> int:
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _MS:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _MS:
         units = ", ".join(unit for unit in _MS if unit)
         raise InvalidConfig(f"{name} is {text!r}, but must be a number and a unit ({units})")
-    return int(int(found[1]) * _MS[found[2]])
+    return int(int(match[1]) * _MS[match[2]])

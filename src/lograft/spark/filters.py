@@ -1,9 +1,8 @@
-"""What a query's conditions say about which offsets must be read at all.
+"""Derives from a query's filters which offsets have to be read.
 
-Only what is certain is used, and Spark evaluates every condition again. A time has a lower bound
-only: records before the first one of that time or later are all older, but those after it need not
-be younger.
-"""
+Only filters that certainly exclude records are used, and Spark evaluates every filter again.
+Timestamps give a lower bound only: all records before the first record with that timestamp or a
+later condition are older, but timestamps after it need not be in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from lograft.model.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """None: no condition."""
+    """Bounds on the records to read. None means unbounded."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -34,13 +33,13 @@ class Restriction:
     offset_end: int | None = None
     timestamp_min_ms: int | None = None
 
-    def allows(self, where: TopicPartition) -> bool:
-        return (self.topics is None or where.topic in self.topics) and (
-            self.partitions is None or where.partition in self.partitions
+    def allows(self, partition: TopicPartition) -> bool:
+        return (self.topics is None or partition.topic in self.topics) and (
+            self.partitions is None or partition.partition in self.partitions
         )
 
-    def cut(self, start: int, end: int) -> tuple[int, int]:
-        """The offsets of [start, end) that can fulfil the conditions."""
+    def clip(self, start: int, end: int) -> tuple[int, int]:
+        """Narrows [start, end) to the offsets that can satisfy the filters."""
         if self.offset_min is not None:
             start = max(start, self.offset_min)
         if self.offset_end is not None:
@@ -49,56 +48,59 @@ class Restriction:
 
 
 def restriction_of(filters: Sequence[Filter]) -> Restriction:
-    """Conditions that say nothing about where records are, are passed over."""
+    """Returns the bounds implied by `filters`; filters on other columns are ignored."""
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     offset_min: int | None = None
     offset_end: int | None = None
     timestamp_min_ms: int | None = None
-    for one in filters:
-        match one:
+    for condition in filters:
+        match condition:
             case EqualTo(("topic",), str(name)):
-                topics = _both(topics, (name,))
+                topics = _intersect(topics, (name,))
             case In(("topic",), names):
-                topics = _both(topics, names)
+                topics = _intersect(topics, names)
             case EqualTo(("partition",), int(index)):
-                partitions = _both(partitions, (index,))
+                partitions = _intersect(partitions, (index,))
             case In(("partition",), indexes):
-                partitions = _both(partitions, indexes)
+                partitions = _intersect(partitions, indexes)
             case EqualTo(("offset",), int(offset)):
-                offset_min, offset_end = _later(offset_min, offset), _first(offset_end, offset + 1)
+                offset_min, offset_end = (
+                    _max_of(offset_min, offset),
+                    _min_of(offset_end, offset + 1),
+                )
             case GreaterThanOrEqual(("offset",), int(offset)):
-                offset_min = _later(offset_min, offset)
+                offset_min = _max_of(offset_min, offset)
             case GreaterThan(("offset",), int(offset)):
-                offset_min = _later(offset_min, offset + 1)
+                offset_min = _max_of(offset_min, offset + 1)
             case LessThan(("offset",), int(offset)):
-                offset_end = _first(offset_end, offset)
+                offset_end = _min_of(offset_end, offset)
             case LessThanOrEqual(("offset",), int(offset)):
-                offset_end = _first(offset_end, offset + 1)
+                offset_end = _min_of(offset_end, offset + 1)
             case (
-                GreaterThan(("timestamp",), datetime() as moment)
-                | GreaterThanOrEqual(("timestamp",), datetime() as moment)
-                | EqualTo(("timestamp",), datetime() as moment)
+                GreaterThan(("timestamp",), datetime() as timestamp)
+                | GreaterThanOrEqual(("timestamp",), datetime() as timestamp)
+                | EqualTo(("timestamp",), datetime() as timestamp)
             ):
-                timestamp_min_ms = _later(timestamp_min_ms, _ms(moment))
+                timestamp_min_ms = _max_of(timestamp_min_ms, _ms(timestamp))
             case _:
                 pass
     return Restriction(topics, partitions, offset_min, offset_end, timestamp_min_ms)
 
 
-def _both(known: frozenset[Any] | None, more: Sequence[Any]) -> frozenset[Any]:
-    return frozenset(more) if known is None else known & frozenset(more)
+def _intersect(known: frozenset[Any] | None, bound: Sequence[Any]) -> frozenset[Any]:
+    return frozenset(bound) if known is None else known & frozenset(bound)
 
 
-def _later(known: int | None, more: int) -> int:
-    return more if known is None else max(known, more)
+def _max_of(known: int | None, bound: int) -> int:
+    return bound if known is None else max(known, bound)
 
 
-def _first(known: int | None, more: int) -> int:
-    return more if known is None else min(known, more)
+def _min_of(known: int | None, bound: int) -> int:
+    return bound if known is None else min(known, bound)
 
 
-def _ms(moment: datetime) -> int:
-    """Rounded down: a record's time has whole milliseconds."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def _ms(timestamp: datetime) -> int:
+    """Returns milliseconds, rounded down: record timestamps are whole milliseconds."""
+    aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000 // 1)

@@ -1,4 +1,4 @@
-"""How far streams are behind: `spark.streams.addListener(LagListener())`."""
+"""Reports the lag of streaming queries: `spark.streams.addListener(LagListener())`."""
 
 import json
 import logging
@@ -21,53 +21,59 @@ LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Of one query after one micro-batch, over all of its topics that say where they end."""
+    """Lag of a query after a micro-batch, over all its sources that report their latest offsets."""
 
     query: str
     batch_id: int
     rows: int
     rows_per_second: float
-    #: Records there that the query has not read, by partition.
+    #: Unread records by partition.
     behind: Mapping[TopicPartition, int]
 
     @property
     def total(self) -> int | None:
-        """None: nobody has looked, as of a batch that was planned in a run before this one."""
+        """Returns None if the latest offsets are unknown, as for a batch planned by an earlier
+        run."""
         return sum(self.behind.values()) if self.behind else None
 
 
 def lag_of(progress: Mapping[str, Any]) -> Lag:
-    """`progress`: a micro-batch's report (`StreamingQueryProgress.json`)."""
+    """Returns the lag from the `StreamingQueryProgress` JSON of a micro-batch."""
     behind: Offsets = {}
     for source in progress["sources"]:
         latest, end = _offsets(source["latestOffset"]), _offsets(source["endOffset"])
-        behind.update({one: max(0, offset - end.get(one, 0)) for one, offset in latest.items()})
+        behind.update(
+            {
+                partition: max(0, offset - end.get(partition, 0))
+                for partition, offset in latest.items()
+            }
+        )
     return Lag(
         progress.get("name") or progress["id"],
         progress["batchId"],
-        # Of the sources: with Spark Connect the sums over all of them are missing.
+        # Summed over the sources, because Spark Connect does not report the totals.
         sum(source.get("numInputRows") or 0 for source in progress["sources"]),
         sum(source.get("processedRowsPerSecond") or 0.0 for source in progress["sources"]),
         behind,
     )
 
 
-def _offsets(told: Any) -> Offsets:
-    """As JSON or as the text of it; sources of other kinds have offsets of other kinds."""
-    value = json.loads(told) if isinstance(told, str) else told
-    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+def _offsets(reported: Any) -> Offsets:
+    """Parses offsets reported as JSON or JSON text; offsets of other sources are ignored."""
+    value = json.loads(reported) if isinstance(reported, str) else reported
+    if not isinstance(value, dict) or not all(isinstance(part, dict) for part in value.values()):
         return {}
     return from_json(value)
 
 
 class LagListener(StreamingQueryListener):
-    """Tells every micro-batch's lag: to `tell`, or to the log."""
+    """Passes the lag of every micro-batch to `on_lag`, which defaults to logging it."""
 
-    def __init__(self, tell: Callable[[Lag], None] | None = None) -> None:
-        self._tell = tell or _log
+    def __init__(self, on_lag: Callable[[Lag], None] | None = None) -> None:
+        self._on_lag = on_lag or _log
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        self._tell(lag_of(json.loads(event.progress.json)))
+        self._on_lag(lag_of(json.loads(event.progress.json)))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass

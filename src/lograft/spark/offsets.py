@@ -1,11 +1,11 @@
-"""Offsets as Spark's Kafka source writes them: `{"topic":{"0":23,"1":-1}}`.
+"""Offsets in the JSON format of Spark's Kafka source: `{"topic":{"0":23,"1":-1}}`.
 
-The same text is an option (`startingOffsets`), a line of a checkpoint and what a query reports, so
-it is read strictly and written always in the same order.
+The same text is used in options (`startingOffsets`), checkpoints and query progress, so parsing is
+strict and the order of topics and partitions is fixed.
 
-A stream's offsets also say of which topics they are: `{"orders":{"0":23},"orders@<its id>":{}}`. To
-Spark's Kafka source that is a name without partitions, which it passes over, so that checkpoints
-still move (docs/decisions/0014-topic-ids-in-checkpoints.md).
+Offsets of a stream also contain topic IDs: `{"orders":{"0":23},"orders@<topic ID>":{}}`. Spark's
+Kafka source reads the second entry as a topic without partitions and ignores it, so checkpoints can
+still move in both directions (docs/decisions/0014-topic-ids-in-checkpoints.md).
 """
 
 import json
@@ -19,20 +19,20 @@ from lograft.model.errors import InvalidConfig
 from lograft.model.types import ZERO_UUID, TopicPartition
 from lograft.model.uuids import uuid_from_text, uuid_to_text
 
-#: In an offset's place.
+#: Special values in place of an offset.
 LATEST: Final = -1
 EARLIEST: Final = -2
-#: Between a topic's name and its id: no name of a topic has it.
+#: Separates a topic's name from its ID; not allowed in topic names.
 _ID_MARK: Final = "@"
 
 Offsets: TypeAlias = dict[TopicPartition, int]
-#: What Spark keeps of a stream: JSON's own types.
+#: The form that Spark stores for a stream: JSON types only.
 OffsetJson: TypeAlias = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """EARLIEST or LATEST, of every partition."""
+    """EARLIEST or LATEST for every partition."""
 
     which: int
 
@@ -44,7 +44,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record of every partition that is not older."""
+    """The first record of each partition with this timestamp or a later one."""
 
     timestamp_ms: int
 
@@ -61,7 +61,7 @@ Position: TypeAlias = AtEnd | AtOffsets | AtTime | AtTimes
 def to_json(
     offsets: Mapping[TopicPartition, int], ids: Mapping[str, UUID] | None = None
 ) -> OffsetJson:
-    """`ids`: of the topics, where they are known; those of other topics are passed over."""
+    """Encodes offsets. `ids` are known topic IDs; those of topics without offsets are ignored."""
     written: OffsetJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         written.setdefault(topic, {})[str(partition)] = offset
@@ -80,13 +80,14 @@ def from_json(stored: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def ids_in(stored: Mapping[str, Mapping[str, int]]) -> dict[str, UUID]:
-    """Of the topics that the offsets are of; a checkpoint of Spark's Kafka source has none."""
+    """Returns the topic IDs stored with the offsets; none in a checkpoint of Spark's Kafka
+    source."""
     marked = (name.partition(_ID_MARK) for name in stored if _ID_MARK in name)
     return {topic: uuid_from_text(text) for topic, _, text in marked}
 
 
 def parse_offsets(option: str, text: str, *, lowest: int = EARLIEST) -> Offsets:
-    """Of an option. `lowest`: the least number that means something there."""
+    """Parses an option. `lowest` is the smallest value that the option accepts."""
     found: Offsets = {}
     for topic, partitions in _json_object(option, text, _not_offsets).items():
         if not isinstance(partitions, dict):
@@ -114,7 +115,7 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     found = []
     for topic, indexes in _json_object(option, text, _not_partitions).items():
         if not isinstance(indexes, list) or not all(
-            type(one) is int and one >= 0 for one in indexes
+            type(index) is int and index >= 0 for index in indexes
         ):
             raise _not_partitions(option, text)
         found += [TopicPartition(topic, index) for index in indexes]
@@ -124,22 +125,22 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 
 def check_covers(
-    option: str, given: Iterable[TopicPartition], there: set[TopicPartition], advice: str
+    option: str, given: Iterable[TopicPartition], existing: set[TopicPartition], advice: str
 ) -> None:
-    """Offsets by partition name all partitions, and no others."""
+    """Raises InvalidConfig unless `given` lists exactly the existing partitions."""
     named = set(given)
-    if named == there:
+    if named == existing:
         return
-    missing, unknown = sorted(there - named), sorted(named - there)
+    missing, unknown = sorted(existing - named), sorted(named - existing)
     problems = []
     if missing:
-        problems.append(f"does not name {_listed(missing)}")
+        problems.append(f"is missing {_format(missing)}")
     if unknown:
-        problems.append(f"names {_listed(unknown)}, which is not among the partitions read")
+        problems.append(f"contains {_format(unknown)}, which the query does not read")
     raise InvalidConfig(f"{option} {' and '.join(problems)}: {advice}")
 
 
-def _listed(partitions: Iterable[TopicPartition]) -> str:
+def _format(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{topic}-{index}" for topic, index in partitions)
 
 

@@ -1,7 +1,7 @@
-"""The options of `format("lograft")`: those of Spark's Kafka source and sink, and some more.
+"""Options of `format("lograft")`: those of Spark's Kafka source and sink, and Lograft's own.
 
-Spark hands options over with names in lower case. What is not known is refused, with the names that
-are: a misspelt `startingOffset` must not read from somewhere else.
+Spark passes option names in lower case. Unknown options are rejected with a list of the known ones,
+because a misspelt `startingOffset` must not silently read from the default position.
 """
 
 import re
@@ -57,7 +57,7 @@ _READ: Final = (
     "includeHeaders",
     "columns",
 )
-#: Headers are written where there is a column of them; the option is a reader's, and may be set.
+#: The sink writes headers if the rows have a headers column; it accepts the reader's option.
 _WRITE: Final = (
     "topic",
     "includeHeaders",
@@ -66,22 +66,22 @@ _WRITE: Final = (
     "txnAppId",
     "txnVersion",
 )
-#: Spark puts its own options among ours.
-_SPARKS: Final = ("checkpointLocation", "queryName", "path")
+#: Spark passes its own options along with ours.
+_SPARK_OPTIONS: Final = ("checkpointLocation", "queryName", "path")
 
-#: Settings that would change what the source or the sink is; each with what to do instead.
-_REFUSED: Final = {
-    "auto.offset.reset": "say where to begin with startingOffsets",
+#: Client settings that the source and the sink control themselves, each with its alternative.
+_REJECTED: Final = {
+    "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys are bytes: cast them in the query",
     "value.deserializer": "values are bytes: cast them in the query",
     "key.serializer": "keys are bytes or strings: cast them in the query",
     "value.serializer": "values are bytes or strings: cast them in the query",
-    "enable.auto.commit": "progress is in the checkpoint; name a progressGroup to see it",
-    "interceptor.classes": "records go through in columns, never one by one",
-    "transactional.id": "delivery=exactly-once makes transactions of its own",
+    "enable.auto.commit": "the checkpoint has the offsets; set progressGroup to commit them, too",
+    "interceptor.classes": "records are processed as columnar batches",
+    "transactional.id": "set delivery=exactly-once, which uses its own transactions",
 }
 
-#: A hold is renewed a few times in its life, between two micro-batches.
+#: A hold is renewed several times before it expires, between two micro-batches.
 _HOLD_MS_MIN: Final = 10_000
 
 Delivery = Literal["at-least-once", "exactly-once"]
@@ -89,7 +89,7 @@ Delivery = Literal["at-least-once", "exactly-once"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Exactly one of them says something."""
+    """The topics to read; exactly one of the fields is set."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -101,10 +101,10 @@ class ReadOptions:
     subscription: Subscription
     start: Position
     end: Position
-    #: A time after the last record: end there (True), or fail.
+    #: Whether a starting timestamp after the last record means the log end, instead of an error.
     late_start_is_latest: bool
     fails_on_data_loss: bool
-    #: None: no limit.
+    #: None means no limit.
     trigger_offsets_max: int | None
     trigger_offsets_min: int | None
     trigger_delay_ms_max: int
@@ -115,10 +115,10 @@ class ReadOptions:
     offset_retries: int
     offset_retry_ms: int
     progress_group: str | None
-    #: How long unread records stay held after the query was last seen; None: they are not.
+    #: How long unread records are held after the query's last commit; None disables the hold.
     retention_hold_ms: int | None
     columns: tuple[str, ...]
-    #: For the client, without their prefix.
+    #: Client settings, without the prefix.
     client: Mapping[str, str]
 
     @property
@@ -132,25 +132,25 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    #: None: each row names its topic.
+    #: None: each row's topic column names its topic.
     topic: str | None
     delivery: Delivery
-    #: How long staged records may wait for the driver before the broker throws them away.
+    #: How long staged records may wait for the driver before the broker aborts their transaction.
     staging_timeout_ms: int
-    #: Names a write of a table, so that it is known when it is asked for again; as in Delta Lake.
+    #: Application ID and version of a batch write, which make it idempotent as in Delta Lake.
     name: tuple[str, int] | None
     client: Mapping[str, str]
 
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOptions:
-    options = _Given(given, _READ)
+    options = _OptionReader(given, _READ)
     if is_streaming:
-        options.refuse(_ENDS, "a stream has no end; read a batch to stop somewhere")
+        options.reject(_ENDS, "a stream has no end; use a batch query to read up to an offset")
     return ReadOptions(
         subscription=_subscription(options),
         start=_position(options, "starting", default=LATEST if is_streaming else EARLIEST),
         end=_position(options, "ending", default=LATEST),
-        late_start_is_latest=options.one_of(
+        late_start_is_latest=options.choice(
             "startingOffsetsByTimestampStrategy", ("error", "latest"), default="error"
         )
         == "latest",
@@ -172,14 +172,14 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOptions
 
 
 def read_columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """All that must be known before it is known whether a batch or a stream is read."""
-    return _columns(_Given(given, _READ))
+    """Returns the columns, which Spark needs before it says whether a batch or a stream is read."""
+    return _columns(_OptionReader(given, _READ))
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    options = _Given(given, _WRITE)
+    options = _OptionReader(given, _WRITE)
     delivery: Delivery = "at-least-once"
-    if options.one_of("delivery", ("at-least-once", "exactly-once"), default=delivery) != delivery:
+    if options.choice("delivery", ("at-least-once", "exactly-once"), default=delivery) != delivery:
         delivery = "exactly-once"
     return WriteOptions(
         topic=options.text("topic"),
@@ -190,10 +190,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _write_name(options: "_Given", delivery: Delivery) -> tuple[str, int] | None:
+def _write_name(options: "_OptionReader", delivery: Delivery) -> tuple[str, int] | None:
     name, version = options.text("txnAppId"), options.number("txnVersion", lowest=0)
     if (name is None) != (version is None):
-        raise InvalidConfig("txnAppId and txnVersion name a write together: set both or none")
+        raise InvalidConfig("txnAppId and txnVersion must be set together")
     if name is None or version is None:
         return None
     if delivery != "exactly-once":
@@ -201,21 +201,21 @@ def _write_name(options: "_Given", delivery: Delivery) -> tuple[str, int] | None
     return name, version
 
 
-def _producer_settings(options: "_Given", delivery: Delivery) -> dict[str, str]:
+def _producer_settings(options: "_OptionReader", delivery: Delivery) -> dict[str, str]:
     settings = options.client_settings(ProducerSettings)
     if delivery == "exactly-once":
-        # Found here, and not by every task: what cannot be part of a transaction.
+        # Settings that cannot be used with transactions are rejected here, not in every task.
         ProducerSettings.read(settings, transactional_id="checked")
     return settings
 
 
-class _Given:
-    """The options that were given, by their names in lower case."""
+class _OptionReader:
+    """Reads the given options, whose names are case-insensitive."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
         self._known = tuple(known)
-        names = {name.lower() for name in (*self._known, *_SPARKS)}
+        names = {name.lower() for name in (*self._known, *_SPARK_OPTIONS)}
         for name in self._values:
             if name not in names and not name.startswith(CLIENT_PREFIX):
                 raise InvalidConfig(_unknown(name, self._known))
@@ -237,9 +237,9 @@ class _Given:
         return int(text)
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        return self.one_of(name, ("true", "false"), default=str(default).lower()) == "true"
+        return self.choice(name, ("true", "false"), default=str(default).lower()) == "true"
 
-    def one_of(self, name: str, choices: tuple[str, ...], *, default: str) -> str:
+    def choice(self, name: str, choices: tuple[str, ...], *, default: str) -> str:
         text = (self.text(name) or default).lower()
         if text not in choices:
             raise InvalidConfig(f"{name} is {text!r}, but must be {' or '.join(choices)}")
@@ -251,21 +251,21 @@ class _Given:
     def named(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name.lower() in self._values]
 
-    def refuse(self, names: Iterable[str], reason: str) -> None:
+    def reject(self, names: Iterable[str], reason: str) -> None:
         for name in self.named(names):
-            raise InvalidConfig(f"{name} cannot be set here: {reason}")
+            raise InvalidConfig(f"{name} cannot be set: {reason}")
 
     def client_settings(self, kind: type[ClientSettings]) -> dict[str, str]:
-        """Those of this kind of client, each checked. Those of the other kind are passed over: one
-        set of options may serve a query's source and its sink."""
+        """Returns the validated settings of this kind of client. Settings of the other kind are
+        ignored, because the same options may be passed to a query's source and sink."""
         settings = {
             name.removeprefix(CLIENT_PREFIX): value
             for name, value in self._values.items()
             if name.startswith(CLIENT_PREFIX)
         }
         for name in settings:
-            if name in _REFUSED:
-                raise InvalidConfig(f"{CLIENT_PREFIX}{name} cannot be set: {_REFUSED[name]}")
+            if name in _REJECTED:
+                raise InvalidConfig(f"{CLIENT_PREFIX}{name} cannot be set: {_REJECTED[name]}")
         if not settings.get("bootstrap.servers"):
             raise InvalidConfig("kafka.bootstrap.servers must be set: host:port,…")
         for name in settings.keys() - _CLIENT_SETTINGS:
@@ -279,7 +279,7 @@ def _names_of(kind: type[ClientSettings]) -> frozenset[str]:
     return kind.setting_names() | kind.unsupported.keys()
 
 
-#: Every name that means something to one of Kafka's clients.
+#: Every setting of Kafka's consumer and producer.
 _CLIENT_SETTINGS: Final = _names_of(ConsumerSettings) | _names_of(ProducerSettings)
 
 
@@ -290,18 +290,18 @@ def _unknown_setting(name: str) -> str:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
-    canonical = {one.lower(): one for one in known}
+    canonical = {option.lower(): option for option in known}
     close = get_close_matches(name, canonical, n=1)
     hint = f"; did you mean {canonical[close[0]]}?" if close else ""
     allowed = ", ".join(sorted(known, key=str.lower))
     return f"{name} is not an option{hint} Allowed are {CLIENT_PREFIX}* and {allowed}"
 
 
-def _subscription(options: _Given) -> Subscription:
+def _subscription(options: _OptionReader) -> Subscription:
     named = options.named(_SUBSCRIPTIONS)
     if len(named) != 1:
         raise InvalidConfig(
-            f"one of {', '.join(_SUBSCRIPTIONS)} must be set, and one only"
+            f"exactly one of {', '.join(_SUBSCRIPTIONS)} must be set"
             + (f", not {' and '.join(named)}" if named else "")
         )
     text = options.text(named[0])
@@ -310,9 +310,9 @@ def _subscription(options: _Given) -> Subscription:
         case "assign":
             return Subscription(partitions=parse_partitions("assign", text))
         case "subscribe":
-            topics = sorted({one.strip() for one in text.split(",") if one.strip()})
+            topics = sorted({name.strip() for name in text.split(",") if name.strip()})
             if not topics:
-                raise InvalidConfig(f"subscribe is {text!r}, but must be topics: a,b,…")
+                raise InvalidConfig(f"subscribe is {text!r}, but must be a list of topics: a,b,…")
             return Subscription(topics=tuple(topics))
         case _:
             try:
@@ -322,8 +322,8 @@ def _subscription(options: _Given) -> Subscription:
             return Subscription(pattern=text)
 
 
-def _position(options: _Given, which: str, *, default: int) -> Position:
-    """Where several are given, Spark's order holds: timestamp, timestamps, offsets."""
+def _position(options: _OptionReader, which: str, *, default: int) -> Position:
+    """If several options are given, Spark's precedence applies: timestamp, timestamps, offsets."""
     timestamp = options.number(f"{which}Timestamp", lowest=0)
     if timestamp is not None:
         return AtTime(timestamp)
@@ -336,60 +336,64 @@ def _position(options: _Given, which: str, *, default: int) -> Position:
     if text is None:
         return AtEnd(default)
     pointless = {"ending": "earliest", "starting": "latest" if default == EARLIEST else ""}[which]
-    word = text.lower()
-    if word == pointless:
-        raise InvalidConfig(f"{name} is {word!r}: nothing would ever be read")
-    if word in ("earliest", "latest"):
-        return AtEnd(EARLIEST if word == "earliest" else LATEST)
+    keyword = text.lower()
+    if keyword == pointless:
+        raise InvalidConfig(f"{name} is {keyword!r}: no records would ever be read")
+    if keyword in ("earliest", "latest"):
+        return AtEnd(EARLIEST if keyword == "earliest" else LATEST)
     offsets = parse_offsets(name, text)
     for (topic, index), offset in offsets.items():
         if (offset == EARLIEST and pointless == "earliest") or (
             offset == LATEST and pointless == "latest"
         ):
-            raise InvalidConfig(f"{name} has {offset} for {topic}-{index}: nothing would be read")
+            raise InvalidConfig(
+                f"{name} has {offset} for {topic}-{index}: no records would be read"
+            )
     return AtOffsets(offsets)
 
 
-def _minimum(options: _Given) -> int | None:
+def _minimum(options: _OptionReader) -> int | None:
     minimum = options.number("minOffsetsPerTrigger", lowest=1)
     maximum = options.number("maxOffsetsPerTrigger", lowest=1)
     if minimum is not None and maximum is not None and minimum > maximum:
         raise InvalidConfig(
-            f"minOffsetsPerTrigger is {minimum}, but must not be above maxOffsetsPerTrigger,"
+            f"minOffsetsPerTrigger is {minimum}, but must not exceed maxOffsetsPerTrigger,"
             f" which is {maximum}"
         )
     return minimum
 
 
-def _hold(options: _Given) -> int | None:
+def _hold(options: _OptionReader) -> int | None:
     if options.text("retentionHold") is None:
         return None
     if options.text("progressGroup") is None:
-        raise InvalidConfig("retentionHold needs a progressGroup: the hold is in its offsets")
+        raise InvalidConfig(
+            "retentionHold needs progressGroup, in whose committed offsets the hold is stored"
+        )
     hold_ms = options.duration_ms("retentionHold", default="")
     if hold_ms < _HOLD_MS_MIN:
         raise InvalidConfig(f"retentionHold must be at least {_HOLD_MS_MIN // 1000} s")
     return hold_ms
 
 
-def _columns(options: _Given) -> tuple[str, ...]:
-    everything: tuple[str, ...] = COLUMNS
+def _columns(options: _OptionReader) -> tuple[str, ...]:
+    default: tuple[str, ...] = COLUMNS
     if options.boolean("includeHeaders", default=False):
-        everything = (*COLUMNS, HEADERS)
+        default = (*COLUMNS, HEADERS)
     text = options.text("columns")
     if text is None:
-        return everything
-    names = {one.lower(): one for one in (*COLUMNS, HEADERS)}
-    chosen = []
-    for one in (part.strip() for part in text.split(",")):
-        if one.lower() not in names:
+        return default
+    names = {column.lower(): column for column in (*COLUMNS, HEADERS)}
+    selected = []
+    for column in (part.strip() for part in text.split(",")):
+        if column.lower() not in names:
             raise InvalidConfig(
-                f"columns names {one!r}, but must be some of {', '.join(names.values())}"
+                f"columns contains {column!r}, but allowed are {', '.join(names.values())}"
             )
-        chosen.append(names[one.lower()])
-    if len(set(chosen)) != len(chosen):
-        raise InvalidConfig(f"columns is {text!r}, but must name each column once")
-    return tuple(chosen)
+        selected.append(names[column.lower()])
+    if len(set(selected)) != len(selected):
+        raise InvalidConfig(f"columns is {text!r}, but must contain each column once")
+    return tuple(selected)
 
 
 def _or_default(number: int | None, default: int) -> int:

@@ -1,4 +1,5 @@
-"""How much a micro-batch takes, and how it is cut into tasks. The arithmetic is Spark's own."""
+"""Sizes micro-batches and splits them into tasks, with the same arithmetic as Spark's Kafka
+source."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -11,13 +12,13 @@ from lograft.spark.offsets import Offsets
 
 
 class Range(NamedTuple):
-    """Some offsets of a partition: [start, end)."""
+    """Offsets [start, end) of a partition."""
 
     topic: str
     partition: int
     start: int
     end: int
-    #: The topic must still be this one; None: whatever has its name.
+    #: Expected topic ID, or None to accept any topic of that name.
     topic_id: UUID | None = None
 
     @property
@@ -25,30 +26,30 @@ class Range(NamedTuple):
         return max(0, self.end - self.start)
 
 
-def limited(
+def limit_offsets(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], total_max: int
 ) -> Offsets:
-    """`end`, drawn back so that about `total_max` offsets are left: each partition gives its
-    share, and at least one of what it has. Partitions that are new begin with `end`'s caller's
-    knowledge of them in `start`."""
-    sizes = {one: max(0, end[one] - start.get(one, 0)) for one in end}
+    """Returns end offsets lowered so that about `total_max` offsets remain. Each partition
+    contributes in proportion to its backlog, and at least one offset if it has any. `start` must
+    contain new partitions, too."""
+    sizes = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
     total = sum(sizes.values())
     if total <= total_max:
         return dict(end)
     shares = {}
-    for one, size in sizes.items():
-        begin = start.get(one, 0)
+    for partition, size in sizes.items():
+        begin = start.get(partition, 0)
         share = total_max * (size / total)
-        shares[one] = (
-            min(begin + (ceil(share) if share < 1 else floor(share)), end[one])
+        shares[partition] = (
+            min(begin + (ceil(share) if share < 1 else floor(share)), end[partition])
             if size
-            else end[one]
+            else end[partition]
         )
     return shares
 
 
-def backlog(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
-    return sum(max(0, offset - start.get(one, 0)) for one, offset in end.items())
+def backlog_of(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
+    return sum(max(0, offset - start.get(partition, 0)) for partition, offset in end.items())
 
 
 def rows_in_bytes(
@@ -57,9 +58,9 @@ def rows_in_bytes(
     end: Mapping[TopicPartition, int],
     row_bytes: Mapping[TopicPartition, float],
 ) -> int:
-    """How many offsets fit into so many bytes, where each partition gives its share of them."""
-    sizes = {one: max(0, end[one] - start.get(one, 0)) for one in end}
-    total_bytes = sum(size * row_bytes.get(one, 0.0) for one, size in sizes.items())
+    """Returns how many offsets fit into `bytes_max` if all partitions contribute in proportion."""
+    sizes = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
+    total_bytes = sum(size * row_bytes.get(partition, 0.0) for partition, size in sizes.items())
     total = sum(sizes.values())
     if total_bytes <= bytes_max:
         return total
@@ -69,19 +70,23 @@ def rows_in_bytes(
 def split(
     ranges: Sequence[Range], *, partitions_min: int | None, records_max: int | None
 ) -> list[Range]:
-    """Into tasks: one for each range, more where the options ask for them."""
-    found = list(ranges)
+    """Splits ranges into tasks: one per range, more if the options require it."""
+    parts = list(ranges)
     if records_max is not None:
-        found = [part for one in found for part in _even(one, ceil(one.size / records_max))]
-    if partitions_min is not None and len(found) < partitions_min:
-        total = max(1, sum(one.size for one in found))
-        found = [
-            part for one in found for part in _even(one, ceil(one.size / total * partitions_min))
+        parts = [
+            part for whole in parts for part in _split_evenly(whole, ceil(whole.size / records_max))
         ]
-    return found
+    if partitions_min is not None and len(parts) < partitions_min:
+        total = max(1, sum(part.size for part in parts))
+        parts = [
+            part
+            for whole in parts
+            for part in _split_evenly(whole, ceil(whole.size / total * partitions_min))
+        ]
+    return parts
 
 
-def _even(whole: Range, parts: int) -> list[Range]:
-    parts = max(1, min(parts, whole.size))
-    cuts = [whole.start + whole.size * number // parts for number in range(parts + 1)]
-    return [whole._replace(start=begin, end=end) for begin, end in pairwise(cuts)]
+def _split_evenly(whole: Range, count: int) -> list[Range]:
+    count = max(1, min(count, whole.size))
+    bounds = [whole.start + whole.size * number // count for number in range(count + 1)]
+    return [whole._replace(start=begin, end=end) for begin, end in pairwise(bounds)]

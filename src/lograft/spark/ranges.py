@@ -1,7 +1,7 @@
-"""One task's part of a read: a range of a partition as Arrow batches for Spark.
+"""Reads a task's range of a partition as Arrow batches for Spark.
 
-A task is a synchronous generator in a process of its own, so the event loop runs while a batch is
-awaited, and the next fetch is under way while Spark takes the last one.
+A task is a synchronous generator in its own process, so the event loop runs only while a batch is
+awaited; the next fetch is already in flight while Spark processes the previous batch.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from lograft.spark.schema import to_spark
 
 LOGGER: Final = logging.getLogger(__name__)
 
-#: Tasks read large parts: fewer, larger fetches than a consumer's that waits for news.
+#: Tasks read large ranges, so they use fewer and larger fetches than a consumer.
 _FETCH_BYTES: Final = str(8 << 20)
 _BULK: Final = {
     "max.partition.fetch.bytes": _FETCH_BYTES,
@@ -32,7 +32,7 @@ _BULK: Final = {
 
 @dataclass(frozen=True, repr=False)
 class RangePartition(InputPartition):
-    """A range as Spark hands it to a task."""
+    """A range in the form that Spark passes to a task."""
 
     range: Range
 
@@ -40,30 +40,30 @@ class RangePartition(InputPartition):
         return f"RangePartition({self.range})"
 
 
-def read_range(options: ReadOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Raises DataLost where records of the range are gone, unless failOnDataLoss is false: then
-    what is left is read, and the log says what was not there."""
+def read_range(options: ReadOptions, requested: Range) -> Iterator[pa.RecordBatch]:
+    """Reads a range. Raises DataLost if records of the range were deleted, unless failOnDataLoss is
+    false: then the remaining records are read and the loss is logged."""
     settings = {**_BULK, "default.api.timeout.ms": str(options.poll_timeout_ms), **options.client}
     with asyncio.Runner() as runner:
         reader = RangeReader(settings)
         runner.run(reader.__aenter__())
         try:
-            yield from _batches(runner, reader, options, wanted)
+            yield from _batches(runner, reader, options, requested)
         finally:
             runner.run(reader.__aexit__(None, None, None))
 
 
 def _batches(
-    runner: asyncio.Runner, reader: RangeReader, options: ReadOptions, wanted: Range
+    runner: asyncio.Runner, reader: RangeReader, options: ReadOptions, requested: Range
 ) -> Iterator[pa.RecordBatch]:
-    start: int | None = wanted.start
-    topic_id: UUID | None = wanted.topic_id
-    while start is not None and start < wanted.end:
+    start: int | None = requested.start
+    topic_id: UUID | None = requested.topic_id
+    while start is not None and start < requested.end:
         batches = reader.read(
-            wanted.topic,
-            wanted.partition,
+            requested.topic,
+            requested.partition,
             start=start,
-            end=wanted.end,
+            end=requested.end,
             topic_id=topic_id,
             with_headers=options.with_headers,
         )
@@ -74,7 +74,7 @@ def _batches(
         except DataLost as lost:
             if options.fails_on_data_loss:
                 raise
-            LOGGER.warning("%s; failOnDataLoss is false, so the query goes on", lost)
+            LOGGER.warning("%s; failOnDataLoss is false, so the query continues", lost)
             start = lost.log_start if isinstance(lost, StartLost) else None
 
 

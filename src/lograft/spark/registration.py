@@ -1,8 +1,8 @@
 """Registers `format("lograft")` with a Spark session.
 
-Spark also discovers the format by itself (`pyspark_lograft`), but it looks with the interpreter
-that it finds as `python3` on PATH. A program that runs as `.venv/bin/python job.py` has another
-interpreter, unless the environment is activated or PYSPARK_PYTHON is set.
+Spark also discovers the format by itself (`pyspark_lograft`), but it searches with the `python3`
+on PATH. A program started as `.venv/bin/python job.py` runs on a different interpreter, unless the
+environment is activated or PYSPARK_PYTHON is set.
 """
 
 import sys
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-#: The interpreter of Spark's Python processes where PYSPARK_PYTHON is not set.
+#: Interpreter of Spark's Python processes if PYSPARK_PYTHON is not set.
 _SPARK_DEFAULT_INTERPRETER: Final = "python3"
-#: The same interpreter for a program that sets it in the session's configuration. PySpark itself
-#: reads it only for programs that spark-submit starts.
+#: Session setting that names the interpreter. PySpark itself honours it only for programs started
+#: by spark-submit.
 _INTERPRETER_SETTING: Final = "spark.pyspark.python"
 
 
@@ -23,8 +23,8 @@ def register(spark: "SparkSession") -> None:
     """Makes `format("lograft")` available in `spark`.
 
     On a local master, Spark's Python processes also run with this program's interpreter, unless
-    PYSPARK_PYTHON or spark.pyspark.python names another one. The executors of a cluster have their
-    own environments: there, PYSPARK_PYTHON must name an interpreter that has Lograft installed.
+    PYSPARK_PYTHON or spark.pyspark.python names another one. The executors of a cluster have
+    their own environments, where PYSPARK_PYTHON must name an interpreter with Lograft installed.
     """
     from pyspark.sql.utils import is_remote
 

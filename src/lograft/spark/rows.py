@@ -1,4 +1,4 @@
-"""Rows of a query as records: which columns are taken, and which topic each row goes to."""
+"""Converts the rows of a query to records: checks the columns and groups the rows by topic."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,22 +23,24 @@ _KINDS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "topic": (StringType,),
     "partition": (IntegerType,),
 }
-#: What becomes part of a record; the topic says where it goes.
-_SENT: Final = ("key", "value", "headers", "partition")
+#: Columns that become part of a record.
+_RECORD_COLUMNS: Final = ("key", "value", "headers", "partition")
 
 
 class TopicUnknown(LograftError):
-    """A row does not say where it is to go."""
+    """A row has no topic."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises InvalidConfig for a query that is not made of records. Columns with other names are
-    passed over, as Spark's Kafka sink does."""
+    """Raises InvalidConfig if the columns cannot be converted to records. Columns with other names
+    are ignored, as by Spark's Kafka sink."""
     fields = {field.name: field for field in schema.fields}
     if "value" not in fields:
-        raise InvalidConfig(f"there is no column value among {', '.join(fields) or 'no columns'}")
+        raise InvalidConfig(
+            f"the query has no column value; its columns are {', '.join(fields) or '(none)'}"
+        )
     if topic is None and "topic" not in fields:
-        raise InvalidConfig("no topic: set the option topic, or give a column topic")
+        raise InvalidConfig("no topic: set the option topic, or add a column topic")
     for name, kinds in _KINDS.items():
         if name in fields and not isinstance(fields[name].dataType, kinds):
             allowed = " or ".join(kind.typeName() for kind in kinds)
@@ -55,18 +57,18 @@ def _are_headers(field: StructField) -> bool:
     kind = field.dataType
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
         return False
-    parts = [(one.name, type(one.dataType)) for one in kind.elementType.fields]
+    parts = [(part.name, type(part.dataType)) for part in kind.elementType.fields]
     return parts == [("key", StringType), ("value", BinaryType)]
 
 
 def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, with the columns that records have. The option wins over the
-    column."""
-    import pyarrow.compute as pc  # slow to import: a driver's processes do without
+    """Yields the rows of each topic, with the columns of records. The option takes precedence over
+    the column."""
+    import pyarrow.compute as pc  # slow to import, and not needed in the driver's processes
 
-    sent = batch.select([name for name in _SENT if name in batch.schema.names])
+    records = batch.select([name for name in _RECORD_COLUMNS if name in batch.schema.names])
     if topic is not None:
-        yield topic, sent
+        yield topic, records
         return
     topics = batch.column("topic").dictionary_encode()
     if topics.null_count:
@@ -76,6 +78,6 @@ def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
     names = topics.dictionary.to_pylist()
     for number, name in enumerate(names):
         if len(names) == 1:
-            yield name, sent
+            yield name, records
         else:
-            yield name, sent.filter(pc.equal(topics.indices, number))
+            yield name, records.filter(pc.equal(topics.indices, number))

@@ -1,4 +1,4 @@
-"""The columns that Spark sees: those of its Kafka source, in their order, each of them nullable."""
+"""Columns of the source: those of Spark's Kafka source, in the same order, all nullable."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _TYPES: Final[dict[str, DataType]] = {
         StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     ),
 }
-#: The same in Arrow, exactly as Spark compares it.
+#: The same types in Arrow, exactly as Spark expects them.
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -49,8 +49,8 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
 
 def to_spark(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """The chosen columns of a decoded batch, whose types differ in nullability only: nothing is
-    copied."""
+    """Returns the selected columns of a decoded batch with Spark's types. The types differ in
+    nullability only, so nothing is copied."""
     arrays = [
         batch.column(name) if name != HEADERS else _headers(batch.column(name)) for name in columns
     ]
@@ -59,8 +59,8 @@ def to_spark(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
 
 
 def _headers(column: pa.ListArray) -> pa.ListArray:
-    """A record without headers has null there, as in Spark's Kafka source."""
-    import pyarrow.compute as pc  # slow to import: a driver's processes do without
+    """Replaces empty headers by null, as Spark's Kafka source does."""
+    import pyarrow.compute as pc  # slow to import, and not needed in the driver's processes
 
     is_empty = pc.equal(column.value_lengths(), 0)
     items = column.values.cast(_ARROW_TYPES[HEADERS].value_type)

@@ -1,5 +1,4 @@
-"""What a task of the sink does with its rows, at least once: send them, and be done when all are
-acknowledged."""
+"""Sends the rows of a sink's task at least once; the task completes when all are acknowledged."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,13 +10,13 @@ from lograft.client import Producer
 from lograft.spark.options import WriteOptions
 from lograft.spark.rows import by_topic
 
-#: Tasks send columns: batches as large as brokers take, instead of what suits single records.
+#: Tasks send columnar batches, as large as brokers accept by default.
 _BATCH_BYTES: Final = 1 << 20
 BULK: Final = {"max.request.size": str(4 << 20), "buffer.memory": str(64 << 20)}
 
 
 def send_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:
-    """How many were sent; all of them are acknowledged."""
+    """Sends the rows and returns their number when all are acknowledged."""
 
     async def send() -> int:
         async with Producer(BULK | dict(options.client)) as producer:

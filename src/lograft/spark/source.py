@@ -1,6 +1,7 @@
-"""`format("lograft")`: what Spark asks for a reader or a writer. Lives in short-lived processes of
-the driver; options are checked here, before anything is planned. Each process imports what it needs
-and no more: imports are most of what a small query waits for."""
+"""Entry point of `format("lograft")`, from which Spark requests readers and writers.
+
+Runs in short-lived processes of the driver. Options are validated here, before planning. Imports
+are deferred, because they are most of the latency of a small query."""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -23,7 +24,7 @@ class LograftDataSource(DataSource):
         return "lograft"
 
     def schema(self) -> StructType:
-        # Spark does not say here whether this becomes a batch or a stream: the reader checks all.
+        # It is not known yet whether this is a batch or a stream; the reader validates all options.
         return spark_schema(read_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -38,7 +39,7 @@ class LograftDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
-            raise InvalidConfig("a topic cannot be overwritten: write with mode append")
+            raise InvalidConfig("a topic cannot be overwritten: use mode append")
         from lograft.spark.writers import BatchWriter
 
         return BatchWriter(self._write_options(schema))

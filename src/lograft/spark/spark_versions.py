@@ -1,4 +1,4 @@
-"""What PySpark 4.1 does not have yet, so that one source serves 4.1 to 4.3."""
+"""Substitutes for classes missing in PySpark 4.1, so that the source supports 4.1 to 4.3."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ try:
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # PySpark 4.1: a micro-batch takes all there is
+except ImportError:  # PySpark 4.1: a micro-batch reads all available records
 
     class ReadLimit:  # type: ignore[no-redef]
         pass
@@ -25,7 +25,7 @@ except ImportError:  # PySpark 4.1: a micro-batch takes all there is
         pass
 
 
-#: Whether Spark asks how much a micro-batch may take.
+#: Whether this version of Spark supports read limits for micro-batches.
 LIMITS_BATCHES: Final = ReadLimit.__module__.startswith("pyspark.")
 
 __all__ = [

@@ -1,16 +1,16 @@
-"""What `format("lograft")` is where something that it needs is not installed: a clear sentence."""
+"""Replaces `format("lograft")` where a dependency is missing, with an error that names it."""
 
 from collections.abc import MutableMapping
 
 from pyspark.sql.datasource import DataSource
 
 
-def unavailable(error: ImportError) -> type[DataSource]:
-    sentence = f"format('lograft') cannot be used: {error}; pip install 'lograft[spark]'"
+def unavailable_source(error: ImportError) -> type[DataSource]:
+    message = f"format('lograft') cannot be used: {error}; pip install 'lograft[spark]'"
 
     class UnavailableSource(DataSource):
         def __init__(self, options: MutableMapping[str, str]) -> None:
-            raise ImportError(sentence)
+            raise ImportError(message)
 
         @classmethod
         def name(cls) -> str:

@@ -1,5 +1,5 @@
-"""The sink, for tables and for streams. Spark makes a writer in the driver, gives a copy of it to
-every task, and tells the driver's to commit or to abort what the tasks report."""
+"""The sink for batch and streaming writes. Spark creates a writer in the driver, sends a copy to
+every task, and calls `commit` or `abort` on the driver's writer with the messages of the tasks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from lograft.spark.staging import Slot, discard, publish, stage
 
 @dataclass
 class Written(WriterCommitMessage):
-    """Of a task whose rows are acknowledged, or staged: then the driver has to publish them."""
+    """Message of a task whose rows are acknowledged, or staged for the driver to publish."""
 
     rows: int
     staged: PreparedTransaction | None = None
@@ -30,7 +30,7 @@ class Written(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        #: Without a name, nobody can ask for the same write again.
+        #: A write without a name cannot be repeated, so its name is random.
         self._name = options.name or (str(SystemRandomness().uuid()), 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -59,8 +59,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def write_from_driver(options: WriteOptions, rows: pa.Table) -> None:
-    """Writes few rows exactly once, as task 0 of a named write would. For them, the Python
-    processes that Spark starts for a write cost more than the write."""
+    """Writes a few rows exactly once, as task 0 of a named write would, without starting Spark's
+    Python processes, which would take longer than the write itself."""
     assert options.name is not None, "a write that may be repeated has a name"
     name, version = options.name
     _, staged = stage(options, Slot(name, 0), version, iter(rows.to_batches()))
@@ -77,18 +77,18 @@ def _write(
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedTransaction]:
-    """Of the tasks that got so far; a task that failed has sent no message."""
-    written = [one for one in messages if isinstance(one, Written)]
-    return [one.staged for one in written if one.staged is not None]
+    """Returns the transactions of the completed tasks; a failed task has no message."""
+    written = [message for message in messages if isinstance(message, Written)]
+    return [message.staged for message in written if message.staged is not None]
 
 
 def _micro_batch() -> tuple[str, int]:
-    """The query's id, which outlives restarts, and the number of the batch."""
+    """Returns the query ID, which survives restarts, and the batch ID."""
     task = _task()
     query = task.getLocalProperty("sql.streaming.queryId")
     batch_id = task.getLocalProperty("streaming.sql.batchId")
-    assert query is not None, "Spark has not said of which query this task is"
-    assert batch_id is not None, "Spark has not said of which batch this task is"
+    assert query is not None, "Spark sets the query ID of a task"
+    assert batch_id is not None, "Spark sets the batch ID of a task"
     return query, int(batch_id)
 
 

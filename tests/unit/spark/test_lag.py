@@ -1,16 +1,16 @@
-"""The lag of a query, from its own report of a micro-batch."""
+"""Tests of the lag derived from a query's progress."""
 
 from lograft.model.types import TopicPartition
 from lograft.spark.lag import lag_of
 
 
-def test_lag_by_partition() -> None:
+def test_lag_is_reported_by_partition() -> None:
     lag = lag_of(
         {
             "id": "1",
             "name": "orders",
             "batchId": 4,
-            # As with Spark Connect, where only the sources say it.
+            # With Spark Connect only the sources report these.
             "numInputRows": None,
             "processedRowsPerSecond": None,
             "sources": [
@@ -29,7 +29,7 @@ def test_lag_by_partition() -> None:
     assert lag.rows_per_second == 2.5
 
 
-def test_the_lag_of_a_batch_that_comes_again_is_not_known() -> None:
+def test_lag_of_a_repeated_batch_is_unknown() -> None:
     source = {"numInputRows": 1, "latestOffset": "null", "endOffset": '{"t":{"0":7}}'}
     lag = lag_of({"id": "1", "batchId": 4, "sources": [source]})
     assert (lag.rows, lag.total) == (1, None)

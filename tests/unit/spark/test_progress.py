@@ -1,4 +1,4 @@
-"""When a query tells how far it is, and how long what follows is held."""
+"""Tests of when a query commits its progress and renews its retention hold."""
 
 from typing import Any, cast
 
@@ -12,71 +12,71 @@ from lograft.spark.options import read_options
 from lograft.spark.progress import Progress
 from tests.support.clocks import FakeClock
 
-WHERE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
 WALL_MS = 1_000_000
 
 
-class StandInCluster:
-    def __init__(self, *, may_hold: bool = True) -> None:
-        self.told: list[tuple[str, int, int | None]] = []
+class FakeCluster:
+    def __init__(self, *, allows_hold: bool = True) -> None:
+        self.commits: list[tuple[str, int, int | None]] = []
         self.checked: list[set[str]] = []
-        self._may_hold = may_hold
+        self._allows_hold = allows_hold
 
-    def tell_progress(self, group: str, offsets: Offsets, *, held_until_ms: int | None) -> None:
-        self.told.append((group, offsets[WHERE], held_until_ms))
+    def commit_progress(self, group: str, offsets: Offsets, *, held_until_ms: int | None) -> None:
+        self.commits.append((group, offsets[PARTITION], held_until_ms))
 
-    def check_may_hold(self, group: str, topics: set[str]) -> None:
+    def check_hold_allowed(self, group: str, topics: set[str]) -> None:
         self.checked.append(topics)
-        if not self._may_hold:
+        if not self._allows_hold:
             raise InvalidConfig("no")
 
 
-class Telling:
-    def __init__(self, *, may_hold: bool = True, **options: str) -> None:
+class ProgressOfQuery:
+    def __init__(self, *, allows_hold: bool = True, **options: str) -> None:
         self.clock = FakeClock(now_ms=0, wall_offset_ms=WALL_MS)
-        self.cluster = StandInCluster(may_hold=may_hold)
+        self.cluster = FakeCluster(allows_hold=allows_hold)
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options}
         clock: Any = self.clock
         self._progress = Progress(read_options(given, is_streaming=True), clock)
 
-    def tell(self, offset: int) -> None:
-        self._progress.tell(cast(Cluster, self.cluster), {WHERE: offset})
+    def commit(self, offset: int) -> None:
+        self._progress.commit(cast(Cluster, self.cluster), {PARTITION: offset})
 
     def renew(self) -> None:
         self._progress.renew(cast(Cluster, self.cluster))
 
 
-def test_progress_is_told_once() -> None:
-    telling = Telling(progressGroup="g")
-    telling.renew()
+def test_unchanged_offsets_are_committed_once() -> None:
+    progress = ProgressOfQuery(progressGroup="g")
+    progress.renew()
     for offset in (0, 0, 5, 5):
-        telling.tell(offset)
-        telling.clock.now_ms += 10**9
-        telling.renew()
-    assert telling.cluster.told == [("g", 0, None), ("g", 5, None)]
-    assert telling.cluster.checked == []
+        progress.commit(offset)
+        progress.clock.now_ms += 10**9
+        progress.renew()
+    assert progress.cluster.commits == [("g", 0, None), ("g", 5, None)]
+    assert progress.cluster.checked == []
 
 
-def test_without_a_group_nobody_is_told() -> None:
-    telling = Telling()
-    telling.tell(1)
-    assert telling.cluster.told == []
+def test_nothing_is_committed_without_a_group() -> None:
+    progress = ProgressOfQuery()
+    progress.commit(1)
+    assert progress.cluster.commits == []
 
 
-def test_a_hold_is_renewed_while_nothing_is_read() -> None:
-    telling = Telling(progressGroup="g", retentionHold="30s")
-    telling.tell(7)
-    telling.clock.now_ms = 9_999
-    telling.tell(7)
-    assert telling.cluster.told == [("g", 7, WALL_MS + 30_000)]
-    telling.clock.now_ms = 10_000
-    telling.renew()
-    assert telling.cluster.told[1:] == [("g", 7, WALL_MS + 40_000)]
-    assert telling.cluster.checked == [{"t"}], "once for each topic"
+def test_hold_is_renewed_while_no_records_are_read() -> None:
+    progress = ProgressOfQuery(progressGroup="g", retentionHold="30s")
+    progress.commit(7)
+    progress.clock.now_ms = 9_999
+    progress.commit(7)
+    assert progress.cluster.commits == [("g", 7, WALL_MS + 30_000)]
+    progress.clock.now_ms = 10_000
+    progress.renew()
+    assert progress.cluster.commits[1:] == [("g", 7, WALL_MS + 40_000)]
+    assert progress.cluster.checked == [{"t"}], "once for each topic"
 
 
-def test_a_hold_that_is_not_allowed_is_not_claimed() -> None:
-    telling = Telling(may_hold=False, progressGroup="g", retentionHold="30s")
+def test_hold_that_the_topic_does_not_allow_is_not_committed() -> None:
+    progress = ProgressOfQuery(allows_hold=False, progressGroup="g", retentionHold="30s")
     with pytest.raises(InvalidConfig):
-        telling.tell(7)
-    assert telling.cluster.told == []
+        progress.commit(7)
+    assert progress.cluster.commits == []

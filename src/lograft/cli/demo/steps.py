@@ -204,28 +204,30 @@ def _start_spark() -> "SparkSession":
 def _run_pipelines(steps: Steps, address: str, starting: "Future[SparkSession]") -> Path:
     from lograft.cli.demo.shop_pipelines import shop_settings, show_lake, show_windows
     from lograft.cli.pipelines import line_of
-    from lograft.spark.pipelines.running import Watch, run_settings
+    from lograft.spark.pipelines.running import RunObserver, run_settings
 
     console = steps.console
     folder = Path(tempfile.mkdtemp(prefix="lograft-demo-"))
     settings = shop_settings(address, folder)
-    watch = Watch(tell=lambda lag: console.print(line_of(lag)), say=console.print)
+    observer = RunObserver(
+        on_batch=lambda lag: console.print(line_of(lag)), on_message=console.print
+    )
     with steps.step("Spark starts"), steps.busy("Spark is starting"):
         spark = starting.result()
     try:
         with steps.step("lake: the orders become a table"):
             with steps.busy("Spark reads the orders"):
-                run_settings("lake", settings["lake"], spark=spark, watch=watch)
+                run_settings("lake", settings["lake"], spark=spark, observer=observer)
             show_lake(spark, folder, console)
         with steps.step("windows: the web log in figures"):
             with steps.busy("Spark reads the web log"):
-                run_settings("windows", settings["windows"], spark=spark, watch=watch)
+                run_settings("windows", settings["windows"], spark=spark, observer=observer)
             show_windows(spark, folder, console)
         with (
             steps.step("audit: what is in the log, and who has read it"),
             steps.busy("Spark inspects both topics"),
         ):
-            run_settings("audit", settings["audit"], spark=spark, watch=watch)
+            run_settings("audit", settings["audit"], spark=spark, observer=observer)
     finally:
         spark.stop()
     return folder

@@ -1,8 +1,8 @@
-"""What is in the log and who has read it: the log inspection, as tables and an HTML page.
+"""Reports the contents of topics and the progress of the groups that read them, as an HTML page.
 
-One pass over the records (keys, sizes, times), one over the headers of their batches (producers and
-their sequences), the offsets of every group, and what is left of the history of their commits.
-Nothing is written but the report.
+Reads the records once (keys, sizes, timestamps), the headers of their batches once (producers and
+sequence numbers), the committed offsets of every group, and the history of their commits as far as
+compaction has kept it. Writes nothing except the report.
 """
 
 import json
@@ -24,7 +24,7 @@ from lograft.spark.pipelines.folders import Folder
 from lograft.spark.pipelines.group_positions import GroupPosition, group_positions
 from lograft.spark.pipelines.record_frames import key_text
 from lograft.spark.pipelines.report import Section, page
-from lograft.spark.pipelines.running import Watch
+from lograft.spark.pipelines.running import RunObserver
 from lograft.spark.pipelines.sequences import sequence_faults
 from lograft.spark.pipelines.settings import Settings
 from lograft.spark.planning import Range
@@ -36,14 +36,14 @@ _MINUTES: Final = "%Y-%m-%d %H:%M"
 _MINUTE_MS: Final = 60_000
 
 
-def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section]:
-    """The sections of the report, which is also written to `audit.folder`."""
-    asked = settings.audit
-    assert asked is not None
+def audit(spark: SparkSession, settings: Settings, observer: RunObserver) -> list[Section]:
+    """Writes the report to `audit.folder` and returns its sections."""
+    config = settings.audit
+    assert config is not None
     options = settings.source.batch_options()
     planned = BatchReader(read_options(options, is_streaming=False)).ranges()
-    # What is written from now on is for the next audit: all tables are of the same records.
-    ends = {TopicPartition(one.topic, one.partition): one.end for one in planned}
+    # Fixes the end offsets, so that all sections cover the same records.
+    ends = {TopicPartition(part.topic, part.partition): part.end for part in planned}
     options["endingOffsets"] = json.dumps(to_json(ends))
     records = spark.read.format("lograft").options(**options, columns=_COLUMNS).load()
     measured = records.select(
@@ -60,22 +60,22 @@ def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section
             _partition_section(measured, planned),
             _group_section(measured, positions),
             _sequence_section(spark, options),
-            _hot_key_section(measured, asked.hot_keys),
+            _hot_key_section(measured, config.hot_keys),
             _size_section(measured),
             _rate_section(measured),
             _lateness_section(measured),
         ]
-        if positions and asked.commit_history:
+        if positions and config.commit_history:
             sections.append(_consume_section(measured, commits_of(spark, settings.source)))
     finally:
         measured.unpersist()
     now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
     title = f"Audit of {', '.join(settings.source.topics)}"
     html = page(title, f"{settings.source.bootstrap}, {now:%Y-%m-%d %H:%M:%S} UTC", sections)
-    folder = Folder(asked.folder)
+    folder = Folder(config.folder)
     with folder.files.open_output_stream(folder.inner("audit.html")) as file:
         file.write(html.encode())
-    watch.say(f"report: {folder.path('audit.html')}")
+    observer.on_message(f"report: {folder.path('audit.html')}")
     return sections
 
 
@@ -83,11 +83,11 @@ def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in frame.collect()]
 
 
-def _shown_time(time_ms: int, style: str) -> str:
-    """Not formatted by Spark, whose time zone is the session's."""
+def _format_time(time_ms: int, style: str) -> str:
+    """Formats in UTC; Spark would use the session's time zone."""
     try:
         return (_EPOCH + timedelta(milliseconds=time_ms)).strftime(style)
-    except OverflowError:  # a producer has written microseconds, for instance
+    except OverflowError:  # for example, a producer that writes microseconds
         return f"{time_ms} ms"
 
 
@@ -100,23 +100,23 @@ def _partition_section(measured: DataFrame, planned: Sequence[Range]) -> Section
     )
     found = {(row[0], row[1]): row[2:] for row in _rows(grouped)}
     rows: list[tuple[Any, ...]] = []
-    for one in planned:
-        records, size, *times = found.get((one.topic, one.partition), (0, 0, None, None))
-        oldest, newest = (None if time is None else _shown_time(time, _SECONDS) for time in times)
-        hollow = max(0, one.size - records)
-        place = (one.topic, one.partition)
-        rows.append((*place, records, size, one.start, one.end, hollow, oldest, newest))
+    for part in planned:
+        records, size, *times = found.get((part.topic, part.partition), (0, 0, None, None))
+        oldest, newest = (None if time is None else _format_time(time, _SECONDS) for time in times)
+        empty = max(0, part.size - records)
+        partition = (part.topic, part.partition)
+        rows.append((*partition, records, size, part.start, part.end, empty, oldest, newest))
     return Section(
         "Partitions",
-        "Offsets without a record are markers of transactions, records of aborted ones where only"
-        " committed ones are read, or were compacted away.",
+        "Offsets without a record belong to transaction markers, to compacted records, or, with"
+        " read_committed, to records of aborted transactions.",
         (
             "topic",
             "partition",
             "records",
-            "bytes of values",
-            "first offset",
-            "end",
+            "value bytes",
+            "log start offset",
+            "log end offset",
             "offsets without a record",
             "oldest (UTC)",
             "newest (UTC)",
@@ -127,50 +127,64 @@ def _partition_section(measured: DataFrame, planned: Sequence[Range]) -> Section
 
 
 def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> Section:
-    """How far each group is, and how old the first record is that it has not read."""
+    """Lists each group's lag and the age of its first unread record."""
     rows: list[tuple[Any, ...]] = []
-    firsts = _times_of(measured, [one for one in positions if one.unread])
+    times = _times_of(measured, [position for position in positions if position.unread])
     now_ms = SystemClock().wall_ms()
-    for one in positions:
-        time_ms = firsts.get((one.topic, one.partition, one.next))
-        waits = None if time_ms is None else round((now_ms - time_ms) / 1000, 1)
-        unread = f"{one.next} to {one.end - 1}" if one.unread else None
-        place = (one.group, one.topic, one.partition, one.committed, one.end)
-        rows.append((*place, one.unread, unread, one.lost, waits))
+    for position in positions:
+        time_ms = times.get((position.topic, position.partition, position.next))
+        age = None if time_ms is None else round((now_ms - time_ms) / 1000, 1)
+        unread = f"{position.next} to {position.end - 1}" if position.unread else None
+        rows.append(
+            (
+                position.group,
+                position.topic,
+                position.partition,
+                position.committed,
+                position.end,
+                position.unread,
+                unread,
+                position.lost,
+                age,
+            )
+        )
     return Section(
         "Groups",
-        "Unread ranges, and for how many seconds their first record has waited. Offsets"
-        " are counted, those of markers and of compacted records among them. A partition without a"
-        " committed offset is one that the group has not read, though it reads the topic.",
+        "Unread ranges of each group, and the age of their first record. Counts are offsets,"
+        " including those of transaction markers and compacted records. A partition without a"
+        " committed offset was not read by the group, which read other partitions of the topic.",
         (
             "group",
             "topic",
             "partition",
-            "committed",
-            "end",
-            "unread",
+            "committed offset",
+            "log end offset",
+            "lag",
             "unread offsets",
             "deleted unread",
-            "waiting, s",
+            "age of first unread, s",
         ),
         rows,
-        [(f"{one.group} {one.topic}-{one.partition}", float(one.unread)) for one in positions],
+        [
+            (f"{position.group} {position.topic}-{position.partition}", float(position.unread))
+            for position in positions
+        ],
     )
 
 
 def _times_of(
     measured: DataFrame, positions: Sequence[GroupPosition]
 ) -> dict[tuple[str, int, int], int]:
-    """When the first records at or behind some positions were made."""
+    """Returns the timestamp of the first record at or after each position."""
     if not positions:
         return {}
     spark = measured.sparkSession
-    wanted = spark.createDataFrame(
-        sorted({(one.topic, one.partition, one.next) for one in positions}),
+    starts = spark.createDataFrame(
+        sorted({(position.topic, position.partition, position.next) for position in positions}),
         "topic string, partition int, next bigint",
     )
-    behind = measured.join(F.broadcast(wanted), ["topic", "partition"])
-    firsts = behind.filter("offset >= next").groupBy("topic", "partition", "next")
+    candidates = measured.join(F.broadcast(starts), ["topic", "partition"])
+    firsts = candidates.filter("offset >= next").groupBy("topic", "partition", "next")
     found = firsts.agg(F.min_by(F.unix_millis("timestamp"), "offset"))
     return {(row[0], row[1], row[2]): row[3] for row in found.collect()}
 
@@ -179,8 +193,8 @@ def _sequence_section(spark: SparkSession, options: Mapping[str, str]) -> Sectio
     faults = sequence_faults(headers_of(spark, read_options(options, is_streaming=False)))
     return Section(
         "Producers",
-        "Batches by producer id and epoch. A gap is a jump in the producer's sequence numbers, a"
-        " duplicate one that was there before; compaction leaves gaps too.",
+        "Batches by producer ID and epoch. A gap is a jump in the producer's sequence numbers, a"
+        " duplicate is a sequence number that occurred before. Compaction leaves gaps, too.",
         (
             "topic",
             "partition",
@@ -204,8 +218,8 @@ def _hot_key_section(measured: DataFrame, count: int) -> Section:
     shares = [(*row, round(100 * row[2] / total, 2)) for row in rows]
     return Section(
         "Hot keys",
-        "The keys with the most records: a partition is as fast as its hottest key allows.",
-        ("topic", "key", "records", "% of all"),
+        "The keys with the most records. They limit how evenly load spreads over partitions.",
+        ("topic", "key", "records", "% of records"),
         shares,
         [(str(row[1]), float(row[2])) for row in rows],
     )
@@ -220,8 +234,8 @@ def _size_section(measured: DataFrame) -> Section:
         rows.append((label, records, size))
     return Section(
         "Sizes",
-        "Records by the size of their values in bytes.",
-        ("bytes", "records", "bytes together"),
+        "Records by value size in bytes.",
+        ("bytes", "records", "total bytes"),
         rows,
         [(row[0], float(row[1])) for row in rows],
     )
@@ -231,10 +245,10 @@ def _rate_section(measured: DataFrame) -> Section:
     minute = F.floor(F.unix_millis("timestamp") / _MINUTE_MS)
     grouped = measured.groupBy(minute.alias("minute")).agg(F.count("*"), F.sum("bytes"))
     newest = _rows(grouped.orderBy(F.desc("minute")).limit(60))
-    rows = [(_shown_time(row[0] * _MINUTE_MS, _MINUTES), *row[1:]) for row in reversed(newest)]
+    rows = [(_format_time(row[0] * _MINUTE_MS, _MINUTES), *row[1:]) for row in reversed(newest)]
     return Section(
-        "Records a minute",
-        "By the records' own times; the last sixty minutes that have any.",
+        "Records per minute",
+        "By record timestamp; the last sixty minutes that contain records.",
         ("minute (UTC)", "records", "bytes"),
         rows,
         [(row[0], float(row[1])) for row in rows],
@@ -242,14 +256,14 @@ def _rate_section(measured: DataFrame) -> Section:
 
 
 def _lateness_section(measured: DataFrame) -> Section:
-    """How much older records are than one that was before them in their partition."""
+    """Measures how much older records are than the newest record before them in their partition."""
     newest = F.expr(
         "max(unix_millis(timestamp)) over (partition by topic, partition order by offset"
         " rows between unbounded preceding and current row)"
     )
     late = measured.select((newest - F.unix_millis("timestamp")).alias("late"))
     quantiles = late.agg(
-        *(F.expr(f"percentile_approx(late, {one})") for one in (0.5, 0.9, 0.99, 0.999)),
+        *(F.expr(f"percentile_approx(late, {quantile})") for quantile in (0.5, 0.9, 0.99, 0.999)),
         F.max("late"),
     )
     values = _rows(quantiles)[0]
@@ -257,9 +271,9 @@ def _lateness_section(measured: DataFrame) -> Section:
     rows = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
     return Section(
         "Lateness",
-        "How many ms a record is older than the newest before it in its partition: what a watermark"
-        " has to allow for.",
-        ("records", "ms late, at most"),
+        "By how many ms a record is older than the newest record before it in its partition. A"
+        " watermark has to allow for this delay.",
+        ("quantile", "ms late, at most"),
         rows,
         [(name, float(value)) for name, value in rows],
     )
@@ -268,11 +282,11 @@ def _lateness_section(measured: DataFrame) -> Section:
 def _consume_section(measured: DataFrame, commits: DataFrame) -> Section:
     rows = _rows(consume_latencies(measured, commits).orderBy("group", "topic"))
     return Section(
-        "From producing to consuming",
-        "How many ms after its own time a record was committed as read. An upper bound: groups"
-        " commit now and then, and compaction takes old commits away. Records before a group's"
-        " first known commit are left out.",
-        ("group", "topic", "records", "median", "90 %", "99 %", "longest"),
+        "Time from production to commit",
+        "Time in ms from a record's timestamp until a group committed it. This is an upper bound:"
+        " groups commit at intervals, and compaction removes old commits. Records before a group's"
+        " first known commit are not counted.",
+        ("group", "topic", "records", "median", "90 %", "99 %", "maximum"),
         rows,
         [(f"{row[0]} {row[1]}", float(row[3])) for row in rows],
     )

@@ -1,4 +1,4 @@
-"""The headers of record batches as a table: who wrote what, as the log has it."""
+"""Reads the headers of record batches into a DataFrame."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ HEADER: Final = {
     "base_sequence": ("int", pa.int32()),
     "is_control": ("boolean", pa.bool_()),
 }
-#: Headers of a batch of rows on the way to Spark.
-_ROWS: Final = 10_000
+#: Rows per Arrow batch sent to Spark.
+_BATCH_ROWS: Final = 10_000
 
 
 def headers_of(spark: SparkSession, options: ReadOptions) -> DataFrame:
     planned = BatchReader(options).partitions()
-    rows = [one.range[:4] for one in planned if isinstance(one, RangePartition)]
+    rows = [part.range[:4] for part in planned if isinstance(part, RangePartition)]
     ranges = spark.createDataFrame(rows, _RANGE).repartition(max(1, len(rows)))
     settings = dict(options.client)
 
@@ -53,21 +53,21 @@ def _scan(
                 (
                     topic,
                     partition,
-                    one.base_offset,
-                    one.last_offset,
-                    one.record_count,
-                    one.size_bytes,
-                    one.producer_id,
-                    one.producer_epoch,
-                    one.base_sequence,
-                    one.is_control,
+                    header.base_offset,
+                    header.last_offset,
+                    header.record_count,
+                    header.size_bytes,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.is_control,
                 )
-                async for one in reader.read_headers(topic, partition, start=start, end=end)
+                async for header in reader.read_headers(topic, partition, start=start, end=end)
             ]
 
-    found = asyncio.run(read())
-    for at in range(0, len(found), _ROWS):
-        columns = zip(*found[at : at + _ROWS], strict=True)
+    headers = asyncio.run(read())
+    for start_row in range(0, len(headers), _BATCH_ROWS):
+        columns = zip(*headers[start_row : start_row + _BATCH_ROWS], strict=True)
         arrays = [
             pa.array(column, kind)
             for column, (_, kind) in zip(columns, HEADER.values(), strict=True)

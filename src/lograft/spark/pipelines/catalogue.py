@@ -1,10 +1,11 @@
-"""Which pipelines there are, and what each is for in one line. Imports nothing: a list is quick."""
+"""Names and one-line descriptions of the pipelines. Imports nothing, so that listing them is
+fast."""
 
 from typing import Final
 
 PIPELINES: Final = {
-    "lake": "topics become a partitioned table, every record once, bad ones set aside",
-    "windows": "aggregates over event time, into a topic or a table",
-    "audit": "what is in the log and who has read it: tables and an HTML page",
-    "state": "the latest value of every key as a table, kept current",
+    "lake": "write topics to a partitioned table, every record once, with dead letters",
+    "windows": "aggregate over event time, into a topic or a table",
+    "audit": "report the contents of topics and the lag of their groups as an HTML page",
+    "state": "maintain a table of the latest value of every key",
 }

@@ -1,5 +1,5 @@
-"""Records whose values are Avro or Protobuf, as columns: by a schema that is in a file, with
-Spark's own packages for these formats."""
+"""Decodes Avro and Protobuf values to columns, with a schema from a file and Spark's own
+packages."""
 
 import contextlib
 import io
@@ -13,23 +13,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lograft.model.errors import InvalidConfig
-from lograft.spark.pipelines.record_frames import FIELDS, decoded
+from lograft.spark.pipelines.record_frames import FIELDS, add_fields
 from lograft.spark.pipelines.settings import Value
 
 _PERMISSIVE: Final = {"mode": "PERMISSIVE"}
-#: Of a value that was decoded: Spark gives null fields for one that cannot be, which a good one may
-#: have, too.
-_WHOLE: Final = "_whole"
-#: What Spark says, here and through Spark Connect, when a package is missing.
-_NOT_THERE: Final = ("'JavaPackage' object is not callable", "_NOT_LOADED_")
+#: Marks a decoded value. Spark returns null fields for a value that cannot be decoded, but a valid
+#: value may have null fields, too.
+_DECODED: Final = "_decoded"
+#: Error messages for a missing package, from Spark and from Spark Connect.
+_PACKAGE_MISSING: Final = ("'JavaPackage' object is not callable", "_NOT_LOADED_")
 
 
 class Decoder(Protocol):
     def fields(self, value: Column) -> Column:
-        """The struct that the value holds."""
+        """Returns the value's fields as a struct."""
 
     def is_good(self, fields: Column) -> Column:
-        """Whether that worked."""
+        """Returns whether the value could be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,16 @@ class Avro:
     def fields(self, value: Column) -> Column:
         from pyspark.sql.avro.functions import from_avro
 
-        # Read with one field more, which every value has by default.
-        marked = json.loads(self.schema)
-        whole = {"name": _WHOLE, "type": "boolean", "default": True}
-        marked["fields"] = [*marked["fields"], whole]
-        return from_avro(value, self.schema, {**_PERMISSIVE, "avroSchema": json.dumps(marked)})
+        # The reader's schema has an extra field with a default, so every decoded value has it.
+        reader_schema = json.loads(self.schema)
+        marker = {"name": _DECODED, "type": "boolean", "default": True}
+        reader_schema["fields"] = [*reader_schema["fields"], marker]
+        return from_avro(
+            value, self.schema, {**_PERMISSIVE, "avroSchema": json.dumps(reader_schema)}
+        )
 
     def is_good(self, fields: Column) -> Column:
-        return fields.getField(_WHOLE).isNotNull()
+        return fields.getField(_DECODED).isNotNull()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,57 +67,58 @@ class Protobuf:
         return fields.isNotNull()
 
 
-def decoder_of(asked: Value) -> Decoder:
-    """Reads the schema's file."""
-    path = Path(asked.schema_file or asked.descriptor_file or "")
+def decoder_of(config: Value) -> Decoder:
+    """Returns the decoder for the configured format; reads the schema file."""
+    path = Path(config.schema_file or config.descriptor_file or "")
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InvalidConfig(f"the schema of the values cannot be read: {error}") from None
-    if asked.format == "protobuf":
-        assert asked.message is not None
-        return Protobuf(asked.message, content)
+        raise InvalidConfig(f"the schema file cannot be read: {error}") from None
+    if config.format == "protobuf":
+        assert config.message is not None
+        return Protobuf(config.message, content)
     try:
         schema = json.loads(content)
     except ValueError as error:
         raise InvalidConfig(f"{path} is not an Avro schema: {error}") from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise InvalidConfig(f"{path} is not the Avro schema of a record")
+        raise InvalidConfig(f"{path} is not an Avro schema of type record")
     return Avro(content.decode())
 
 
-def decoded_values(records: DataFrame, decoder: Decoder, *, skip_bytes: int) -> DataFrame:
+def decode_values(records: DataFrame, decoder: Decoder, *, skip_bytes: int) -> DataFrame:
     value = F.col("value")
     if skip_bytes:
         value = F.substring(value, skip_bytes + 1, 1 << 30)
     is_bad = ~decoder.is_good(F.col(FIELDS))
-    return decoded(
-        records, decoder.fields(value), (is_bad, "the value is not what the schema says")
+    return add_fields(
+        records, decoder.fields(value), (is_bad, "the value does not match the schema")
     )
 
 
 def schema_of_fields(frame: DataFrame) -> StructType:
-    found = frame.schema[FIELDS].dataType
-    assert isinstance(found, StructType), found
-    return StructType([one for one in found.fields if one.name != _WHOLE])
+    struct = frame.schema[FIELDS].dataType
+    assert isinstance(struct, StructType), struct
+    return StructType([column for column in struct.fields if column.name != _DECODED])
 
 
-def check_decodes(spark: SparkSession, decoder: Decoder, asked: Value) -> StructType:
-    """Before anything is read: the package is there and takes the schema. Returns the columns."""
-    nothing = spark.createDataFrame(
+def check_decodes(spark: SparkSession, decoder: Decoder, config: Value) -> StructType:
+    """Returns the columns of the schema. Raises InvalidConfig if Spark's package is missing or
+    rejects the schema."""
+    empty = spark.createDataFrame(
         [],
         "key binary, value binary, topic string, partition int, offset long, timestamp timestamp",
     )
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # Spark prints a page of its own
-            return schema_of_fields(decoded_values(nothing, decoder, skip_bytes=0))
-    except Exception as error:  # of many kinds: Python's, Spark's, and Java's through py4j
-        if not any(words in str(error) for words in _NOT_THERE):
-            why = " ".join(str(error).splitlines()[:2])
-            raise InvalidConfig(f"lake.value: Spark does not take the schema: {why}") from error
-        package = f"org.apache.spark:spark-{asked.format}_2.13:{spark.version}"
+        with contextlib.redirect_stdout(io.StringIO()):  # Spark prints help text
+            return schema_of_fields(decode_values(empty, decoder, skip_bytes=0))
+    except Exception as error:  # from Python, Spark, or Java through py4j
+        if not any(text in str(error) for text in _PACKAGE_MISSING):
+            reason = " ".join(str(error).splitlines()[:2])
+            raise InvalidConfig(f"lake.value: Spark rejected the schema: {reason}") from error
+        package = f"org.apache.spark:spark-{config.format}_2.13:{spark.version}"
         raise InvalidConfig(
-            f"lake.value.format is {asked.format}, but Spark's package for it is not on the path:"
-            f' name it in [spark] with conf = {{"spark.jars.packages" = "{package}"}}, or its jar'
-            " in spark.jars"
+            f"lake.value.format is {config.format}, but Spark's package for it is not on the class"
+            f' path: add conf = {{"spark.jars.packages" = "{package}"}} to [spark], or its jar to'
+            " spark.jars"
         ) from None

@@ -1,8 +1,9 @@
-"""How long it took from a record's own time until a group had committed it as read.
+"""Measures the time from a record's timestamp until a group committed it.
 
-When records were read is nowhere written; when they were committed is, in `__consumer_offsets`, as
-far as compaction has left it. So what is told here is an upper bound, and only of records behind
-the first commit that is known of a group: what was before that it may never have read.
+The log does not contain when records were read, only when they were committed, in
+`__consumer_offsets`, as far as compaction has kept those commits. The result is therefore an upper
+bound, and covers only records after a group's first known commit: the group may never have read
+those before it.
 """
 
 from collections.abc import Iterator
@@ -17,9 +18,10 @@ from lograft.model.types import OFFSETS_TOPIC
 from lograft.spark.pipelines.settings import Source
 from lograft.spark.staging import SLOT_PREFIX
 
-#: `place`: where the commit itself lies; those of one group lie in one partition.
+#: `commit_offset` is the offset of the commit record; all commits of a group are in one partition.
 _COMMIT: Final = (
-    "group string, topic string, partition int, committed bigint, at_ms bigint, place bigint"
+    "group string, topic string, partition int, committed bigint, at_ms bigint,"
+    " commit_offset bigint"
 )
 _ARROW: Final = pa.schema(
     [
@@ -28,19 +30,19 @@ _ARROW: Final = pa.schema(
         ("partition", pa.int32()),
         ("committed", pa.int64()),
         ("at_ms", pa.int64()),
-        ("place", pa.int64()),
+        ("commit_offset", pa.int64()),
     ]
 )
-_PLACE: Final = ("group", "topic", "partition")
+_GROUP_PARTITION: Final = ("group", "topic", "partition")
 QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
 def commits_of(spark: SparkSession, source: Source) -> DataFrame:
-    """Every commit of the source's topics that the log still has."""
+    """Returns all commits for the source's topics that are still in the log."""
     options = source.options() | {"subscribe": OFFSETS_TOPIC, "columns": "key,value,offset"}
     records = spark.read.format("lograft").options(**options).load()
     found = records.mapInArrow(_commits, _COMMIT)
-    # What those of our sink commit are numbers of batches, not offsets.
+    # The groups of Lograft's sink commit batch IDs, not offsets.
     is_reader = ~F.col("group").startswith(SLOT_PREFIX)
     return found.filter(F.col("topic").isin(*source.topics) & is_reader)
 
@@ -60,34 +62,36 @@ def _commits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def consume_latencies(measured: DataFrame, commits: DataFrame) -> DataFrame:
-    """A row for each group and topic: records, and quantiles of milliseconds. `measured` has topic,
-    partition, offset and timestamp of records."""
-    firsts = commits.groupBy(*_PLACE).agg(F.min_by("committed", "place").alias("first"))
+    """Returns a row for each group and topic: number of records, and quantiles of the latency in
+    ms. `measured` has the topic, partition, offset and timestamp of the records."""
+    firsts = commits.groupBy(*_GROUP_PARTITION).agg(
+        F.min_by("committed", "commit_offset").alias("first")
+    )
     records = (
         measured.join(F.broadcast(firsts), ["topic", "partition"])
         .filter("offset >= first")
-        .select(*_PLACE, "offset", F.unix_millis("timestamp").alias("made_ms"))
+        .select(*_GROUP_PARTITION, "offset", F.unix_millis("timestamp").alias("produced_ms"))
         .withColumn("at_ms", F.lit(None).cast("bigint"))
     )
-    # A commit stands at the last record that it covers.
+    # A commit is placed at the offset of the last record that it covers.
     covering = commits.select(
-        *_PLACE,
+        *_GROUP_PARTITION,
         (F.col("committed") - 1).alias("offset"),
-        F.lit(None).cast("bigint").alias("made_ms"),
+        F.lit(None).cast("bigint").alias("produced_ms"),
         "at_ms",
     )
     first_commit = F.expr(
         "min(at_ms) over (partition by group, topic, partition order by offset desc"
         " range between unbounded preceding and current row)"
     )
-    waited = (
+    latencies = (
         records.unionByName(covering)
         .withColumn("committed_ms", first_commit)
-        .filter("made_ms is not null and committed_ms is not null")
-        .withColumn("waited", F.expr("committed_ms - made_ms"))
+        .filter("produced_ms is not null and committed_ms is not null")
+        .withColumn("latency_ms", F.expr("committed_ms - produced_ms"))
     )
-    return waited.groupBy("group", "topic").agg(
+    return latencies.groupBy("group", "topic").agg(
         F.count("*").alias("records"),
-        *(F.expr(f"percentile_approx(waited, {one})") for one in QUANTILES),
-        F.max("waited"),
+        *(F.expr(f"percentile_approx(latency_ms, {quantile})") for quantile in QUANTILES),
+        F.max("latency_ms"),
     )

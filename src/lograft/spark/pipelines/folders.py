@@ -1,8 +1,8 @@
-"""Tables of plain files that change in whole steps: a micro-batch is in, or it is not.
+"""Tables of plain files to which micro-batches are added atomically.
 
-A batch is written beside the table first and then moved into it by one rename, so readers see all
-of it or nothing, and a batch that Spark brings again is known by its number. Works on every
-file system that pyarrow knows; where renames are not atomic (object stores), neither is this.
+A batch is written to a staging folder and moved into the table by one rename, so readers see all of
+it or none of it, and a repeated batch is recognised by its ID. Works on every file system that
+pyarrow supports, but is atomic only where renames are (not in object stores).
 """
 
 import json
@@ -12,20 +12,22 @@ from typing import Any, Final
 
 from pyarrow import fs
 
-#: The column that the parts of a table are, for whoever reads it.
+#: Partition column of a table: the batch ID.
 BATCH: Final = "batch"
 _BATCH: Final = re.compile(rf"{BATCH}=(\d+)$")
 _VERSION: Final = re.compile(r"v(\d+)$")
-#: Names that begin so are not part of a table for Spark.
+#: Spark ignores names that start with an underscore.
 _STAGING: Final = "_staging"
 _COMPACTION: Final = "_compaction.json"
-#: What a compaction has replaced, until it is deleted.
+#: Batches replaced by a compaction, until they are deleted.
 _REPLACED: Final = "replaced"
-#: Snapshots that are kept: who reads the last but one is not cut off.
+#: Snapshots to keep, so that readers of the previous snapshot can finish.
 _VERSIONS_KEPT: Final = 2
 
 
 class Folder:
+    """A folder on any file system that pyarrow supports; created if it does not exist."""
+
     def __init__(self, place: str) -> None:
         uri = place if "://" in place else Path(place).absolute().as_uri()
         self.files, self.root = fs.FileSystem.from_uri(uri)
@@ -33,11 +35,11 @@ class Folder:
         self.files.create_dir(self.root, recursive=True)
 
     def path(self, *names: str) -> str:
-        """As Spark takes it."""
+        """Returns a path for Spark."""
         return "/".join((self.place, *names))
 
     def inner(self, *names: str) -> str:
-        """As the file system takes it."""
+        """Returns a path for `files`."""
         return "/".join((self.root, *names))
 
     def exists(self, *names: str) -> bool:
@@ -55,18 +57,18 @@ class Folder:
             return json.loads(file.read())
 
     def write_json(self, value: Any, *names: str) -> None:
-        """Whole or not at all."""
-        beside = (*names[:-1], names[-1] + ".new")
-        with self.files.open_output_stream(self.inner(*beside)) as file:
+        """Replaces a file atomically."""
+        temporary = (*names[:-1], names[-1] + ".new")
+        with self.files.open_output_stream(self.inner(*temporary)) as file:
             file.write(json.dumps(value).encode())
-        self.files.move(self.inner(*beside), self.inner(*names))
+        self.files.move(self.inner(*temporary), self.inner(*names))
 
     def names(self, *inside: str) -> list[str]:
         selector = fs.FileSelector(self.inner(*inside), allow_not_found=True)
-        return sorted(one.base_name for one in self.files.get_file_info(selector))
+        return sorted(file.base_name for file in self.files.get_file_info(selector))
 
     def staging(self, name: str) -> str:
-        """An empty place to write to, as Spark takes it."""
+        """Returns the path of an empty staging folder, for Spark."""
         self.remove(_STAGING, name)
         return self.path(_STAGING, name)
 
@@ -76,7 +78,7 @@ class Folder:
 
 
 class BatchTable(Folder):
-    """A table to which batches are added, each a part `batch=N` of it."""
+    """A table to which batches are added, each in a partition `batch=N`."""
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
@@ -88,37 +90,38 @@ class BatchTable(Folder):
 
     def batches(self) -> list[int]:
         found = (_BATCH.match(name) for name in self.names())
-        return sorted(int(one[1]) for one in found if one is not None)
+        return sorted(int(match[1]) for match in found if match is not None)
 
     def has(self, batch_id: int) -> bool:
-        """Batches come in order, and those that were put together have the last one's number."""
+        """Returns whether the batch was added. Batches are added in order, and compacted batches
+        have the ID of the last of them."""
         batches = self.batches()
         return bool(batches) and batch_id <= batches[-1]
 
     def add(self, batch_id: int) -> None:
-        """What was staged as `batch-N` becomes part of the table."""
+        """Adds the batch staged as `batch-N` to the table."""
         self.publish(f"batch-{batch_id}", self.part(batch_id))
 
-    # ── putting small files together ─────────────────────────────────────────────────────────
+    # ── compaction ───────────────────────────────────────────────────────────────────────────
 
     def small_batches(self, bytes_max: int) -> list[int]:
-        """Those with fewer bytes: the others are not worth writing again."""
+        """Returns the batches below `bytes_max`; larger ones are not worth rewriting."""
         return [batch_id for batch_id in self.batches() if self._size(batch_id) < bytes_max]
 
     def has_files(self, batch_id: int) -> bool:
-        """One whose records were all dead letters has none."""
-        return any(one.extension == "parquet" for one in self._inside(batch_id))
+        """Returns whether the batch has data; a batch of dead letters only has none."""
+        return any(file.extension == "parquet" for file in self._inside(batch_id))
 
     def _size(self, batch_id: int) -> int:
-        return sum(one.size or 0 for one in self._inside(batch_id))
+        return sum(file.size or 0 for file in self._inside(batch_id))
 
     def _inside(self, batch_id: int) -> list[fs.FileInfo]:
         selector = fs.FileSelector(self.inner(self.part(batch_id)), recursive=True)
         return list(self.files.get_file_info(selector))
 
     def replace(self, batches: list[int], staged: str) -> None:
-        """What was staged takes the place of some batches. The intention is written down first: a
-        crash in the middle is finished by whoever opens the table next."""
+        """Replaces batches with the staged one. The intention is stored first, so that the next
+        process that opens the table completes an interrupted replacement."""
         self.write_json({"batches": batches, "staged": staged}, _COMPACTION)
         self.finish_compaction()
 
@@ -128,7 +131,7 @@ class BatchTable(Folder):
             return
         batches, staged = intended["batches"], intended["staged"]
         if self.exists(_STAGING, staged):
-            # Renames only: who lists the table in between misses some of it, so it is not long.
+            # Readers that list the table in between miss batches, so there are only renames here.
             self.files.create_dir(self.inner(_STAGING, _REPLACED), recursive=True)
             for batch_id in batches:
                 name = self.part(batch_id)
@@ -140,7 +143,7 @@ class BatchTable(Folder):
 
 
 class SnapshotTable(Folder):
-    """A table that is written anew with each batch; `_current.json` names the one that counts."""
+    """A table that every batch rewrites; `_current.json` names the current snapshot."""
 
     def version(self) -> int | None:
         current = self.read_json("_current.json")
@@ -155,10 +158,10 @@ class SnapshotTable(Folder):
         return None if version is None else self.path(f"v{version}")
 
     def switch(self, version: int) -> None:
-        """What was staged as `v-N` is the table from now on."""
+        """Makes the snapshot staged as `v-N` the current one."""
         self.publish(f"v-{version}", f"v{version}")
         self.write_json({"version": version}, "_current.json")
         found = (_VERSION.match(name) for name in self.names())
-        old = sorted(int(one[1]) for one in found if one is not None)[:-_VERSIONS_KEPT]
-        for one in old:
-            self.remove(f"v{one}")
+        versions = sorted(int(match[1]) for match in found if match is not None)
+        for old in versions[:-_VERSIONS_KEPT]:
+            self.remove(f"v{old}")

@@ -1,7 +1,8 @@
-"""How far every group of the cluster is in some topics."""
+"""Reads the committed offsets of every group of the cluster for some topics."""
 
 import asyncio
 from dataclasses import dataclass
+from itertools import chain
 
 from lograft.client import EARLIEST, LATEST, Admin
 from lograft.model.types import TopicPartition
@@ -14,15 +15,15 @@ class GroupPosition:
     group: str
     topic: str
     partition: int
-    #: None: nothing of this partition, though of others of the topic.
+    #: None if the group has committed offsets only for other partitions of the topic.
     committed: int | None
-    #: Of the log.
+    #: Log start and log end offset.
     start: int
     end: int
 
     @property
     def next(self) -> int:
-        """The first offset that the group can read and has not."""
+        """The first unread offset that still exists."""
         return self.start if self.committed is None else max(self.start, self.committed)
 
     @property
@@ -31,7 +32,7 @@ class GroupPosition:
 
     @property
     def lost(self) -> int:
-        """Offsets that were deleted before the group had read them."""
+        """Number of offsets that were deleted before the group read them."""
         return 0 if self.committed is None else max(0, self.start - self.committed)
 
 
@@ -43,24 +44,25 @@ def group_positions(source: Source) -> list[GroupPosition]:
 async def _positions(settings: dict[str, str], topics: tuple[str, ...]) -> list[GroupPosition]:
     async with Admin(settings) as admin:
         described = await admin.describe_topics(topics)
-        there = {
-            name: [TopicPartition(name, one.index) for one in topic.partitions]
+        partitions_of = {
+            name: [TopicPartition(name, partition.index) for partition in topic.partitions]
             for name, topic in described.items()
         }
-        everywhere = [one for partitions in there.values() for one in partitions]
-        starts = await admin.list_offsets(dict.fromkeys(everywhere, EARLIEST))
-        ends = await admin.list_offsets(dict.fromkeys(everywhere, LATEST))
+        partitions = list(chain.from_iterable(partitions_of.values()))
+        starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
         found = []
-        for group in sorted(one.group for one in await admin.list_groups()):
-            # What those of our sink commit are numbers of batches, not offsets.
+        for group in sorted(listing.group for listing in await admin.list_groups()):
+            # The groups of Lograft's sink commit batch IDs, not offsets.
             if group.startswith(SLOT_PREFIX):
                 continue
             committed = await admin.list_group_offsets(group)
-            for name in sorted({where.topic for where in committed} & there.keys()):
-                for where in there[name]:
-                    offset = committed[where].offset if where in committed else None
-                    found.append((group, where, offset))
+            topics_read = {partition.topic for partition in committed} & partitions_of.keys()
+            for name in sorted(topics_read):
+                for partition in partitions_of[name]:
+                    offset = committed[partition].offset if partition in committed else None
+                    found.append((group, partition, offset))
     return [
-        GroupPosition(group, *where, offset, starts[where].offset, ends[where].offset)
-        for group, where, offset in found
+        GroupPosition(group, *partition, offset, starts[partition].offset, ends[partition].offset)
+        for group, partition, offset in found
     ]

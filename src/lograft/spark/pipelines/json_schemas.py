@@ -1,8 +1,7 @@
-"""Which columns JSON values have: inferred once, and grown when new fields come. Pure.
+"""Infers the columns of JSON values, and extends them with new fields. Pure.
 
-A column keeps its type for good, as files that were written have it; a record that does not fit is
-a dead letter. What is not the same everywhere in the sample becomes text, which holds anything.
-"""
+A column never changes its type, because existing files have it; a record that does not match is a
+dead letter. A field whose type varies within the sample becomes text."""
 
 import json
 from collections.abc import Iterable
@@ -22,12 +21,12 @@ from pyspark.sql.types import (
 
 _LONG_MIN: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
-#: What is nested deeper is text.
+#: Values nested deeper become text.
 _DEPTH_MAX: Final = 50
 
 
-def inferred(values: Iterable[str]) -> StructType:
-    """Of JSON objects; others among them are passed over."""
+def infer_schema(values: Iterable[str]) -> StructType:
+    """Infers the schema of JSON objects; other values are ignored."""
     merged: DataType = StructType([])
     for value in values:
         try:
@@ -35,38 +34,38 @@ def inferred(values: Iterable[str]) -> StructType:
         except (ValueError, RecursionError):
             continue
         if isinstance(parsed, dict):
-            merged = _merged(merged, _type_of(parsed))
-    settled = _settled(merged)
-    assert isinstance(settled, StructType)
-    return settled
+            merged = _merge(merged, _type_of(parsed))
+    schema = _finalize(merged)
+    assert isinstance(schema, StructType)
+    return schema
 
 
-def grown(known: StructType, seen: StructType) -> StructType:
-    """`known` with the fields of `seen` that it does not have; what it has stays as it is."""
-    names = {one.name.lower(): one for one in seen.fields}
-    fields = [_grown_field(one, names.get(one.name.lower())) for one in known.fields]
-    old = {one.name.lower() for one in known.fields}
-    return StructType(fields + [one for one in seen.fields if one.name.lower() not in old])
+def extend_schema(known: StructType, seen: StructType) -> StructType:
+    """Returns `known` with the additional fields of `seen`; existing fields keep their types."""
+    names = {field.name.lower(): field for field in seen.fields}
+    fields = [_extend_field(field, names.get(field.name.lower())) for field in known.fields]
+    old = {field.name.lower() for field in known.fields}
+    return StructType(fields + [field for field in seen.fields if field.name.lower() not in old])
 
 
-def changed(known: StructType, seen: StructType, where: str = "") -> list[str]:
-    """Fields that both have with types that do not go together."""
-    names = {one.name.lower(): one.dataType for one in seen.fields}
+def find_changed_fields(known: StructType, seen: StructType, where: str = "") -> list[str]:
+    """Returns the paths of fields whose type in `seen` differs from `known`."""
+    names = {field.name.lower(): field.dataType for field in seen.fields}
     found = []
-    for one in known.fields:
-        kind, other = one.dataType, names.get(one.name.lower())
+    for field in known.fields:
+        kind, other = field.dataType, names.get(field.name.lower())
         if isinstance(kind, StructType) and isinstance(other, StructType):
-            found += changed(kind, other, f"{where}{one.name}.")
+            found += find_changed_fields(kind, other, f"{where}{field.name}.")
         elif other is not None and kind.simpleString() != other.simpleString():
-            found.append(f"{where}{one.name}")
+            found.append(f"{where}{field.name}")
     return found
 
 
-def _grown_field(known: StructField, seen: StructField | None) -> StructField:
+def _extend_field(known: StructField, seen: StructField | None) -> StructField:
     if seen is None:
         return known
     if isinstance(known.dataType, StructType) and isinstance(seen.dataType, StructType):
-        return StructField(known.name, grown(known.dataType, seen.dataType))
+        return StructField(known.name, extend_schema(known.dataType, seen.dataType))
     return known
 
 
@@ -77,7 +76,7 @@ def _type_of(value: Any, depth: int = 0) -> DataType:
         case bool():
             return BooleanType()
         case int():
-            # A number that a double would round is kept as it is written.
+            # A double would round a larger number, so it is kept as text.
             return LongType() if _LONG_MIN <= value <= _LONG_MAX else StringType()
         case float():
             return DoubleType()
@@ -85,46 +84,48 @@ def _type_of(value: Any, depth: int = 0) -> DataType:
             return StringType()
         case dict():
             return StructType(
-                [StructField(name, _type_of(one, depth + 1)) for name, one in value.items()]
+                [StructField(name, _type_of(member, depth + 1)) for name, member in value.items()]
             )
         case list():
             element: DataType = NullType()
-            for one in value:
-                element = _merged(element, _type_of(one, depth + 1))
+            for item in value:
+                element = _merge(element, _type_of(item, depth + 1))
             return ArrayType(element)
         case _:
             return StringType()
 
 
-def _merged(one: DataType, other: DataType) -> DataType:
-    if one == other or isinstance(other, NullType):
-        return one
-    if isinstance(one, NullType):
+def _merge(first: DataType, other: DataType) -> DataType:
+    if first == other or isinstance(other, NullType):
+        return first
+    if isinstance(first, NullType):
         return other
-    if isinstance(one, StructType) and isinstance(other, StructType):
+    if isinstance(first, StructType) and isinstance(other, StructType):
         others = {field.name: field.dataType for field in other.fields}
         fields = [
-            StructField(field.name, _merged(field.dataType, others.pop(field.name, NullType())))
-            for field in one.fields
+            StructField(field.name, _merge(field.dataType, others.pop(field.name, NullType())))
+            for field in first.fields
         ]
         return StructType(fields + [StructField(name, kind) for name, kind in others.items()])
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
-        return ArrayType(_merged(one.elementType, other.elementType))
-    if {type(one), type(other)} == {LongType, DoubleType}:
+    if isinstance(first, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_merge(first.elementType, other.elementType))
+    if {type(first), type(other)} == {LongType, DoubleType}:
         return DoubleType()
     return StringType()
 
 
-def _settled(kind: DataType) -> DataType:
-    """What was null everywhere is text. Of fields that differ only in case, the first is a column:
-    tables do not tell them apart."""
+def _finalize(kind: DataType) -> DataType:
+    """Turns null types into text, and drops fields that differ from an earlier field only in case:
+    tables are not case-sensitive."""
     if isinstance(kind, NullType):
         return StringType()
     if isinstance(kind, StructType):
         columns: dict[str, StructField] = {}
-        for one in kind.fields:
-            columns.setdefault(one.name.lower(), StructField(one.name, _settled(one.dataType)))
+        for field in kind.fields:
+            columns.setdefault(
+                field.name.lower(), StructField(field.name, _finalize(field.dataType))
+            )
         return StructType(list(columns.values()))
     if isinstance(kind, ArrayType):
-        return ArrayType(_settled(kind.elementType))
+        return ArrayType(_finalize(kind.elementType))
     return kind

@@ -1,5 +1,4 @@
-"""What a lake makes of the values of its records: columns, and the schema of the table that grows
-with them."""
+"""Parses the values of a lake's records to columns, and maintains the schema of its table."""
 
 import logging
 from collections.abc import Callable
@@ -11,18 +10,18 @@ from pyspark.sql.types import StructType
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.coded_values import (
     check_decodes,
-    decoded_values,
+    decode_values,
     decoder_of,
     schema_of_fields,
 )
 from lograft.spark.pipelines.folders import BatchTable
-from lograft.spark.pipelines.json_schemas import changed, grown
+from lograft.spark.pipelines.json_schemas import extend_schema, find_changed_fields
 from lograft.spark.pipelines.json_values import (
-    declared,
-    parsed,
+    filter_with_fields,
+    find_unknown_fields,
+    parse_schema,
+    parse_values,
     schema_of,
-    unknown_fields,
-    with_unknown_fields,
 )
 from lograft.spark.pipelines.settings import Lake, Value
 
@@ -32,93 +31,94 @@ _SCHEMA: Final = "_schema.json"
 
 
 class Parsed(NamedTuple):
-    #: As in `record_frames`.
+    #: A frame as described in `record_frames`.
     frame: DataFrame
     schema: StructType
 
 
 class Values(Protocol):
     def check(self, spark: SparkSession) -> None:
-        """Before anything is read. Raises InvalidConfig."""
+        """Raises InvalidConfig if the settings cannot be used. Call it before reading."""
 
     def parse(self, records: DataFrame) -> Parsed: ...
 
 
-def values_of(asked: Lake, folder: BatchTable, say: Callable[[str], None]) -> Values:
-    if asked.value.format == "json":
-        return JsonValues(asked.schema, folder, say)
-    return CodedValues(asked.value, folder)
+def values_of(config: Lake, folder: BatchTable, report: Callable[[str], None]) -> Values:
+    if config.value.format == "json":
+        return JsonValues(config.schema, folder, report)
+    return CodedValues(config.value, folder)
 
 
 class JsonValues:
-    """The schema is declared, or inferred from the first records and grown with new fields."""
+    """JSON values. The schema is declared, or inferred from the first records and then extended."""
 
-    def __init__(self, text: str | None, folder: BatchTable, say: Callable[[str], None]) -> None:
+    def __init__(self, text: str | None, folder: BatchTable, report: Callable[[str], None]) -> None:
         self._folder = folder
-        self._say = say
+        self._report = report
         self._is_declared = text is not None
-        self._schema = _stored(folder) if text is None else declared(text)
+        self._schema = _stored(folder) if text is None else parse_schema(text)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark Connect sends it to the server, where nobody hears what it says."""
-        return self.__dict__ | {"_say": LOGGER.info}
+        """Spark Connect sends this object to the server, where messages can only be logged."""
+        return self.__dict__ | {"_report": LOGGER.info}
 
     def check(self, spark: SparkSession) -> None:
         pass
 
     def parse(self, records: DataFrame) -> Parsed:
         schema = self._schema_for(records)
-        return Parsed(parsed(records, schema), schema)
+        return Parsed(parse_values(records, schema), schema)
 
     def _schema_for(self, records: DataFrame) -> StructType:
-        """The one that all files of the table fit in, written down before the first of them."""
+        """Returns the schema of the table, extended for these records; stored before their files
+        are written."""
         known = self._schema
         if self._is_declared:
             assert known is not None
             return known
         found = schema_of(records) if known is None else known
-        news: list[tuple[str, ...]] = []
-        # A sample need not have every field: what it shows is added until nothing is left.
-        while unknown := unknown_fields(records, found):
-            more = grown(found, schema_of(with_unknown_fields(records, unknown)))
-            if more == found:
+        added: list[tuple[str, ...]] = []
+        # A sample need not contain every field, so this repeats until no field is unknown.
+        while unknown := find_unknown_fields(records, found):
+            extended = extend_schema(found, schema_of(filter_with_fields(records, unknown)))
+            if extended == found:
                 break
-            found = more
-            news += unknown
+            found = extended
+            added += unknown
         if found == known:
             return found
         if known is not None and known.fields:
-            names = sorted({".".join(path) for path in news})
-            self._say(f"new fields: {', '.join(names)}")
+            names = sorted({".".join(path) for path in added})
+            self._report(f"new fields: {', '.join(names)}")
         self._folder.write_json(found.jsonValue(), _SCHEMA)
         self._schema = found
         return found
 
 
 class CodedValues:
-    """The schema is that of a file; a later one may have more fields."""
+    """Avro or Protobuf values. The schema is read from a file; later versions may add fields."""
 
-    def __init__(self, asked: Value, folder: BatchTable) -> None:
-        self._asked = asked
-        self._decoder = decoder_of(asked)
+    def __init__(self, config: Value, folder: BatchTable) -> None:
+        self._config = config
+        self._decoder = decoder_of(config)
         self._folder = folder
 
     def check(self, spark: SparkSession) -> None:
-        seen = check_decodes(spark, self._decoder, self._asked)
+        seen = check_decodes(spark, self._decoder, self._config)
         known = _stored(self._folder)
         if known is None:
             self._folder.write_json(seen.jsonValue(), _SCHEMA)
             return
-        others = changed(known, seen)
-        if others:
+        changed = find_changed_fields(known, seen)
+        if changed:
             raise InvalidConfig(
-                f"the table has column {others[0]} with another type than the schema's file: a"
-                " column never changes its type, so take another folder or another name"
+                f"column {changed[0]} of the table has a different type than in the schema file:"
+                " columns cannot change their type, so use another folder or another column name"
             )
-        self._folder.write_json(grown(known, seen).jsonValue(), _SCHEMA)
+        self._folder.write_json(extend_schema(known, seen).jsonValue(), _SCHEMA)
 
     def parse(self, records: DataFrame) -> Parsed:
-        frame = decoded_values(records, self._decoder, skip_bytes=self._asked.skip_bytes)
+        frame = decode_values(records, self._decoder, skip_bytes=self._config.skip_bytes)
         return Parsed(frame, schema_of_fields(frame))
 
 

@@ -1,8 +1,7 @@
-"""Records with what became of their values: the fields of the good ones, and the dead letters.
+"""Separates records whose values were decoded from dead letters.
 
-Between both stands a frame with the columns of PLACE, `key`, `value`, the struct `_fields`, and
-`_problem`, which is null where the fields are good.
-"""
+The intermediate frame has the columns of PLACE, `key`, `value`, the struct `_fields`, and
+`_problem`, which is null if the value was decoded."""
 
 from typing import Final
 
@@ -10,20 +9,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-#: Where a record is from, beside its fields.
+#: Columns that identify a record, next to its fields.
 PLACE: Final = ("_topic", "_partition", "_offset", "_timestamp", "_key")
 FIELDS: Final = "_fields"
 _PROBLEM: Final = "_problem"
 
 
 def key_text() -> Column:
-    """A key as text that every reader of a table takes: one that is no UTF-8 in hexadecimal."""
+    """Returns the key as text; a key that is not valid UTF-8 in hexadecimal."""
     return F.expr("coalesce(try_validate_utf8(cast(key as string)), hex(key))")
 
 
-def decoded(records: DataFrame, fields: Column, *problems: tuple[Column, str]) -> DataFrame:
-    """`fields` is the struct that the value holds; of the problems, the first that is true counts.
-    A record without a value always has one."""
+def add_fields(records: DataFrame, fields: Column, *problems: tuple[Column, str]) -> DataFrame:
+    """Adds the decoded struct `fields` and the first of the problems that applies. A record without
+    a value always has a problem."""
     places = [
         F.col("topic").alias("_topic"),
         F.col("partition").alias("_partition"),
@@ -33,25 +32,25 @@ def decoded(records: DataFrame, fields: Column, *problems: tuple[Column, str]) -
     ]
     frame = records.select(*places, "key", "value", fields.alias(FIELDS))
     problem = F.when(F.col("value").isNull(), "the record has no value")
-    for is_so, sentence in problems:
-        problem = problem.when(is_so, sentence)
+    for condition, description in problems:
+        problem = problem.when(condition, description)
     return frame.withColumn(_PROBLEM, problem)
 
 
-def fields_of(frame: DataFrame, schema: StructType, *, taken: tuple[str, ...] = ()) -> DataFrame:
-    """The records without a problem: where they are from, and their fields. A field whose name is
-    one of PLACE or otherwise taken gets a `_` behind it."""
-    good = frame.filter(F.col(_PROBLEM).isNull())
-    own = {*PLACE, *taken}
+def fields_of(frame: DataFrame, schema: StructType, *, reserved: tuple[str, ...] = ()) -> DataFrame:
+    """Returns the decoded records: the columns of PLACE and the fields. A field whose name is in
+    PLACE or reserved gets a `_` appended."""
+    valid = frame.filter(F.col(_PROBLEM).isNull())
+    own = {*PLACE, *reserved}
     fields = [
-        F.col(FIELDS).getField(one.name).alias(one.name + "_" * (one.name.lower() in own))
-        for one in schema.fields
+        F.col(FIELDS).getField(field.name).alias(field.name + "_" * (field.name.lower() in own))
+        for field in schema.fields
     ]
-    return good.select(*PLACE, *fields)
+    return valid.select(*PLACE, *fields)
 
 
 def dead_letters(frame: DataFrame) -> DataFrame:
-    """The others as records for a topic: as they came, with headers that say from where and why."""
+    """Returns the other records unchanged, with headers that give their origin and the problem."""
 
     def header(name: str, value: Column) -> Column:
         return F.struct(

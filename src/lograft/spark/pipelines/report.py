@@ -1,4 +1,5 @@
-"""An HTML page of tables and bar charts, one file without scripts or anything to fetch. Pure."""
+"""Renders an HTML page of tables and bar charts: one file, no scripts, no external resources.
+Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 _BAR_WIDTH: Final = 360
 _ROW_HEIGHT: Final = 20
-#: Labels stand beside their bars, and longer ones are cut: who points at one sees all of it.
+#: Longer labels are shortened; the full label is format_value as a tooltip.
 _LABEL_LETTERS_MAX: Final = 56
 _LETTER_WIDTH: Final = 7
 _STYLE: Final = """
@@ -23,11 +24,11 @@ svg text{font:12px system-ui,sans-serif;fill:#1d2733}svg rect{fill:#3f7cac}
 @dataclass(frozen=True, slots=True)
 class Section:
     title: str
-    #: What the table says, and what it cannot say.
+    #: Explains the table and its limits.
     note: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    #: Label and length of each bar of a chart; none: no chart.
+    #: Label and length of each bar of the chart; empty for no chart.
     bars: Sequence[tuple[str, float]] = ()
 
 
@@ -47,7 +48,7 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     if not rows:
-        return "<p class=note>nothing</p>"
+        return "<p class=note>no data</p>"
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>\n{body}</table>"
@@ -56,7 +57,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def chart(bars: Sequence[tuple[str, float]]) -> str:
     longest = max((length for _, length in bars), default=0) or 1
     height = _ROW_HEIGHT * len(bars)
-    letters = max((len(_cut(label)) for label, _ in bars), default=0)
+    letters = max((len(_shorten(label)) for label, _ in bars), default=0)
     begin = letters * _LETTER_WIDTH + 10
     width = begin + _BAR_WIDTH + 120
     lines = [f'<svg width="{width}" height="{height}" role="img">']
@@ -64,22 +65,23 @@ def chart(bars: Sequence[tuple[str, float]]) -> str:
         top = row * _ROW_HEIGHT
         size = round(_BAR_WIDTH * length / longest, 1)
         lines.append(
-            f'<text x="0" y="{top + 14}"><title>{escape(label)}</title>{escape(_cut(label))}</text>'
+            f'<text x="0" y="{top + 14}"><title>{escape(label)}</title>'
+            f"{escape(_shorten(label))}</text>"
             f'<rect x="{begin}" y="{top + 3}" width="{size}" height="{_ROW_HEIGHT - 6}"/>'
-            f'<text x="{begin + size + 6}" y="{top + 14}">{shown(length)}</text>'
+            f'<text x="{begin + size + 6}" y="{top + 14}">{format_value(length)}</text>'
         )
     return "\n".join(lines) + "</svg>"
 
 
-def _cut(label: str) -> str:
-    """The end stays: it says which partition."""
+def _shorten(label: str) -> str:
+    """Shortens a label in the middle, because its end is the partition."""
     if len(label) <= _LABEL_LETTERS_MAX:
         return label
     half = _LABEL_LETTERS_MAX // 2
     return f"{label[: half - 1]}…{label[-half:]}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -93,4 +95,4 @@ def shown(value: Any) -> str:
 
 def _cell(value: Any) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"<td{' class=n' if is_number else ''}>{escape(shown(value))}</td>"
+    return f"<td{' class=n' if is_number else ''}>{escape(format_value(value))}</td>"

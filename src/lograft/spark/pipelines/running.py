@@ -1,4 +1,4 @@
-"""Runs a pipeline: settings, a session, the query until it is done or told to stop."""
+"""Runs a pipeline until it is complete or stopped."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -18,31 +18,32 @@ from lograft.runtime.randomness import SystemRandomness
 from lograft.spark import register
 from lograft.spark.lag import Lag, lag_of
 from lograft.spark.pipelines.catalogue import PIPELINES
-from lograft.spark.pipelines.failures import explained, is_sparks
+from lograft.spark.pipelines.failures import is_spark_error, to_pipeline_failed
 from lograft.spark.pipelines.settings import Settings, Spark, read_settings
 
-_LOOK_SECONDS: Final = 1
-#: Spark gives the process of a source ten seconds to start, which a busy machine may not have. A
-#: pipeline goes on where it was, so it can simply be started again.
+_POLL_SECONDS: Final = 1
+#: Spark waits ten seconds for the process of a source to start, which may be too short on a busy
+#: machine. A pipeline resumes from its checkpoint, so it can simply be started again.
 _SLOW_START: Final = "Python worker failed to connect back"
 _STARTS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """Who follows a run: hears of every micro-batch, and may want it to stop."""
+class RunObserver:
+    """Callbacks of a run: receives the lag after each micro-batch and messages, and can stop the
+    run."""
 
-    tell: Callable[[Lag], None] = lambda lag: None
-    say: Callable[[str], None] = lambda sentence: None
+    on_batch: Callable[[Lag], None] = lambda lag: None
+    on_message: Callable[[str], None] = lambda message: None
     should_stop: Callable[[], bool] = lambda: False
 
 
 def run_pipeline(
-    name: str, file: str, *, spark: SparkSession | None = None, watch: Watch | None = None
+    name: str, file: str, *, spark: SparkSession | None = None, observer: RunObserver | None = None
 ) -> None:
-    """Runs the pipeline that a file describes, to its end. `spark`: a session to use; without it
-    one is made as the file says, and stopped afterwards."""
-    run_settings(name, read_settings(Path(file).read_text()), spark=spark, watch=watch)
+    """Runs the pipeline that the file describes until it is complete. Without `spark`, a session is
+    created from the file's settings and stopped afterwards."""
+    run_settings(name, read_settings(Path(file).read_text()), spark=spark, observer=observer)
 
 
 def run_settings(
@@ -50,24 +51,24 @@ def run_settings(
     settings: Settings,
     *,
     spark: SparkSession | None = None,
-    watch: Watch | None = None,
+    observer: RunObserver | None = None,
 ) -> None:
     if name not in PIPELINES:
-        raise InvalidConfig(f"there is no pipeline {name!r}; there are {', '.join(PIPELINES)}")
+        raise InvalidConfig(f"unknown pipeline {name!r}; known pipelines: {', '.join(PIPELINES)}")
     if getattr(settings, name) is None:
         raise InvalidConfig(f"the file has no section [{name}]")
     session = spark or new_session(settings.spark, f"lograft {name}")
-    if not is_remote():  # a Spark Connect server finds the format in its own environment
+    if not is_remote():  # a Spark Connect server discovers the format in its own environment
         register(session)
     try:
-        _run_patiently(name, session, settings, watch or Watch())
+        _run_with_retries(name, session, settings, observer or RunObserver())
     except Exception as error:
-        if is_sparks(error):
-            raise explained(error) from error
+        if is_spark_error(error):
+            raise to_pipeline_failed(error) from error
         raise
     finally:
         if spark is None:
-            with suppress(Exception):  # one that has died cannot be stopped, and need not
+            with suppress(Exception):  # a session whose JVM has exited cannot be stopped
                 session.stop()
 
 
@@ -76,7 +77,7 @@ def new_session(settings: Spark, name: str) -> SparkSession:
     if settings.remote is not None:
         builder = builder.remote(settings.remote)
     else:
-        # What fails is told in one sentence; `[spark] conf` has another level for who looks deeper.
+        # Failures are reported in one sentence; a lower log level can be set in `[spark] conf`.
         builder = (
             builder.master(settings.master)
             .config("spark.ui.showConsoleProgress", "false")
@@ -84,14 +85,14 @@ def new_session(settings: Spark, name: str) -> SparkSession:
         )
     for key, value in settings.conf.items():
         builder = builder.config(key, value)
-    with _signals_kept():
+    with _preserve_signal_handler():
         return builder.getOrCreate()
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Spark would take Ctrl-C for itself: the clean stop that somebody has prepared for it would
-    become a KeyboardInterrupt in the middle of a batch."""
+def _preserve_signal_handler() -> Iterator[None]:
+    """Restores the SIGINT handler, which Spark replaces: instead of the caller's clean stop, Ctrl-C
+    would raise KeyboardInterrupt in the middle of a batch."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -100,75 +101,78 @@ def _signals_kept() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def _run_patiently(name: str, spark: SparkSession, settings: Settings, watch: Watch) -> None:
+def _run_with_retries(
+    name: str, spark: SparkSession, settings: Settings, observer: RunObserver
+) -> None:
     for number in range(1, _STARTS_MAX + 1):
         try:
-            _run(name, spark, settings, watch)
+            _run(name, spark, settings, observer)
         except Exception as error:
-            if not is_sparks(error) or _SLOW_START not in str(error) or number == _STARTS_MAX:
+            if not is_spark_error(error) or _SLOW_START not in str(error) or number == _STARTS_MAX:
                 raise
-            if watch.should_stop():
-                watch.say("stopped on request")
+            if observer.should_stop():
+                observer.on_message("stopped on request")
                 return
-            watch.say("Spark gave up on a Python process that was slow to start: trying again")
+            observer.on_message("Spark timed out waiting for a Python process to start; retrying")
         else:
             return
 
 
-def _run(name: str, spark: SparkSession, settings: Settings, watch: Watch) -> None:
+def _run(name: str, spark: SparkSession, settings: Settings, observer: RunObserver) -> None:
     match name:
         case "lake":
             from lograft.spark.pipelines.lake import lake
 
-            lake(spark, settings, watch)
+            lake(spark, settings, observer)
         case "windows":
             from lograft.spark.pipelines.windows import windows
 
-            windows(spark, settings, watch)
+            windows(spark, settings, observer)
         case "audit":
             from lograft.spark.pipelines.audit import audit
 
-            run_stoppable(spark, watch, lambda: audit(spark, settings, watch))
+            run_stoppable(spark, observer, lambda: audit(spark, settings, observer))
         case _:
             from lograft.spark.pipelines.state import state
 
-            state(spark, settings, watch)
+            state(spark, settings, observer)
 
 
 def stream_of(spark: SparkSession, settings: Settings) -> DataFrame:
     return spark.readStream.format("lograft").options(**settings.source.stream_options()).load()
 
 
-def follow(writer: DataStreamWriter, settings: Settings, watch: Watch) -> None:
-    """Runs a query until it is done, fails, or somebody wants it to stop: then the batch at hand
-    is dropped, and the next run begins with it."""
+def run_query(writer: DataStreamWriter, settings: Settings, observer: RunObserver) -> None:
+    """Runs a query until it is complete, fails, or the observer stops it. The batch in progress is
+    then dropped, and the next run starts with it."""
     if settings.spark.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=settings.spark.trigger)
     query = writer.start()
-    told = -1
-    while not query.awaitTermination(_LOOK_SECONDS):
-        told = _tell_news(query, told, watch)
-        if watch.should_stop():
+    last_batch = -1
+    while not query.awaitTermination(_POLL_SECONDS):
+        last_batch = _report_batches(query, last_batch, observer)
+        if observer.should_stop():
             query.stop()
-            watch.say("stopped on request; the next run goes on here")
+            observer.on_message("stopped on request; the next run resumes from here")
             return
-    _tell_news(query, told, watch)
+    _report_batches(query, last_batch, observer)
 
 
-def _tell_news(query: StreamingQuery, told: int, watch: Watch) -> int:
+def _report_batches(query: StreamingQuery, last_batch: int, observer: RunObserver) -> int:
+    """Reports the batches after `last_batch` and returns the last reported one."""
     for progress in query.recentProgress:
-        if progress["batchId"] > told:
-            told = progress["batchId"]
+        if progress["batchId"] > last_batch:
+            last_batch = progress["batchId"]
             lag = lag_of(progress)
             if lag.rows:
-                watch.tell(lag)
-    return told
+                observer.on_batch(lag)
+    return last_batch
 
 
-def run_stoppable(spark: SparkSession, watch: Watch, work: Callable[[], object]) -> None:
-    """Work that is no query: its jobs are cancelled when somebody wants it to stop."""
+def run_stoppable(spark: SparkSession, observer: RunObserver, work: Callable[[], object]) -> None:
+    """Runs work other than a streaming query; its jobs are cancelled when the observer stops it."""
     jobs = _Jobs(spark)
 
     def tagged() -> None:
@@ -177,20 +181,20 @@ def run_stoppable(spark: SparkSession, watch: Watch, work: Callable[[], object])
 
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(tagged)
-        while not wait((working,), _LOOK_SECONDS).done:
-            if watch.should_stop():
-                jobs.cancel()  # again and again: in this moment there may be none
+        while not wait((working,), _POLL_SECONDS).done:
+            if observer.should_stop():
+                jobs.cancel()  # repeated, because there may be no job at this moment
     try:
         working.result()
     except Exception as error:
-        if not (is_sparks(error) and watch.should_stop()):
+        if not (is_spark_error(error) and observer.should_stop()):
             raise
-        watch.say("stopped on request")
+        observer.on_message("stopped on request")
 
 
 class _Jobs:
-    """Those that one thread starts, for another thread to cancel. A session's own
-    tags would do, but without Spark Connect only the thread that set one can use it."""
+    """Tags the jobs started by one thread so that another thread can cancel them. Session tags
+    would be simpler, but without Spark Connect only the thread that set a tag can use it."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._tag = f"lograft-{SystemRandomness().uuid()}"

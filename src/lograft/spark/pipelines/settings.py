@@ -1,4 +1,4 @@
-"""What a pipeline's file says, as typed values. Pure: text in, values or a sentence out.
+"""Settings of the pipelines, parsed from a TOML file. Pure.
 
 [source]
 bootstrap = "localhost:9092"
@@ -34,13 +34,13 @@ _NOUNS: Final[Mapping[Any, str]] = {
 class Source:
     bootstrap: str
     topics: tuple[str, ...]
-    #: earliest, latest, offsets as JSON, or a time in ms.
+    #: earliest, latest, offsets as JSON, or a timestamp in ms.
     starting: str | int = "earliest"
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    #: A consumer group that shows how far the pipeline is.
+    #: Consumer group to which the pipeline commits its offsets.
     progress_group: str | None = None
-    #: How long that group's unread records are held after the pipeline was last seen: "1h".
+    #: How long unread records are held after the group's last commit: "1h".
     retention_hold: str | None = None
     fail_on_data_loss: bool = True
     #: Client settings, by Kafka's names.
@@ -48,12 +48,12 @@ class Source:
 
     def check(self) -> None:
         if not self.topics or not all(self.topics):
-            raise InvalidConfig("source.topics must name at least one topic, and no empty one")
+            raise InvalidConfig("source.topics must list at least one topic, without empty names")
         for name in ("max_offsets_per_trigger", "max_bytes_per_trigger"):
             _check_at_least(1, f"source.{name}", getattr(self, name))
 
     def options(self) -> dict[str, str]:
-        """For `format("lograft")`, without where to begin."""
+        """Returns options for `format("lograft")`, without topics and offsets."""
         options = {f"kafka.{name}": str(value) for name, value in self.kafka.items()}
         options["kafka.bootstrap.servers"] = self.bootstrap
         return options
@@ -84,24 +84,25 @@ class Source:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
     master: str = "local[*]"
-    #: A Spark Connect server (`sc://host`); wins over `master`.
+    #: Spark Connect server (`sc://host`); takes precedence over `master`.
     remote: str | None = None
-    #: "available-now": all there is, then done. Else how often: "10 seconds".
+    #: "available-now": reads all available records and completes. Otherwise an interval: "10
+    #: seconds".
     trigger: str = "available-now"
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """What the values of records are."""
+    """Format of the record values."""
 
     format: str = "json"
-    #: Of Avro: a record's schema, as JSON.
+    #: Avro: file with the schema of a record, as JSON.
     schema_file: str | None = None
-    #: Of Protobuf: what `protoc --include_imports --descriptor_set_out` wrote, and whose message.
+    #: Protobuf: output file of `protoc --include_imports --descriptor_set_out`, and message name.
     descriptor_file: str | None = None
     message: str | None = None
-    #: Bytes before each value that are not part of it, such as the id of a schema registry.
+    #: Bytes to skip before each value, such as a schema registry's ID.
     skip_bytes: int = 0
 
     def check(self) -> None:
@@ -116,10 +117,12 @@ class Value:
             )
         for name in ("schema_file", "descriptor_file", "message"):
             if (getattr(self, name) is not None) != (name in needed):
-                verb = "needs" if name in needed else "does not have"
+                verb = "requires" if name in needed else "does not allow"
                 raise InvalidConfig(f"value.format {self.format} {verb} value.{name}")
         if self.skip_bytes < 0 or (self.skip_bytes and self.format == "json"):
-            raise InvalidConfig("value.skip_bytes is a number of bytes before Avro or Protobuf")
+            raise InvalidConfig(
+                "value.skip_bytes must be at least 0, and needs format avro or protobuf"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +132,12 @@ class Lake:
     value: Value = field(default_factory=Value)
     #: Columns with their types (`id BIGINT, name STRING`); None: inferred from the first records.
     schema: str | None = None
-    #: Of the records' JSON: when they happened. None: the record's own time.
+    #: Field with the event time. None: the record's timestamp.
     event_time: str | None = None
     partition_by: tuple[str, ...] = ("date",)
-    #: Where records go that are not what the schema says. None: into a table beside this one.
+    #: Topic for records that do not match the schema. None: a table in the folder `_dead`.
     dead_letter_topic: str | None = None
-    #: After so many batches their files are put together; 0: never.
+    #: Number of batches between compactions of small files; 0 disables compaction.
     compact_every: int = 20
 
     def check(self) -> None:
@@ -145,16 +148,16 @@ class Lake:
             )
         if self.schema is not None and self.value.format != "json":
             raise InvalidConfig(
-                f"lake.schema is for JSON: the schema of {self.value.format} is in its file"
+                f"lake.schema applies only to JSON: {self.value.format} uses a schema file"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    #: Checkpoints are kept here, and the table if there is no topic.
+    #: Folder of the checkpoint, and of the table if there is no topic.
     folder: str
-    #: Length of a window: "5 minutes"; with `slide`, windows overlap; `session_gap` instead makes
-    #: windows that last as long as there is activity.
+    #: Length of a window: "5 minutes". With `slide`, windows overlap. Use `session_gap` instead for
+    #: session windows.
     window: str | None = None
     slide: str | None = None
     session_gap: str | None = None
@@ -164,7 +167,8 @@ class Windows:
     group_by: tuple[str, ...] = ()
     #: Name → SQL: `revenue = "sum(price * quantity)"`.
     aggregates: Mapping[str, str] = field(default_factory=lambda: {"records": "count(*)"})
-    #: append: a window is told once, when its watermark has passed. update, complete: as it grows.
+    #: append: a window is written once, after the watermark has passed its end. update, complete:
+    #: whenever it changes.
     mode: str = "append"
     topic: str | None = None
 
@@ -183,10 +187,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    #: The report is written here.
+    #: Folder of the report.
     folder: str
     hot_keys: int = 20
-    #: Also reads `__consumer_offsets`, which not everybody may: when groups have read what.
+    #: Also reads commits from `__consumer_offsets`, which may require an ACL.
     commit_history: bool = True
 
     def check(self) -> None:
@@ -212,29 +216,30 @@ def read_settings(text: str) -> Settings:
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig(f"this is not TOML: {error}") from None
+        raise InvalidConfig(f"the file is not valid TOML: {error}") from None
     return _read(Settings, {"spark": {}} | given, "")
 
 
 def _read(kind: type[T], given: Mapping[str, Any], where: str) -> T:
-    """A dataclass from a table of a file."""
+    """Builds a dataclass from a TOML table."""
     kinds = typing.get_type_hints(kind)
-    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    known = {setting.name: setting for setting in fields(kind)}  # type: ignore[arg-type]
     for name in given:
         if name not in known:
             close = get_close_matches(name, known, n=1)
-            hint = f", did you mean {close[0]}?" if close else "."
+            hint = f"; did you mean {close[0]}?" if close else "."
             raise InvalidConfig(
                 f"{where}{name} is not a setting{hint} Allowed are {', '.join(known)}"
             )
-    values = {name: _value(kinds[name], one, f"{where}{name}") for name, one in given.items()}
-    for name, one in known.items():
-        if name not in values and one.default is MISSING and one.default_factory is MISSING:
+    values = {name: _value(kinds[name], value, f"{where}{name}") for name, value in given.items()}
+    for name, setting in known.items():
+        has_default = setting.default is not MISSING or setting.default_factory is not MISSING
+        if name not in values and not has_default:
             raise InvalidConfig(f"{where}{name} must be set")
-    made = kind(**values)
-    if hasattr(made, "check"):
-        made.check()
-    return made
+    result = kind(**values)
+    if hasattr(result, "check"):
+        result.check()
+    return result
 
 
 def _check_at_least(lowest: int, name: str, number: int | None) -> None:
@@ -245,18 +250,18 @@ def _check_at_least(lowest: int, name: str, number: int | None) -> None:
 def _value(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        kinds = [one for one in typing.get_args(kind) if one is not types.NoneType]
+        kinds = [choice for choice in typing.get_args(kind) if choice is not types.NoneType]
         if len(kinds) == 1:
             return _value(kinds[0], value, where)
         return _plain(kinds, value, where)
     if origin is tuple:
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InvalidConfig(f"{where} is {value!r}, but must be a list of strings")
         return tuple(value)
     if origin is Mapping:
         if not isinstance(value, dict):
             raise InvalidConfig(f"{where} is {value!r}, but must be a table")
-        return {name: _as_text(one, f"{where}.{name}") for name, one in value.items()}
+        return {name: _as_text(item, f"{where}.{name}") for name, item in value.items()}
     if kind in _NOUNS:
         return _plain([kind], value, where)
     if not isinstance(value, dict):
@@ -265,15 +270,15 @@ def _value(kind: Any, value: Any, where: str) -> Any:
 
 
 def _plain(kinds: Sequence[type], value: Any, where: str) -> Any:
-    """Of exactly one of these types: to Python, true is a number."""
+    """Checks for exactly these types, because in Python a bool is also an int."""
     if type(value) not in kinds:
-        nouns = " or ".join(_NOUNS[one] for one in kinds)
+        nouns = " or ".join(_NOUNS[kind] for kind in kinds)
         raise InvalidConfig(f"{where} is {value!r}, but must be {nouns}")
     return value
 
 
 def _as_text(value: Any, where: str) -> str:
-    """A setting of somebody else, as text."""
+    """Converts a setting of Spark or of the client to text."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):

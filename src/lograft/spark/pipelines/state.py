@@ -1,27 +1,27 @@
-"""The latest value of every key as a table: what a compacted topic means, ready to be joined.
+"""Maintains a table of the latest value of every key, like a compacted topic, for use in joins.
 
-Each micro-batch is joined with the table as it was and written as its next snapshot; readers see
-the one before until the new one is whole. A record without a value deletes its key.
+Each micro-batch is merged with the current snapshot and written as the next one; readers see the
+previous snapshot until the new one is complete. A record without a value deletes its key.
 """
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take
+from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, claim
 from lograft.spark.pipelines.folders import SnapshotTable
-from lograft.spark.pipelines.running import Watch, follow, stream_of
+from lograft.spark.pipelines.running import RunObserver, run_query, stream_of
 from lograft.spark.pipelines.settings import Settings
 
 
-def state(spark: SparkSession, settings: Settings, watch: Watch) -> None:
-    asked = settings.state
-    assert asked is not None
-    table = StateTable(SnapshotTable(asked.folder))
+def state(spark: SparkSession, settings: Settings, observer: RunObserver) -> None:
+    config = settings.state
+    assert config is not None
+    table = StateTable(SnapshotTable(config.folder))
     check_checkpoint(table.snapshots)
     writer = stream_of(spark, settings).writeStream.foreachBatch(table.merge).queryName("state")
     writer = writer.option("checkpointLocation", table.snapshots.path(CHECKPOINT))
-    follow(writer, settings, watch)
+    run_query(writer, settings, observer)
 
 
 class StateTable:
@@ -29,19 +29,19 @@ class StateTable:
         self.snapshots = snapshots
 
     def merge(self, records: DataFrame, batch_id: int) -> None:
-        """One micro-batch, for foreachBatch."""
-        take(self.snapshots)
+        """Merges a micro-batch; called by foreachBatch."""
+        claim(self.snapshots)
         if self.snapshots.has(batch_id):
             return
-        news = records.filter(F.col("key").isNotNull()).select(
+        updates = records.filter(F.col("key").isNotNull()).select(
             "topic", "key", "value", "partition", "offset", "timestamp"
         )
-        known = self.current(records.sparkSession)
-        together = news.withColumn("_is_new", F.lit(True))
-        if known is not None:
-            together = together.unionByName(known.withColumn("_is_new", F.lit(False)))
-        rows = _latest(together).filter("value is not null").drop("_is_new")
-        rows.write.parquet(self.snapshots.staging(f"v-{batch_id}"))
+        current = self.current(records.sparkSession)
+        rows = updates.withColumn("_is_new", F.lit(True))
+        if current is not None:
+            rows = rows.unionByName(current.withColumn("_is_new", F.lit(False)))
+        snapshot = _latest(rows).filter("value is not null").drop("_is_new")
+        snapshot.write.parquet(self.snapshots.staging(f"v-{batch_id}"))
         self.snapshots.switch(batch_id)
 
     def current(self, spark: SparkSession) -> DataFrame | None:
@@ -50,8 +50,9 @@ class StateTable:
 
 
 def _latest(rows: DataFrame) -> DataFrame:
-    """One row for each key. In a partition the last counts, whatever its time says. A key that is
-    in several, as after partitions were added, is where its newest record is."""
+    """Returns one row for each key: the record with the highest offset in a partition, regardless
+    of its timestamp. If a key is in several partitions, as after partitions were added, the record
+    with the latest timestamp among them."""
     of_key = Window.partitionBy("topic", "key")
     last = Window.partitionBy("topic", "key", "partition").orderBy(
         F.desc("_is_new"), F.desc("offset")

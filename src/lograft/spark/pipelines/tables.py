@@ -1,9 +1,8 @@
-"""The tables that a lake can be: plain Parquet files, Delta or Iceberg.
+"""Table formats of a lake: plain Parquet files, Delta and Iceberg.
 
-Delta and Iceberg are written through `deltalake` and `pyiceberg` (no jar), which take a batch
-through the driver's memory: limit it with max_bytes_per_trigger. Both keep the number of the last
-batch in the table's own log, in the same step as its rows.
-"""
+Delta and Iceberg tables are written through `deltalake` and `pyiceberg` (no jar), which load a
+batch into the driver's memory: limit it with max_bytes_per_trigger. Both store the ID of the last
+batch in the table's log, atomically with its rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.folders import BatchTable
 
-#: Batches of plain files that are smaller are put together.
+#: Smaller batches of plain files are compacted.
 SMALL_BYTES: Final = 128 << 20
-#: How Delta and Iceberg call what we are, in their logs.
+#: Application ID in Delta's log.
 _APPLICATION: Final = "lograft-lake"
 _BATCH_PROPERTY: Final = "lograft-batch"
 
@@ -52,26 +51,26 @@ class ParquetWriter:
         self._folder.add(batch_id)
 
     def compact(self, spark: SparkSession) -> None:
-        """Small batches become one, with one file for each part: what a compaction costs does not
-        grow with the table."""
+        """Merges small batches into one with one file per partition, so the cost of a compaction
+        does not grow with the table."""
         batches = self._folder.small_batches(SMALL_BYTES)
-        filled = [one for one in batches if self._folder.has_files(one)]
+        filled = [batch_id for batch_id in batches if self._folder.has_files(batch_id)]
         if len(batches) < 2 or not filled:
             return
-        paths = [self._folder.path(self._folder.part(one)) for one in filled]
-        reading = spark.read.option("mergeSchema", "true").option("basePath", self._folder.place)
-        with _names_as_written(spark):
-            rows = reading.parquet(*paths).drop("batch")
+        paths = [self._folder.path(self._folder.part(batch_id)) for batch_id in filled]
+        reader = spark.read.option("mergeSchema", "true").option("basePath", self._folder.place)
+        with _without_type_inference(spark):
+            rows = reader.parquet(*paths).drop("batch")
         staged = f"compact-{batches[-1]}"
         parts = [name for name in self._partition_by if name in rows.columns]
-        together = rows.repartition(*parts) if parts else rows.coalesce(1)
-        together.write.partitionBy(*parts).parquet(self._folder.staging(staged))
+        merged = rows.repartition(*parts) if parts else rows.coalesce(1)
+        merged.write.partitionBy(*parts).parquet(self._folder.staging(staged))
         self._folder.replace(batches, staged)
 
 
 @contextmanager
-def _names_as_written(spark: SparkSession) -> Iterator[None]:
-    """Parts of a table are read as text: Spark would make 7 of a folder `code=007`."""
+def _without_type_inference(spark: SparkSession) -> Iterator[None]:
+    """Reads partition columns as text; Spark would infer the number 7 from a folder `code=007`."""
     setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(setting)
     spark.conf.set(setting, "false")
@@ -100,14 +99,14 @@ class DeltaWriter:
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
         delta = self._delta
-        mark = delta.Transaction(app_id=_APPLICATION, version=batch_id)
+        transaction = delta.Transaction(app_id=_APPLICATION, version=batch_id)
         delta.write_deltalake(
             self._place,
             rows.toArrow(),
             mode="append",
             schema_mode="merge",
             partition_by=list(self._partition_by),
-            commit_properties=delta.CommitProperties(app_transactions=[mark]),
+            commit_properties=delta.CommitProperties(app_transactions=[transaction]),
         )
 
     def compact(self, spark: SparkSession) -> None:
@@ -115,7 +114,7 @@ class DeltaWriter:
 
 
 class IcebergWriter:
-    """A table `lograft.lake` of a catalog in the folder itself."""
+    """Writes the table `lograft.lake` of a catalog in the folder."""
 
     _NAME: Final = "lograft.lake"
 
@@ -137,13 +136,13 @@ class IcebergWriter:
     def has(self, batch_id: int) -> bool:
         if not self._catalog.table_exists(self._NAME):
             return False
-        # Maintenance makes snapshots, too, which know nothing of batches.
-        told = (
-            one.summary[_BATCH_PROPERTY]
-            for one in self._catalog.load_table(self._NAME).snapshots()
-            if one.summary is not None
+        # Snapshots of table maintenance have no batch ID.
+        batch_ids = (
+            snapshot.summary[_BATCH_PROPERTY]
+            for snapshot in self._catalog.load_table(self._NAME).snapshots()
+            if snapshot.summary is not None
         )
-        return any(batch_id <= int(last) for last in told if last is not None)
+        return any(batch_id <= int(last) for last in batch_ids if last is not None)
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
         arrow = rows.toArrow()
@@ -153,4 +152,4 @@ class IcebergWriter:
         table.append(arrow, snapshot_properties={_BATCH_PROPERTY: str(batch_id)})
 
     def compact(self, spark: SparkSession) -> None:
-        """Left to Iceberg's own maintenance."""
+        """Does nothing: Iceberg's own maintenance compacts tables."""

@@ -1,16 +1,16 @@
-"""The sentence in the pages that Spark writes."""
+"""Tests of the error message extracted from a Spark error."""
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from lograft.spark.pipelines.failures import explained, is_sparks
+from lograft.spark.pipelines.failures import is_spark_error, to_pipeline_failed
 
 STREAM = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
 initialOffset: Traceback (most recent call last):
-  File "/lib/lograft/spark/data_loss.py", line 57, in check_there
+  File "/lib/lograft/spark/data_loss.py", line 57, in check_exists
     raise RecordsLost(
-lograft.spark.data_loss.RecordsLost: topic 'x' is not in the cluster SQLSTATE: 38000 SQLSTATE: XXKST
+lograft.spark.data_loss.RecordsLost: topic 'x' does not exist SQLSTATE: 38000 SQLSTATE: XXKST
 === Streaming Query ===
 Identifier: lake [id = 1, runId = 2]
 """
@@ -21,9 +21,9 @@ SQLSTATE: 42703;
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
-        (STREAM, "topic 'x' is not in the cluster"),
+        (STREAM, "topic 'x' does not exist"),
         (
             ANALYSIS,
             "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `at` cannot be resolved.",
@@ -31,11 +31,11 @@ SQLSTATE: 42703;
         ("", "ValueError"),
     ],
 )
-def test_a_failure_is_a_sentence(text: str, sentence: str) -> None:
-    assert str(explained(ValueError(text))) == sentence
+def test_failure_is_reduced_to_one_sentence(text: str, message: str) -> None:
+    assert str(to_pipeline_failed(ValueError(text))) == message
 
 
-@pytest.mark.parametrize("error", [Py4JNetworkError("no answer"), ConnectionRefusedError()])
-def test_a_dead_jvm_is_a_sentence_too(error: Exception) -> None:
-    assert is_sparks(error)
-    assert str(explained(error)) == "Spark's Java process has ended in the middle of the run"
+@pytest.mark.parametrize("error", [Py4JNetworkError("no response"), ConnectionRefusedError()])
+def test_exit_of_the_jvm_is_reported(error: Exception) -> None:
+    assert is_spark_error(error)
+    assert str(to_pipeline_failed(error)) == "Spark's Java process exited during the run"

@@ -1,4 +1,4 @@
-"""Tables of files: what is published is whole, and known when it comes again."""
+"""Tests of file tables: batches are published atomically, and repeated batches are recognised."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,13 +20,13 @@ def contents(folder: Path) -> list[str]:
     return sorted(file.read_text() for file in folder.glob("batch=*/part"))
 
 
-def reopened(folder: Path) -> list[str]:
-    """As whoever opens the table next finds it."""
+def reopen(folder: Path) -> list[str]:
+    """Returns the contents after another process has opened the table."""
     BatchTable(str(folder))
     return contents(folder)
 
 
-def test_a_batch_is_known_when_it_comes_again(tmp_path: Path) -> None:
+def test_repeated_batch_is_recognised(tmp_path: Path) -> None:
     table = BatchTable(str(tmp_path / "table"))
     assert not table.has(0)
     stage(table, "batch-0", "zero")
@@ -36,7 +36,7 @@ def test_a_batch_is_known_when_it_comes_again(tmp_path: Path) -> None:
     assert not table.has(1)
 
 
-def test_batches_that_were_put_together_stay_known(tmp_path: Path) -> None:
+def test_compacted_batches_are_still_recognised(tmp_path: Path) -> None:
     table = BatchTable(str(tmp_path))
     for number in range(3):
         stage(table, f"batch-{number}", str(number))
@@ -52,23 +52,23 @@ class Crashed(Exception):
     pass
 
 
-class MortalFiles:
-    """A file system whose user dies before one of its changes."""
+class CrashingFiles:
+    """A file system that raises Crashed instead of one of its changes."""
 
     def __init__(self, files: fs.FileSystem, changes: int) -> None:
         self._files = files
-        self._left = changes
+        self._remaining = changes
 
     def __getattr__(self, name: str) -> Any:
         if name in ("create_dir", "delete_dir", "delete_file", "move"):
-            self._left -= 1
-            if self._left < 0:
+            self._remaining -= 1
+            if self._remaining < 0:
                 raise Crashed
         return getattr(self._files, name)
 
 
 @pytest.mark.parametrize("changes", range(9))
-def test_a_crash_while_batches_are_put_together_is_finished_later(
+def test_interrupted_compaction_is_completed_when_the_table_is_opened(
     tmp_path: Path, changes: int
 ) -> None:
     table = BatchTable(str(tmp_path))
@@ -77,15 +77,15 @@ def test_a_crash_while_batches_are_put_together_is_finished_later(
         table.add(number)
     stage(table, "compact-2", "012")
     table.write_json({"batches": [0, 1, 2], "staged": "compact-2"}, "_compaction.json")
-    table.files = MortalFiles(table.files, changes)
+    table.files = CrashingFiles(table.files, changes)
     with pytest.raises(Crashed) if changes < 7 else nullcontext():
         table.finish_compaction()
-    assert reopened(tmp_path) == ["012"]
-    assert reopened(tmp_path) == ["012"]
+    assert reopen(tmp_path) == ["012"]
+    assert reopen(tmp_path) == ["012"]
     assert not list(tmp_path.glob("_staging/*"))
 
 
-def test_only_small_batches_are_put_together(tmp_path: Path) -> None:
+def test_only_small_batches_are_compacted(tmp_path: Path) -> None:
     table = BatchTable(str(tmp_path))
     for number, text in enumerate(("1" * 9, "2" * 10, "3", "4")):
         stage(table, f"batch-{number}", text)
@@ -93,7 +93,7 @@ def test_only_small_batches_are_put_together(tmp_path: Path) -> None:
     assert table.small_batches(10) == [0, 2, 3]
 
 
-def test_a_crash_after_the_last_step_changes_nothing(tmp_path: Path) -> None:
+def test_crash_after_the_last_compaction_step_changes_nothing(tmp_path: Path) -> None:
     table = BatchTable(str(tmp_path))
     stage(table, "batch-2", "012")
     table.add(2)
@@ -102,7 +102,7 @@ def test_a_crash_after_the_last_step_changes_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path) == ["012"]
 
 
-def test_the_current_snapshot_is_whole_and_old_ones_go(tmp_path: Path) -> None:
+def test_old_snapshots_are_removed(tmp_path: Path) -> None:
     table = SnapshotTable(str(tmp_path))
     assert table.current_path() is None
     for version in range(4):
@@ -112,4 +112,4 @@ def test_the_current_snapshot_is_whole_and_old_ones_go(tmp_path: Path) -> None:
     current = table.current_path()
     assert current is not None
     assert (Path(current) / "part").read_text() == "3"
-    assert sorted(one.name for one in tmp_path.glob("v*")) == ["v2", "v3"]
+    assert sorted(folder.name for folder in tmp_path.glob("v*")) == ["v2", "v3"]

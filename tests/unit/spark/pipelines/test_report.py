@@ -1,11 +1,11 @@
-"""The HTML of a report."""
+"""Tests of the HTML report."""
 
 import re
 
-from lograft.spark.pipelines.report import Section, chart, page, shown
+from lograft.spark.pipelines.report import Section, chart, format_value, page
 
 
-def test_a_page_shows_tables_and_bars_and_escapes_what_it_shows() -> None:
+def test_page_shows_tables_and_bars_and_escapes_text() -> None:
     section = Section("Keys", "a note", ("key", "n"), [("<b>", 1200), ("x", None)], [("<b>", 2.0)])
     html = page("Title & more", "here", [section])
     assert "<title>Title &amp; more</title>" in html
@@ -15,24 +15,24 @@ def test_a_page_shows_tables_and_bars_and_escapes_what_it_shows() -> None:
     assert "<b>" not in html
 
 
-def test_bars_are_as_long_as_their_share() -> None:
+def test_bar_lengths_are_proportional() -> None:
     svg = chart([("all", 10.0), ("half", 5.0), ("none", 0.0)])
     assert 'width="360.0"' in svg
     assert 'width="180.0"' in svg
     assert 'width="0.0"' in svg
 
 
-def test_long_labels_do_not_run_into_their_bars() -> None:
+def test_long_labels_do_not_overlap_their_bars() -> None:
     svg = chart([("a" * 100 + " orders-0", 1.0), ("short", 2.0)])
-    begins = {float(one) for one in re.findall(r'<rect x="([\d.]+)"', svg)}
+    begins = {float(x) for x in re.findall(r'<rect x="([\d.]+)"', svg)}
     [label] = re.findall(r"</title>(a+….*?)</text>", svg)
     assert label.endswith(" orders-0")
     assert begins == {len(label) * 7 + 10}
     assert f"<title>{'a' * 100} orders-0</title>" in svg
 
 
-def test_numbers_are_shown_for_people() -> None:
-    assert [shown(one) for one in (1234567, 0.123, 250.4, True)] == [
+def test_values_are_formatted_for_readers() -> None:
+    assert [format_value(value) for value in (1234567, 0.123, 250.4, True)] == [
         "1,234,567",
         "0.12",
         "250",

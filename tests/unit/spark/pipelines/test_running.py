@@ -1,4 +1,4 @@
-"""What running a pipeline does around Spark."""
+"""Tests of running a pipeline, without Spark."""
 
 import signal
 
@@ -8,8 +8,8 @@ from lograft.spark.pipelines import running
 from lograft.spark.pipelines.settings import Spark
 
 
-class GreedyBuilder:
-    """Takes Ctrl-C for itself, as Spark does when it starts."""
+class FakeBuilder:
+    """Replaces the SIGINT handler, as Spark does when it starts."""
 
     def __getattr__(self, name: str) -> object:
         return lambda *arguments: self
@@ -18,12 +18,12 @@ class GreedyBuilder:
         signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
-class GreedySession:
-    builder = GreedyBuilder()
+class FakeSession:
+    builder = FakeBuilder()
 
 
-def test_ctrl_c_stays_with_who_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "SparkSession", GreedySession)
+def test_new_session_preserves_the_sigint_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "SparkSession", FakeSession)
     before = signal.getsignal(signal.SIGINT)
     try:
         running.new_session(Spark(), "lake")

@@ -1,4 +1,4 @@
-"""What the file of a pipeline may say."""
+"""Tests of the settings in a pipeline's file."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LAKE = SOURCE + '[lake]\nfolder = "/x"\n'
 AVRO = 'value = {format = "avro", schema_file = "order.avsc", skip_bytes = 5}\n'
 
 
-def test_a_small_file_is_enough() -> None:
+def test_defaults_apply_to_a_minimal_file() -> None:
     settings = read_settings(SOURCE + '[lake]\nfolder = "/x"\n')
     assert settings.source.topics == ("a", "b")
     assert settings.spark.master == "local[*]"
@@ -19,7 +19,7 @@ def test_a_small_file_is_enough() -> None:
     assert settings.windows is None
 
 
-def test_where_a_stream_begins() -> None:
+def test_starting_position_becomes_an_option() -> None:
     assert read_settings(SOURCE).source.stream_options() == {
         "kafka.bootstrap.servers": "here:9092",
         "subscribe": "a,b",
@@ -33,7 +33,7 @@ def test_where_a_stream_begins() -> None:
     assert "startingOffsets" not in options
 
 
-def test_client_settings_get_their_prefix() -> None:
+def test_client_settings_get_the_prefix_of_their_options() -> None:
     settings = read_settings(
         SOURCE + 'kafka = {"client.id" = "me", "request.timeout.ms" = 5, "check.crcs" = true}\n'
     )
@@ -43,7 +43,7 @@ def test_client_settings_get_their_prefix() -> None:
     assert options["kafka.request.timeout.ms"] == "5"
 
 
-def test_the_format_of_values() -> None:
+def test_value_format_is_parsed() -> None:
     lake = read_settings(LAKE).lake
     assert lake is not None
     assert lake.value.format == "json"
@@ -55,17 +55,20 @@ def test_the_format_of_values() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[source", "this is not TOML"),
+        ("[source", "not valid TOML"),
         ('[source]\ntopics = ["a"]\n', r"source\.bootstrap must be set"),
         (SOURCE + "topcs = 1\n", "did you mean topics"),
         (SOURCE + "max_offsets_per_trigger = 'x'\n", "must be a whole number"),
         (SOURCE + '[lake]\nfolder = "/x"\nformat = "csv"\n', "parquet, delta or iceberg"),
         (LAKE + 'value.format = "xml"\n', "json, avro or protobuf"),
-        (LAKE + 'value.format = "avro"\n', r"avro needs value\.schema_file"),
-        (LAKE + 'value = {format = "protobuf", descriptor_file = "d"}\n', r"needs value\.message"),
-        (LAKE + 'value = {format = "json", message = "m"}\n', r"does not have value\.message"),
-        (LAKE + "value.skip_bytes = 5\n", "before Avro or Protobuf"),
-        (LAKE + AVRO + 'schema = "id BIGINT"\n', "the schema of avro is in its file"),
+        (LAKE + 'value.format = "avro"\n', r"avro requires value\.schema_file"),
+        (
+            LAKE + 'value = {format = "protobuf", descriptor_file = "d"}\n',
+            r"requires value\.message",
+        ),
+        (LAKE + 'value = {format = "json", message = "m"}\n', r"does not allow value\.message"),
+        (LAKE + "value.skip_bytes = 5\n", "needs format avro or protobuf"),
+        (LAKE + AVRO + 'schema = "id BIGINT"\n', "avro uses a schema file"),
         (SOURCE + '[windows]\nfolder = "/x"\n', "either window or session_gap"),
         (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 minute"\nmode = "x"\n', "append, update"),
         (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 h"\nmode = "update"\n', "needs windows.t"),
@@ -80,6 +83,6 @@ def test_the_format_of_values() -> None:
         (SOURCE + '[audit]\nfolder = "/x"\nhot_keys = -1\n', "must be at least 0"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, words: str) -> None:
+def test_invalid_settings_are_rejected(text: str, words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         read_settings(text)

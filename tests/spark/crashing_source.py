@@ -1,5 +1,5 @@
-"""The sink with places to die: a task kills its own process when all is staged, the driver's side
-the whole program."""
+"""The sink with points at which it crashes: a task kills its own process after staging its rows,
+the driver's writer kills the whole program."""
 
 import os
 import signal
@@ -16,46 +16,50 @@ from lograft.spark.staging import publish
 from lograft.spark.writers import StreamWriter, Written
 
 
-def told_to_die(where: str) -> int | None:
-    """The process id of the program, if this is the place; the order is taken."""
-    order = Path(os.environ["COPY_JOB_ORDER"])
+def claim_kill(point: str) -> int | None:
+    """Returns the process ID of the program if it is to be killed at this point, once."""
+    kill_file = Path(os.environ["COPY_JOB_KILL_FILE"])
     try:
-        place, pid = order.read_text().split()
-        if place != where:
+        kill_point, pid = kill_file.read_text().split()
+        if kill_point != point:
             return None
-        order.rename(order.with_suffix(".taken"))
+        kill_file.rename(kill_file.with_suffix(".claimed"))
     except FileNotFoundError:
         return None
     return int(pid)
 
 
-class MortalWriter(StreamWriter):
+class CrashingWriter(StreamWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         written = super().write(iterator)
-        if told_to_die("task") is not None:
+        if claim_kill("task") is not None:
             os.kill(os.getpid(), signal.SIGKILL)
         return written
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        program = told_to_die("driver-before-commit")
+        program = claim_kill("driver-before-commit")
         if program is None:
-            program = told_to_die("driver-half-way")
+            program = claim_kill("driver-half-way")
             if program is not None:
-                first = next(one for one in messages if isinstance(one, Written) and one.staged)
+                first = next(
+                    message
+                    for message in messages
+                    if isinstance(message, Written) and message.staged
+                )
                 assert first.staged is not None
                 publish(self._options, [first.staged])
         if program is None:
             super().commit(messages, batchId)
-            program = told_to_die("driver-after")
+            program = claim_kill("driver-after")
         if program is not None:
             os.kill(program, signal.SIGKILL)
             signal.pause()
 
 
-class MortalDataSource(LograftDataSource):
+class CrashingDataSource(LograftDataSource):
     @classmethod
     def name(cls) -> str:
-        return "mortal"
+        return "crashing"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return MortalWriter(write_options(self.options))
+        return CrashingWriter(write_options(self.options))
