@@ -38,7 +38,7 @@ class Lag:
 
 
 def lag_of(progress: Mapping[str, Any]) -> Lag:
-    """Returns the lag from the `StreamingQueryProgress` JSON of a micro-batch."""
+    """Returns the lag in a micro-batch's report, `StreamingQueryProgress.json`."""
     behind: Offsets = {}
     for source in progress["sources"]:
         latest, end = _offsets(source["latestOffset"]), _offsets(source["endOffset"])
