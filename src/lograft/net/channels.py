@@ -1,9 +1,9 @@
 """A channel over a raw non-blocking socket, driven by the event loop's readiness callbacks.
 
-Bytes come in by recv_into the receiver's own buffer and leave by sendmsg, slices of files by
-sendfile: nothing is copied in this process. (asyncio's own transports copy on the way in, or make
-sendfile dearer.) Readiness is level-triggered, so stopping early is always safe: the loop calls
-again.
+Bytes are received by recv_into into the receiver's own buffer and sent by sendmsg, slices of files
+by sendfile: this process copies nothing. (asyncio's transports copy received bytes, or make
+sendfile more expensive.) Readiness is level-triggered, so stopping early is always safe: the loop
+calls again.
 """
 
 import asyncio
@@ -17,31 +17,31 @@ from typing import Final, NamedTuple
 from lograft.model.seams import Address, FileSlice, Part, Receiver
 from lograft.net.priority_reads import PriorityReads
 
-#: One connection's share of a wake-up; the others have their turn after it. A receive that began
-#: below it may still take a whole big frame. Small, because whoever waits behind a client that
-#: writes at full speed waits this long for each of its connections: 1 MiB tripled their median
-#: latency and made the writer no cheaper (python -m bench --workload latency-under-load).
+#: Bytes that one connection may read before the others have their turn. A receive that starts below
+#: the limit may still complete a large frame. The limit is small, because clients wait this long
+#: for each connection of a client that writes at full speed: 1 MiB tripled their median latency and
+#: did not make the writer more efficient (python -m bench --workload latency-under-load).
 READ_BYTES_PER_WAKE: Final = 64 << 10
 WRITE_BYTES_PER_WAKE: Final = 4 << 20
-#: A larger receive leaves the last bytes for another.
+#: A larger receive is split in two.
 _PIECE_BYTES_MIN: Final = 4 * READ_BYTES_PER_WAKE
-#: After so many small reads in a row a channel is not a bulk one any more.
+#: After this many small reads in a row a channel no longer counts as a bulk channel.
 _SMALL_READS_TO_OVERTAKE: Final = 16
-#: A larger sendfile would keep the loop busy for as long as a fast peer keeps reading.
+#: A larger sendfile would occupy the loop for as long as a fast peer keeps reading.
 _SENDFILE_BYTES_MAX: Final = 2 << 20
 _VECTOR_PARTS_MAX: Final = 64
-#: Up to this size copying is cheaper than more system calls.
+#: Up to this size copying is cheaper than additional system calls.
 _JOINED_BYTES_MAX: Final = 16 << 10
 _COPY_BYTES: Final = 256 << 10
-#: How long a channel that was closed tries to send what is queued.
+#: How long a closed channel tries to send what is queued.
 _LINGER_S: Final = 10.0
-#: Holds a header back until the file's bytes follow, so that both share packets.
+#: Delays a header until the file's bytes follow, so that both share packets.
 _MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
 _SENDFILE_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class SocketChannel:
-    """One connected socket. Owns it: nobody else reads, writes or closes it."""
+    """One connected socket. Owns it: no other object reads, writes or closes it."""
 
     __slots__ = (
         "_bulk",
@@ -57,7 +57,7 @@ class SocketChannel:
         "_receiver",
         "_socket",
         "_unsent_bytes",
-        "_waits_for_room",
+        "_waits_for_space",
     )
 
     def __init__(
@@ -69,7 +69,7 @@ class SocketChannel:
     ) -> None:
         self._loop = loop
         self._priority_reads = priority_reads
-        #: Above 0 for a channel that sends much; counts its small reads down.
+        #: Above 0 for a channel that receives large amounts; its small reads count it down.
         self._bulk = 0
         self._socket = connected
         self._peer = peer
@@ -78,8 +78,8 @@ class SocketChannel:
         self._queue: deque[Part] = deque()
         self._unsent_bytes = 0
         self._paused = False
-        #: Invariant: True exactly while the loop watches for room in the send buffer.
-        self._waits_for_room = False
+        #: Invariant: True exactly while the loop watches for free space in the send buffer.
+        self._waits_for_space = False
         self._closing = False
         self._closed = False
         self._linger: asyncio.TimerHandle | None = None
@@ -97,7 +97,7 @@ class SocketChannel:
         return self._unsent_bytes
 
     def start(self, receiver: Receiver) -> None:
-        assert self._receiver is None, "a channel starts once"
+        assert self._receiver is None, "a channel is started once"
         self._receiver = receiver
         if self._closed:
             self._loop.call_soon(receiver.on_closed, None)
@@ -135,7 +135,7 @@ class SocketChannel:
             self._write()
 
     def _join(self) -> None:
-        """Small answers, and those with a small slice of a file, leave in one system call."""
+        """Joins small responses, also with small slices of files, to send them in one call."""
         queue = self._queue
         pieces: list[bytes | bytearray | memoryview] = []
         for part in queue:
@@ -174,12 +174,12 @@ class SocketChannel:
         assert receiver is not None
         receive_into = self._socket.recv_into
         budget = READ_BYTES_PER_WAKE
-        is_watched = self._bulk > 0 and self._priority_reads.let_pass()
+        is_watched = self._bulk > 0 and self._priority_reads.read_waiting()
         while budget > 0 and not (self._paused or self._closing):
             buffer = receiver.get_buffer()
             size = len(buffer)
             if is_watched and size > _PIECE_BYTES_MIN:
-                # The end of a big frame brings all the work of handling it: not in one go.
+                # The end of a large frame causes all the work of handling it: not in one go.
                 size -= READ_BYTES_PER_WAKE
                 buffer = buffer[:size]
             try:
@@ -193,13 +193,13 @@ class SocketChannel:
                 self._fail(None)
                 return
             if self._bulk or count > READ_BYTES_PER_WAKE:
-                self._note_read(count)
+                self._count_read(count)
             receiver.on_received(count)
             if count < size:
                 return
             budget -= count
 
-    def _note_read(self, count: int) -> None:
+    def _count_read(self, count: int) -> None:
         if count > READ_BYTES_PER_WAKE:
             if not self._bulk:
                 self._priority_reads.dismiss(self._socket.fileno())
@@ -239,12 +239,12 @@ class SocketChannel:
             self._fail(error)
             return
         if queue:
-            if not self._waits_for_room:
-                self._waits_for_room = True
+            if not self._waits_for_space:
+                self._waits_for_space = True
                 self._loop.add_writer(self._socket.fileno(), self._on_writable)
             return
-        if self._waits_for_room:
-            self._waits_for_room = False
+        if self._waits_for_space:
+            self._waits_for_space = False
             self._loop.remove_writer(self._socket.fileno())
         if self._closing:
             self._finish(None)
@@ -278,17 +278,17 @@ class SocketChannel:
 
     def _send_slice(self, part: FileSlice) -> int:
         file, position, size = part
-        wanted = min(size, _SENDFILE_BYTES_MAX)
+        size_max = min(size, _SENDFILE_BYTES_MAX)
         try:
-            count = os.sendfile(self._socket.fileno(), file.fileno(), position, wanted)
+            count = os.sendfile(self._socket.fileno(), file.fileno(), position, size_max)
         except OSError as error:
             if error.errno not in _SENDFILE_UNSUPPORTED:
                 raise
             data = file.pread(min(size, _COPY_BYTES), position)
             count = self._socket.send(data) if data else 0
         if count == 0:
-            # The peer has been told how many bytes follow: there is no way to say otherwise.
-            raise OSError(errno.EIO, "file ends before its slice", file.path)
+            # The peer already has the size of the response, so there is no way to report the error.
+            raise OSError(errno.EIO, "The file ends before the slice to be sent.", file.path)
         if count == size:
             self._queue.popleft()
         else:
@@ -309,23 +309,23 @@ class SocketChannel:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        if self._waits_for_room:
-            self._waits_for_room = False
+        if self._waits_for_space:
+            self._waits_for_space = False
             self._loop.remove_writer(self._socket.fileno())
         self._queue.clear()
         self._unsent_bytes = 0
         self._priority_reads.dismiss(self._socket.fileno())
         self._socket.close()
-        # Let go of, so that the two do not keep each other alive.
+        # Dropped, so that channel and receiver do not keep each other alive.
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
-            # Later, because this may run inside a call of the receiver.
+            # Deferred, because this may run inside a call of the receiver.
             self._loop.call_soon(receiver.on_closed, error)
 
 
 def address_of(raw: tuple[object, ...]) -> Address:
-    """An IPv4 peer of a socket for both families shows as IPv6; here it is IPv4 again, so that
-    limits per address cannot be doubled."""
+    """Returns an IPv4 peer of a dual-stack socket, which has an IPv6 address there, with its IPv4
+    address, so that limits per address cannot be doubled."""
     host, port = str(raw[0]), int(str(raw[1]))
     host = host.partition("%")[0]
     if host.startswith("::ffff:") and "." in host:
@@ -334,7 +334,7 @@ def address_of(raw: tuple[object, ...]) -> Address:
 
 
 class BufferSizes(NamedTuple):
-    """What the kernel may hold for a connection; below 0: what it finds right."""
+    """Sizes of the kernel's buffers for a connection; below 0: the kernel's default."""
 
     send_bytes: int = -1
     receive_bytes: int = -1
@@ -346,7 +346,7 @@ def prepare(stream: socket.socket, buffers: BufferSizes) -> None:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffers.send_bytes)
     if buffers.receive_bytes >= 0:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
-    # Answers are whole when they are sent: waiting to fill a packet only adds latency.
+    # Responses are complete when they are sent: waiting to fill a packet would only add latency.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A peer whose machine vanished is noticed some day.
+    # Detects a peer whose machine has disappeared.
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

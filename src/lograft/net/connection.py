@@ -1,21 +1,21 @@
-"""One connection: frames in, answers out in the order of the requests.
+"""One connection: receives frames and sends responses in the order of the requests.
 
-A request is handled the moment its frame is whole, on the loop, without a task. Only one that must
-wait gets a task, and as in Kafka it then holds back the requests behind it, unless it lets them
-pass (Produce: its append has already happened, only its acknowledgement is outstanding).
+A request is handled as soon as its frame is complete, in the loop, without a task. Only a request
+that must wait gets a task, and as in Kafka the requests behind it then wait too, unless it allows
+pipelining (Produce: it has been appended, only its acknowledgement is outstanding).
 
-When to read is the whole of the flow control:
+Flow control consists of the decision when to read:
 
-    state                                        | reads on?
-    nothing held back                            | yes
-    a request waits, no whole frame behind it    | yes: that is how a disconnect is noticed
-    a request waits, a whole frame behind it     | no
-    too many answers under way, or unsent bytes  | no
-    muted (client above its quota)               | no
-    queued.max.request.bytes are in use          | no
+    state                                                  | reads
+    no request is blocked                                  | yes
+    a request waits, no complete frame behind it           | yes: to detect a disconnect
+    a request waits, a complete frame behind it            | no
+    too many requests in flight, or too many unsent bytes  | no
+    muted (client above its quota)                         | no
+    queued.max.request.bytes is reached                    | no
 
-So a peer can make us hold: one incomplete frame (bounded by the handler's limit), one read of the
-socket, `answers_max` answers under way and `unsent_bytes_max` plus one answer.
+A peer can therefore occupy one incomplete frame (bounded by the handler's limit), one read of the
+socket, `responses_max` responses and `unsent_bytes_max` plus one response.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from lograft.net.repeated_warnings import RepeatedWarnings
 from lograft.wire.errors import WireError
 from lograft.wire.frames import FrameBuffer
 
-#: Answers of pipelined requests leave together in one system call, up to this much.
+#: Responses to pipelined requests are sent in one system call, up to this size.
 _GATHER_BYTES: Final = 64 << 10
 _NO_FRAMES: Final[Iterator[memoryview]] = iter(())
 
@@ -52,40 +52,40 @@ LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """What one peer may make us hold."""
+    """What one peer may occupy."""
 
-    #: Requests whose answer is not sent yet. Clients keep 1 to 5 under way (librdkafka without
-    #: idempotence more, which then waits in its socket).
-    answers_max: int = 128
-    #: Above this the connection handles no further request until all of it has gone.
+    #: Requests whose response has not been sent yet. Clients keep 1 to 5 in flight (librdkafka
+    #: without idempotence more, which then wait in its socket).
+    responses_max: int = 128
+    #: Above this limit no further request is handled until all bytes have been sent.
     unsent_bytes_max: int = 2 << 20
 
 
 class _Slot:
-    """The place of one request in the order of answers."""
+    """One request in the order of the responses."""
 
-    __slots__ = ("answer", "done", "parked", "task", "waiting")
+    __slots__ = ("delayed", "done", "response", "task", "waiting")
 
     def __init__(
         self,
-        answer: bytes | EncodedResponse | None = None,
+        response: bytes | EncodedResponse | None = None,
         *,
         waiting: PendingReply | None = None,
-        parked: DelayedReply | None = None,
+        delayed: DelayedReply | None = None,
     ) -> None:
-        self.answer = answer
+        self.response = response
         self.waiting = waiting
-        self.parked = parked
-        self.done = waiting is None and parked is None
+        self.delayed = delayed
+        self.done = waiting is None and delayed is None
         self.task: Task | None = None
 
     def cancel(self) -> None:
-        if self.parked is not None:
-            self.parked.cancel()
+        if self.delayed is not None:
+            self.delayed.cancel()
         if self.task is not None:
             self.task.cancel()
         if self.waiting is not None:
-            # A coroutine that never began would complain that nobody awaited it.
+            # A coroutine that never started would warn that it was never awaited.
             for work in (self.waiting.response, self.waiting.inner):
                 if inspect.iscoroutine(work) and (
                     inspect.getcoroutinestate(work) == inspect.CORO_CREATED
@@ -94,7 +94,7 @@ class _Slot:
 
 
 class Connection:
-    """The Receiver of a channel."""
+    """The Receiver of a channel: handles its frames and sends the responses."""
 
     __slots__ = (
         "_active_ms",
@@ -104,13 +104,13 @@ class Connection:
         "_capacity",
         "_channel",
         "_clock",
-        "_clogged",
         "_closing",
         "_ended",
         "_frames",
         "_frames_since_ms",
         "_handler",
         "_held",
+        "_is_saturated",
         "_limits",
         "_name",
         "_on_ended",
@@ -148,29 +148,29 @@ class Connection:
         self._warnings = warnings
         self._buffer = FrameBuffer(handler.frame_bytes_max)
         self._budget = budget
-        #: Of the buffer, as the budget knows it.
+        #: Buffer capacity last reported to the frame budget.
         self._capacity = 0
-        #: Frames of the last read that are not handled yet, and the first of them if it was
-        #: looked at. Invariant: while there is one, nothing is read.
+        #: Frames of the last read that have not been handled yet, and the first of them if it has
+        #: been taken from the iterator. Invariant: while there are any, nothing is read.
         self._frames: Iterator[memoryview] = _NO_FRAMES
         self._held: memoryview | None = None
         self._slots: deque[_Slot] = deque()
-        #: The waiting request that holds back those behind it.
+        #: The request in flight that blocks those behind it.
         self._blocker: _Slot | None = None
         self._out: list[Part] = []
         self._out_bytes = 0
-        self._clogged = False
+        self._is_saturated = False
         self._unmute: asyncio.TimerHandle | None = None
         self._closing = False
         self._ended = False
         self._active_ms = clock.mono_ms()
-        #: When the first bytes of the frame that is coming in were there.
+        #: When the first bytes of the incoming frame were received.
         self._frames_since_ms = self._active_ms
         self._unsent_seen = 0
         self._swept_ms = self._active_ms
 
     def __repr__(self) -> str:
-        return f"Connection({self._name} {self._channel.peer}, {len(self._slots)} under way)"
+        return f"Connection({self._name} {self._channel.peer}, {len(self._slots)} in flight)"
 
     @property
     def channel(self) -> Channel:
@@ -188,7 +188,7 @@ class Connection:
         self._channel.start(self)
 
     def close(self) -> None:
-        """Sends what is ready, drops what still waits."""
+        """Sends the responses that are ready and drops the others."""
         if not self._closing:
             self._closing = True
             self._flush()
@@ -199,37 +199,39 @@ class Connection:
         self._channel.abort()
 
     def sweep(self, now_ms: int, *, idle_ms_max: int) -> bool:
-        """Called now and then for every connection; says whether this one is idle. A peer that
-        waits for an answer is not, one that does not take its answer is."""
+        """Called periodically for every connection; returns whether this one is idle. A peer that
+        waits for a response is not idle; a peer that does not read its response is."""
         unsent = self._channel.unsent_bytes
         if unsent != self._unsent_seen or (self._slots and not unsent):
             self._active_ms = now_ms
         self._unsent_seen = unsent
         if self._active_ms < self._swept_ms:
-            self.give_back_memory()
+            self.release_memory()
         self._swept_ms = now_ms
         return now_ms - self._active_ms > idle_ms_max
 
-    # The holder of an incoming frame.
+    # FrameHolder: the memory of the incoming frame.
 
     @property
     def incomplete_since_ms(self) -> int | None:
         return self._frames_since_ms if self._buffer.pending_bytes else None
 
-    def give_back_memory(self) -> None:
+    def release_memory(self) -> None:
         self._buffer.shrink()
         self._report_capacity()
 
-    def give_up_frame(self) -> None:
-        self._close_bad(CloseConnection("a frame is incomplete for too long, its memory is needed"))
-        # The channel may linger to send its last answers, the memory may not.
+    def drop_frame(self) -> None:
+        self._close_with(
+            CloseConnection("A frame has been incomplete for too long, and its memory is needed.")
+        )
+        # The channel may linger to send its last responses, but the memory is needed now.
         self._buffer = FrameBuffer(self._buffer.limit)
 
     def on_memory_free(self) -> None:
         self._decide_reading()
 
     def _lacks_memory(self) -> bool:
-        """Whether the request that is coming in must wait for others to be handled."""
+        """Returns whether the incoming request must wait until others have been handled."""
         size = self._buffer.incomplete_frame_bytes
         if size:
             return not self._budget.admit(self, size)
@@ -243,7 +245,7 @@ class Connection:
             self._capacity = capacity
             self._budget.changed(self, capacity)
 
-    # The receiver of the channel.
+    # Receiver of the channel.
 
     def get_buffer(self) -> memoryview:
         return self._buffer.get_buffer()
@@ -259,8 +261,8 @@ class Connection:
         self._handle_frames()
 
     def on_drained(self) -> None:
-        if self._clogged:
-            self._clogged = False
+        if self._is_saturated:
+            self._is_saturated = False
             self._handle_frames()
 
     def on_closed(self, error: Exception | None) -> None:
@@ -268,10 +270,10 @@ class Connection:
             return
         self._closing = self._ended = True
         if isinstance(error, ssl.SSLError | HandshakeTimedOut):
-            self._log_bad(str(error))
+            self._log_closed(str(error))
         self._drop_waiting()
         self._frames, self._held = _NO_FRAMES, None
-        # Not left to the collector: hostile peers come faster than it does.
+        # Not left to the garbage collector: hostile peers may connect faster than it runs.
         self._buffer.release()
         if self._unmute is not None:
             self._unmute.cancel()
@@ -282,14 +284,14 @@ class Connection:
         self._handler.on_closed()
         self._on_ended(self)
 
-    # From frames to answers.
+    # Frames and responses.
 
     def _handle_frames(self) -> None:
         handler = self._handler
         out, slots = self._out, self._slots
-        may_go_on = not self._is_held_back()
+        may_continue = not self._is_held_back()
         try:
-            while may_go_on:
+            while may_continue:
                 frame = self._held
                 if frame is None:
                     frame = next(self._frames, None)
@@ -302,7 +304,7 @@ class Connection:
                 if handler.frame_bytes_max != self._buffer.limit:
                     self._buffer.limit = handler.frame_bytes_max
                 if type(reply) is bytes and not slots:
-                    # By far the most frequent: nothing changes but what is to be sent.
+                    # By far the most frequent case: only the output changes.
                     out.append(reply)
                     self._out_bytes += len(reply)
                     if self._out_bytes <= _GATHER_BYTES:
@@ -314,29 +316,29 @@ class Connection:
                     else:
                         self._put(reply)
                 elif isinstance(reply, DelayedReply):
-                    self._park(reply)
+                    self._delay(reply)
                 elif reply is not None:
                     assert isinstance(reply, PendingReply)
                     self._wait_for(reply)
                 out = self._out
-                may_go_on = not self._is_held_back()
+                may_continue = not self._is_held_back()
             handler.on_frames_handled()
             self._flush()
             self._decide_reading()
         except (WireError, CloseConnection) as error:
-            self._close_bad(error)
+            self._close_with(error)
         except Exception as error:
-            # A bug in a handler costs its connection, not the node.
-            LOGGER.exception("%s: a request of %s failed", self._name, self._channel.peer)
-            self._close_bad(error)
+            # A bug in a handler closes its connection, but does not stop the node.
+            LOGGER.exception("%s: failed to handle a request of %s", self._name, self._channel.peer)
+            self._close_with(error)
 
     def _is_held_back(self) -> bool:
         return (
             self._blocker is not None
-            or self._clogged
+            or self._is_saturated
             or self._unmute is not None
             or self._closing
-            or len(self._slots) >= self._limits.answers_max
+            or len(self._slots) >= self._limits.responses_max
         )
 
     def _decide_reading(self) -> None:
@@ -351,46 +353,50 @@ class Connection:
             return
         if self._held is None:
             self._held = next(self._frames, None)
-        only_waits = self._blocker is not None and not self._clogged and self._unmute is None
+        only_waits = self._blocker is not None and not self._is_saturated and self._unmute is None
         if only_waits and self._held is None:
             self._channel.resume_reading()
         else:
             self._channel.pause_reading()
 
-    def _park(self, parked: DelayedReply) -> None:
-        slot = _Slot(parked=parked)
+    def _delay(self, delayed: DelayedReply) -> None:
+        slot = _Slot(delayed=delayed)
         self._slots.append(slot)
-        if not parked.allows_pipelining:
+        if not delayed.allows_pipelining:
             self._blocker = slot
-        parked.begin(partial(self._on_look, slot))
+        delayed.begin(partial(self._on_recheck, slot))
 
-    def _on_look(self, slot: _Slot) -> None:
-        """A parked request may have come to its end."""
-        if not self._closing and slot.parked is not None and self._has_ended(slot, slot.parked):
+    def _on_recheck(self, slot: _Slot) -> None:
+        """Sends the response of a delayed request if it is complete now."""
+        if (
+            not self._closing
+            and slot.delayed is not None
+            and self._try_complete(slot, slot.delayed)
+        ):
             self._on_done(slot)
 
-    def _has_ended(self, slot: _Slot, parked: DelayedReply) -> bool:
+    def _try_complete(self, slot: _Slot, delayed: DelayedReply) -> bool:
         try:
-            reply = parked.try_complete()
+            reply = delayed.try_complete()
         except (WireError, CloseConnection) as error:
-            self._close_bad(error)
+            self._close_with(error)
             return False
         except Exception as error:
-            LOGGER.exception("%s: a request of %s failed", self._name, self._channel.peer)
-            self._close_bad(error)
+            LOGGER.exception("%s: failed to handle a request of %s", self._name, self._channel.peer)
+            self._close_with(error)
             return False
-        if reply is parked:
+        if reply is delayed:
             return False
-        slot.parked = None
+        slot.delayed = None
         if isinstance(reply, DelayedReply):
-            slot.parked = reply
-            reply.begin(partial(self._on_look, slot))
+            slot.delayed = reply
+            reply.begin(partial(self._on_recheck, slot))
             return False
         if isinstance(reply, PendingReply):
             slot.waiting = reply
             self._start(slot, reply)
             return False
-        slot.answer = reply
+        slot.response = reply
         slot.done = True
         return True
 
@@ -406,23 +412,23 @@ class Connection:
         try:
             slot.task = self._spawn(work, name=self._name)
         except RuntimeError:
-            # The node's task group ends and takes no one in.
+            # The node's task group is ending and accepts no more tasks.
             work.close()
             self.close()
 
     async def _run(self, slot: _Slot, reply: PendingReply) -> None:
         try:
-            slot.answer = await reply.response
+            slot.response = await reply.response
         except CloseConnection as error:
-            self._close_bad(error)
+            self._close_with(error)
             return
         except Exception as error:
-            LOGGER.exception("%s: a request of %s failed", self._name, self._channel.peer)
-            self._close_bad(error)
+            LOGGER.exception("%s: failed to handle a request of %s", self._name, self._channel.peer)
+            self._close_with(error)
             return
         except asyncio.CancelledError:
-            # Either the connection has ended, or whatever was waited for has: no answer will come,
-            # and those behind it may not wait for ever.
+            # The connection or the awaited operation has ended: there will be no response, and the
+            # requests behind this one must not wait forever.
             self.close()
             raise
         self._on_done(slot)
@@ -435,37 +441,38 @@ class Connection:
         while slots:
             first = slots[0]
             if not first.done:
-                # What ended the one before may have ended this one too: their answers go together.
-                parked = first.parked
+                # What completed the previous request may complete this one too; both are then sent
+                # together.
+                delayed = first.delayed
                 if (
-                    parked is None
-                    or not parked.allows_pipelining
-                    or not self._has_ended(first, parked)
+                    delayed is None
+                    or not delayed.allows_pipelining
+                    or not self._try_complete(first, delayed)
                 ):
                     break
                 if self._closing:
                     return
             slots.popleft()
-            if first.answer is not None:
-                self._put(first.answer)
+            if first.response is not None:
+                self._put(first.response)
         self._handle_frames()
 
-    def _put(self, answer: bytes | EncodedResponse) -> None:
-        if type(answer) is bytes:
-            self._out.append(answer)
-            self._out_bytes += len(answer)
+    def _put(self, response: bytes | EncodedResponse) -> None:
+        if type(response) is bytes:
+            self._out.append(response)
+            self._out_bytes += len(response)
             if self._out_bytes > _GATHER_BYTES:
                 self._flush()
             return
-        assert isinstance(answer, EncodedResponse)
-        for part in answer.parts:
+        assert isinstance(response, EncodedResponse)
+        for part in response.parts:
             self._out_bytes += part.size if type(part) is FileSlice else len(part)
-        self._out.extend(answer.parts)
+        self._out.extend(response.parts)
         if self._out_bytes > _GATHER_BYTES:
             self._flush()
-        if answer.mute_ms > 0 and self._unmute is None:
+        if response.mute_ms > 0 and self._unmute is None:
             self._unmute = asyncio.get_running_loop().call_later(
-                answer.mute_ms / 1000, self._on_unmuted
+                response.mute_ms / 1000, self._on_unmuted
             )
 
     def _flush(self) -> None:
@@ -474,13 +481,13 @@ class Connection:
             self._out_bytes = 0
             self._channel.send(parts)
             if self._channel.unsent_bytes > self._limits.unsent_bytes_max:
-                self._clogged = True
+                self._is_saturated = True
 
     def _on_unmuted(self) -> None:
         self._unmute = None
         self._handle_frames()
 
-    # The end.
+    # Closing.
 
     def _drop_waiting(self) -> None:
         self._blocker = None
@@ -488,13 +495,13 @@ class Connection:
         for slot in slots:
             slot.cancel()
 
-    def _close_bad(self, error: Exception) -> None:
+    def _close_with(self, error: Exception) -> None:
         if not self._closing:
-            self._log_bad(str(error) if isinstance(error, WireError | CloseConnection) else "")
+            self._log_closed(str(error) if isinstance(error, WireError | CloseConnection) else "")
             self._frames, self._held = _NO_FRAMES, None
             self.close()
 
-    def _log_bad(self, reason: str) -> None:
+    def _log_closed(self, reason: str) -> None:
         if reason:
             self._warnings.warn(
                 "%s: closed the connection of %s: %s",

@@ -23,7 +23,7 @@ class ConnectionLimits:
     per_ip_max: int = INT_MAX
     #: By address.
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    #: By listener; the others have no limit of their own.
+    #: By listener; the others have no separate limit.
     listener_connections_max: Mapping[str, int] = field(default_factory=dict)
     listener_creation_rates: Mapping[str, int] = field(default_factory=dict)
     protected_listener: str | None = None
@@ -48,8 +48,9 @@ def limits_of(
 
 
 class RateLimit:
-    """Admits `rate` events per second, and up to one second's worth of them at once. Kafka delays
-    a connection by at most one second (a window of its quotas), so that 0 means one per second."""
+    """Admits `rate` events per second, and up to one second's worth of them at once. Kafka delays a
+    connection by at most one second (one window of its quotas), so a rate of 0 means one per
+    second."""
 
     __slots__ = ("_budget", "_growth", "_updated_ms", "rate")
 
@@ -61,7 +62,7 @@ class RateLimit:
         self._updated_ms: int | None = None
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until the next event may happen."""
+        """Returns the time until the next event is admitted."""
         self._refill(now_ms)
         missing = 1000 - self._budget
         return 0 if missing <= 0 else -(-missing // self._growth)
@@ -85,16 +86,16 @@ class LimitedConnection(Protocol):
 
 
 class LimitedListener(Protocol):
-    """A listener that checks the limits before it accepts."""
+    """A listener that checks the limits before it accepts a connection."""
 
     def accept_waiting(self) -> None:
-        """Limits or counts changed: the listener may accept again."""
+        """Called after limits or counts have changed: the listener may accept again."""
 
     def open_connections(self) -> Iterable[LimitedConnection]:
-        """Those that are not being closed already."""
+        """Returns the connections that are not closing."""
 
 
-#: The answer of `wait_ms` while no connection may be accepted until one ends.
+#: Returned by `wait_ms` while no connection may be accepted until another is closed.
 UNTIL_RELEASED: Final = -1
 
 
@@ -136,7 +137,7 @@ class ConnectionQuota:
         self._listeners.pop(name, None)
 
     def update(self, limits: ConnectionLimits) -> None:
-        """Limits hold for new connections at once. Of the existing ones, those beyond
+        """Applies limits to new connections immediately. Of the existing connections, those beyond
         max.connections are closed."""
         self._limits = limits
         self._set_rates()
@@ -144,18 +145,18 @@ class ConnectionQuota:
         self._wake()
 
     def wait_ms(self, listener: str, now_ms: int) -> int:
-        """How long until the listener may accept a connection, or UNTIL_RELEASED."""
+        """Returns how long the listener has to wait before it accepts, or UNTIL_RELEASED."""
         limits = self._limits
         if self._counts.get(listener, 0) >= limits.listener_connections_max.get(listener, INT_MAX):
             return UNTIL_RELEASED
         is_protected = self._is_protected(listener)
-        # A protected listener may be one beyond the limit while another connection is closed.
+        # A protected listener may exceed the limit by one while another connection is closing.
         if self._total >= limits.connections_max + is_protected:
             return UNTIL_RELEASED
         return max((rate.wait_ms(now_ms) for rate in self._rates(listener)), default=0)
 
     def take(self, listener: str, host: str, now_ms: int) -> str | None:
-        """Counts a connection that was accepted; returns why it must be refused, or None."""
+        """Counts an accepted connection; returns the reason if it must be rejected, or None."""
         for rate in self._rates(listener):
             rate.record(now_ms)
         held = self._per_ip.get(host, 0)
@@ -189,13 +190,15 @@ class ConnectionQuota:
             yield self._listener_rates[listener]
 
     def _set_rates(self) -> None:
-        """A rate that did not change keeps what it has counted."""
-        old, rate = self._broker_rate, self._limits.creation_rate
-        if old is None or old.rate != rate:
+        """Keeps the counts of rates that have not changed."""
+        rate_limit, rate = self._broker_rate, self._limits.creation_rate
+        if rate_limit is None or rate_limit.rate != rate:
             self._broker_rate = None if rate == INT_MAX else RateLimit(rate)
-        before = self._listener_rates
+        previous = self._listener_rates
         self._listener_rates = {
-            name: before[name] if name in before and before[name].rate == rate else RateLimit(rate)
+            name: previous[name]
+            if name in previous and previous[name].rate == rate
+            else RateLimit(rate)
             for name, rate in self._limits.listener_creation_rates.items()
         }
 

@@ -1,5 +1,5 @@
-"""How a channel can end that is worth a line in the log."""
+"""Reasons for the end of a channel that are logged."""
 
 
 class HandshakeTimedOut(TimeoutError):
-    """The peer connected and did not finish the TLS handshake in time."""
+    """The peer connected but did not complete the TLS handshake in time."""

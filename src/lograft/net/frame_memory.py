@@ -1,14 +1,14 @@
-"""Bounds the memory that all connections together spend on frames that are still coming in.
+"""Limits the memory that all connections together use for incomplete frames.
 
-A single frame is bounded by its connection. But a thousand peers that each send most of a large
-frame and then stop would hold a thousand times that. Beyond the budget, buffers that only wait for
-the next frame are given back first; then the frames that have been incomplete for longest go, with
-their connections: an honest frame is on its way for milliseconds, a hostile one stays.
+A single frame is limited by its connection. But a thousand peers that each send most of a large
+frame and then stop would occupy a thousand times that. Beyond the budget, empty buffers are
+released first; then the connections whose frames have been incomplete for longest are closed: a
+regular frame is complete within milliseconds, a hostile one is not.
 
-queued.max.request.bytes is a second, gentler bound: while the requests that are coming in or wait
-to be handled have that many bytes, connections with a further request are not read, and continue
-in the order in which they began to wait. As in Kafka's pool, the last request that is admitted may
-exceed the bound, so that a large one is never kept out for good.
+queued.max.request.bytes is a second, softer limit: while the requests that are being received or
+wait to be handled have that many bytes, connections with a further request are not read, and
+continue in the order in which they started to wait. As in Kafka's memory pool, the last admitted
+request may exceed the limit, so that a large request is never blocked forever.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ FRAME_BYTES_TOTAL_MAX: Final = 512 << 20
 
 _ROLE: Final = enum_label("role", ("broker", "controller"))
 BUFFER_BYTES: Final = Gauge(
-    "lograft_frame_buffer_bytes", "Memory of the buffers that requests are read into.", _ROLE
+    "lograft_frame_buffer_bytes", "Memory of the buffers into which requests are read.", _ROLE
 )
 QUEUED_BYTES: Final = Gauge(
     "lograft_queued_request_bytes",
-    "Size of the requests that queued.max.request.bytes counts; 0 if it is not set.",
+    "Bytes of requests counted for queued.max.request.bytes; 0 if it is not set.",
     _ROLE,
 )
 CONNECTIONS_PAUSED: Final = Gauge(
@@ -37,23 +37,23 @@ CONNECTIONS_PAUSED: Final = Gauge(
 class FrameHolder(Protocol):
     @property
     def incomplete_since_ms(self) -> int | None:
-        """None while no part of a frame is there."""
+        """None if the buffer has no part of a frame."""
 
-    def give_back_memory(self) -> None:
-        """Reports its new size by `changed`."""
+    def release_memory(self) -> None:
+        """Shrinks the buffer, and reports its new size with `changed`."""
 
-    def give_up_frame(self) -> None:
-        """Closes; nothing may be held afterwards."""
+    def drop_frame(self) -> None:
+        """Closes the connection and releases the buffer."""
 
     def on_memory_free(self) -> None:
-        """A request that could not be admitted may try again."""
+        """A request that was not admitted may try again."""
 
 
 class FrameBudget:
     __slots__ = (
         "_admitted",
         "_admitted_bytes",
-        "_held",
+        "_capacities",
         "_total",
         "_waiting",
         "bytes_max",
@@ -68,9 +68,9 @@ class FrameBudget:
         self.request_bytes_max = request_bytes_max
         self._admitted: dict[FrameHolder, int] = {}
         self._admitted_bytes = 0
-        #: In the order in which they began to wait.
+        #: In the order in which they started to wait.
         self._waiting: dict[FrameHolder, None] = {}
-        self._held: dict[FrameHolder, int] = {}
+        self._capacities: dict[FrameHolder, int] = {}
         self._total = 0
 
     @property
@@ -83,18 +83,18 @@ class FrameBudget:
         yield CONNECTIONS_PAUSED.sample(len(self._waiting), role)
 
     def changed(self, holder: FrameHolder, capacity: int) -> None:
-        """`holder` has a buffer of that many bytes now; 0 when it ends."""
-        self._total += capacity - self._held.pop(holder, 0)
+        """`holder` now has a buffer of `capacity` bytes; 0 if its connection has ended."""
+        self._total += capacity - self._capacities.pop(holder, 0)
         if capacity:
-            self._held[holder] = capacity
+            self._capacities[holder] = capacity
         if self._total > self.bytes_max:
-            self._make_room(holder)
+            self._free_memory(holder)
 
     def admit(self, holder: FrameHolder, size: int) -> bool:
-        """Whether the holder may read its request of that many bytes now. If not, the holder hears
-        of it by `on_memory_free`."""
-        known = self._admitted.get(holder)
-        if known is None and (
+        """Returns whether the holder may now read its request of `size` bytes. If not,
+        `on_memory_free` is called later."""
+        admitted = self._admitted.get(holder)
+        if admitted is None and (
             self._admitted_bytes >= self.request_bytes_max
             or (self._waiting and next(iter(self._waiting)) is not holder)
         ):
@@ -102,32 +102,32 @@ class FrameBudget:
             return False
         self._waiting.pop(holder, None)
         self._admitted[holder] = size
-        self._admitted_bytes += size - (known or 0)
+        self._admitted_bytes += size - (admitted or 0)
         return True
 
     def dismiss(self, holder: FrameHolder) -> None:
-        """The holder's request is handled, or its connection has ended."""
+        """The holder's request has been handled, or its connection has ended."""
         self._waiting.pop(holder, None)
         self._admitted_bytes -= self._admitted.pop(holder, 0)
         while self._waiting and self._admitted_bytes < self.request_bytes_max:
             first = next(iter(self._waiting))
             first.on_memory_free()
-            # It has been admitted, or it has no request any more.
+            # It has been admitted, or has no request anymore.
             self._waiting.pop(first, None)
 
-    def _make_room(self, asking: FrameHolder) -> None:
+    def _free_memory(self, requester: FrameHolder) -> None:
         incomplete: list[tuple[int, FrameHolder]] = []
-        for holder in list(self._held):
+        for holder in list(self._capacities):
             since_ms = holder.incomplete_since_ms
             if since_ms is None:
-                holder.give_back_memory()
-            elif holder is not asking:
+                holder.release_memory()
+            elif holder is not requester:
                 incomplete.append((since_ms, holder))
         incomplete.sort(key=lambda entry: entry[0])
-        # The one that asks goes last: it is the one that makes progress.
-        for holder in [*(holder for _, holder in incomplete), asking]:
+        # The requesting connection comes last, because it is the one that makes progress.
+        for holder in [*(holder for _, holder in incomplete), requester]:
             if self._total <= self.bytes_max:
                 return
-            if holder in self._held:
-                holder.give_up_frame()
-                self._total -= self._held.pop(holder, 0)
+            if holder in self._capacities:
+                holder.drop_frame()
+                self._total -= self._capacities.pop(holder, 0)

@@ -1,5 +1,5 @@
-"""The listeners of a node while it runs: those of its file, and those that dynamic settings add or
-remove, with the limits of connections that follow the settings.
+"""The listeners of a running node: those of its configuration file, and those that dynamic
+settings add or remove, with the connection limits in these settings.
 
 Controllers and brokers have separate limits, as in Kafka: clients that use up the connections or
 queued.max.request.bytes of a broker cannot lock out the controllers. What a node advertises and the
@@ -50,7 +50,7 @@ class ListenerSet:
         handlers: Callable[[Endpoint], HandlerFactory],
         transport_of: Callable[[Endpoint, BrokerConfig], Transport],
     ) -> None:
-        """`transport_of` raises InvalidConfig when the settings of a listener cannot be used."""
+        """`transport_of` raises InvalidConfig if the settings of a listener are not usable."""
         self._runtime = runtime
         self._config = config
         self._handlers = handlers
@@ -61,7 +61,7 @@ class ListenerSet:
         }
         self._server_limits = ServerLimits(idle_ms_max=config.connections_max_idle_ms)
         self._servers: dict[str, Server] = {}
-        #: What they were opened with.
+        #: The endpoints with which the listeners were opened.
         self._endpoints: dict[str, Endpoint] = {}
         self._quotas = {role: ConnectionQuota() for role in (BROKER, CONTROLLER)}
         self._serving: set[str] = set()
@@ -71,19 +71,19 @@ class ListenerSet:
 
     @property
     def addresses(self) -> Mapping[str, Address]:
-        """By listener name, with the ports that were bound."""
+        """Returns addresses by listener name, with the ports that were bound."""
         return {name: server.address for name, server in self._servers.items()}
 
     @property
     def failures(self) -> list[str]:
-        """Which settings of listeners and connections are not in force, and why."""
+        """Returns the listener and connection settings that are not in effect, with the reasons."""
         return [failure.message for failure in self._failures]
 
     def role_of(self, listener: str) -> str:
         return CONTROLLER if listener in self._config.controller_listener_names else BROKER
 
     async def open(self) -> None:
-        """Binds all listeners. Clients can connect, and wait until their role serves."""
+        """Binds all listeners. Clients can connect, and wait until `serve` is called."""
         self._report(await self._update_limits(self._config))
         for endpoint in self._config.listeners:
             await self._open(endpoint, self._config)
@@ -145,8 +145,8 @@ class ListenerSet:
                 failures = await self._update_limits(config)
                 failures += await self._update_listeners(config)
             except Exception as error:
-                # The listeners that are open serve on, whatever the settings are.
-                LOGGER.exception("could not apply the settings of the listeners")
+                # The open listeners continue, whatever the settings are.
+                LOGGER.exception("Failed to apply the settings of the listeners.")
                 failures = [_Failure(f"listeners: {error!r}")]
             self._report(failures)
 
@@ -159,13 +159,13 @@ class ListenerSet:
 
     async def _update_listeners(self, config: BrokerConfig) -> list[_Failure]:
         failures = []
-        wanted = {endpoint.name: endpoint for endpoint in config.broker_listeners}
+        endpoints = {endpoint.name: endpoint for endpoint in config.broker_listeners}
         for name, server in list(self._servers.items()):
-            if name not in wanted and self.role_of(name) == BROKER:
-                LOGGER.info("closing listener %s: it was removed from listeners", name)
+            if name not in endpoints and self.role_of(name) == BROKER:
+                LOGGER.info("Closing listener %s, which was removed from listeners.", name)
                 del self._servers[name]
                 await server.stop()
-        for name, endpoint in wanted.items():
+        for name, endpoint in endpoints.items():
             if name in self._servers:
                 if self._endpoints[name].address != endpoint.address:
                     failures.append(self._describe_moved(endpoint))
@@ -175,13 +175,13 @@ class ListenerSet:
             except (OSError, InvalidConfig) as error:
                 failures.append(_Failure(f"listeners: listener {endpoint} cannot open: {error}"))
             else:
-                LOGGER.info("listener %s is open", endpoint)
+                LOGGER.info("Opened listener %s.", endpoint)
         return failures
 
     def _describe_moved(self, endpoint: Endpoint) -> _Failure:
         return _Failure(
             f"listeners: listener {endpoint.name} stays at {self._servers[endpoint.name].address},"
-            f" not at {endpoint.address}: change an address in the node's file and restart it",
+            f" not at {endpoint.address}: change its address in the node's file and restart it",
             is_retried=False,
         )
 
@@ -199,17 +199,17 @@ class ListenerSet:
 
 
 async def resolve_hosts(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, OSError]]:
-    """The counts by address instead of host name, and the hosts whose addresses are not known."""
-    found: dict[str, int] = {}
-    unknown: dict[str, OSError] = {}
+    """Returns the counts by address instead of host name, and hosts that cannot be resolved."""
+    by_address: dict[str, int] = {}
+    unresolved: dict[str, OSError] = {}
     for host, count in counts.items():
         try:
-            found[str(ip_address(host))] = count
+            by_address[str(ip_address(host))] = count
         except ValueError:
             try:
-                known = await find_addresses(host)
+                addresses = await find_addresses(host)
             except OSError as error:
-                unknown[host] = error
+                unresolved[host] = error
                 continue
-            found.update({str(address[0]): count for *_, address in known})
-    return found, unknown
+            by_address.update({str(address[0]): count for *_, address in addresses})
+    return by_address, unresolved

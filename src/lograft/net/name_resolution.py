@@ -9,16 +9,15 @@ from typing import Any, Protocol
 
 class Resolver(Protocol):
     async def canonical_names(self, host: str) -> list[str]:
-        """The canonical name of each address of the host, each once. Raises OSError if the host has
-        no address."""
+        """Returns the canonical names of the host's addresses, without duplicates. Raises OSError
+        if the host has no address."""
 
 
 class SystemResolver:
     async def canonical_names(self, host: str) -> list[str]:
-        """An address whose name cannot be found, or whose name does not lead back to the address,
-        is its own name."""
+        """Returns the address itself if it has no name, or if the name does not resolve to it."""
         addresses = await _addresses_of(host)
-        return list(dict.fromkeys([await _canonical_name(one) for one in addresses]))
+        return list(dict.fromkeys([await _canonical_name(address) for address in addresses]))
 
 
 async def _canonical_name(address: str) -> str:
@@ -39,9 +38,9 @@ async def find_addresses(
     try:
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError:
-        raise OSError(socket.EAI_NONAME, f"{host!r} cannot be the name of a host") from None
+        raise OSError(socket.EAI_NONAME, f"{host!r} is not a valid host name") from None
 
 
 async def _addresses_of(host: str) -> list[str]:
-    found = await find_addresses(host)
-    return list(dict.fromkeys(str(raw[0]) for *_, raw in found))
+    addresses = await find_addresses(host)
+    return list(dict.fromkeys(str(raw[0]) for *_, raw in addresses))

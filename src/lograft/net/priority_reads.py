@@ -1,28 +1,28 @@
-"""Lets small requests pass between the pieces of big ones.
+"""Reads small requests between the pieces of large ones.
 
-A client that writes at full speed keeps the loop busy with one piece of work after the other, each
+A client that writes at full speed keeps the loop busy with one piece of work after another, each
 some tenths of a millisecond long, and there may be many such clients. Before each of these pieces
-the bulk channels ask here whether anybody else has sent something, and let them go first. So
-whoever sends little waits for one piece, not for a whole turn of the loop.
+the bulk channels check whether other channels are readable, and read those first. A client with
+small requests then waits for one piece instead of a whole iteration of the loop.
 """
 
 import select
 from collections.abc import Callable
 from typing import Final
 
-_OVERTAKERS_MAX: Final = 32
-#: For so many pieces after somebody has overtaken, smaller pieces are worth their price.
+_READS_MAX: Final = 32
+#: For this many pieces after a priority read, pieces are kept small.
 _PIECES_REMEMBERED: Final = 256
 
 
 class PriorityReads:
-    """All channels of a transport that may overtake: those that are not bulk themselves. Level
-    triggered, beside the loop's own watch: whoever was read here finds nothing left there."""
+    """The channels of a transport that are not bulk channels. Watched level-triggered, in addition
+    to the loop's own watch: once a channel has been read here, the loop finds nothing to read."""
 
     __slots__ = ("_is_running", "_readers", "_remembered", "_watch")
 
     def __init__(self) -> None:
-        # Elsewhere than on Linux nobody overtakes.
+        # Only on Linux.
         self._watch = select.epoll() if hasattr(select, "epoll") else None
         self._readers: dict[int, Callable[[], None]] = {}
         self._is_running = False
@@ -34,17 +34,17 @@ class PriorityReads:
             self._watch.register(descriptor, select.EPOLLIN)
 
     def dismiss(self, descriptor: int) -> None:
-        """Before the descriptor is closed."""
+        """Must be called before the descriptor is closed."""
         if self._readers.pop(descriptor, None) is not None:
             assert self._watch is not None
             self._watch.unregister(descriptor)
 
-    def let_pass(self) -> bool:
-        """Says whether anybody came by lately."""
+    def read_waiting(self) -> bool:
+        """Reads all readable channels; returns whether there have been any recently."""
         if self._is_running or not self._readers:
             return False
         assert self._watch is not None
-        ready = self._watch.poll(0, _OVERTAKERS_MAX)
+        ready = self._watch.poll(0, _READS_MAX)
         if not ready:
             if self._remembered:
                 self._remembered -= 1
@@ -53,7 +53,7 @@ class PriorityReads:
         self._is_running = True
         try:
             for descriptor, _ in ready:
-                # An earlier one may have ended it.
+                # The read of another channel may have closed this one.
                 read = self._readers.get(descriptor)
                 if read is not None:
                     read()

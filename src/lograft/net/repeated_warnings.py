@@ -1,4 +1,4 @@
-"""Keeps warnings about connections from flooding the log: any host can connect as often as it
+"""Prevents warnings about connections from flooding the log: any host can connect as often as it
 likes and cause a warning each time."""
 
 import logging
@@ -13,7 +13,7 @@ class RepeatedWarnings:
     """Logs the first few warnings in ten seconds, and the number of suppressed ones with the
     next."""
 
-    __slots__ = ("_began_ms", "_clock", "_left_out", "_lines", "_lines_max", "_logger")
+    __slots__ = ("_began_ms", "_clock", "_lines", "_lines_max", "_logger", "_suppressed")
 
     def __init__(self, logger: logging.Logger, clock: Clock, *, lines_max: int = 5) -> None:
         self._logger = logger
@@ -21,7 +21,7 @@ class RepeatedWarnings:
         self._lines_max = lines_max
         self._began_ms: int | None = None
         self._lines = 0
-        self._left_out = 0
+        self._suppressed = 0
 
     def warn(self, message: str, *values: object) -> None:
         now_ms = self._clock.mono_ms()
@@ -29,11 +29,11 @@ class RepeatedWarnings:
             self._began_ms = now_ms
             self._lines = 0
         if self._lines >= self._lines_max:
-            self._left_out += 1
+            self._suppressed += 1
             return
         self._lines += 1
-        if self._left_out:
+        if self._suppressed:
             message += " (%d similar warnings were suppressed)"
-            values = (*values, self._left_out)
-            self._left_out = 0
+            values = (*values, self._suppressed)
+            self._suppressed = 0
         self._logger.warning(message, *values)

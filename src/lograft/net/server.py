@@ -1,7 +1,7 @@
-"""Accepts the connections of one listener, within limits, and ends the idle ones.
+"""Accepts the connections of one listener, within limits, and closes idle ones.
 
-Idle connections are found by one sweep over all of them, not by a timer each: a timer per request
-would cost more than the request's own bookkeeping.
+Idle connections are found by a periodic sweep over all of them, not by a timer for each: a timer
+per request would cost more than the other bookkeeping of the request.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from lograft.net.repeated_warnings import RepeatedWarnings
 
 _SWEEPS_PER_IDLE_TIME: Final = 4
 _SWEEP_MS_MAX: Final = 30_000
-#: Connections that may wait for the node to become ready; more are refused.
+#: Connections that may wait until the node is ready; further ones are rejected.
 _EARLY_MAX: Final = 1024
 
 CONNECTIONS: Final = Gauge(
@@ -62,8 +62,8 @@ class Server:
         "_listener",
         "_name",
         "_quota",
-        "_refusals",
         "_rejected",
+        "_rejections",
         "_runtime",
         "_sweep",
         "_transport",
@@ -81,8 +81,8 @@ class Server:
         limits: ServerLimits | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Quota and budget are shared by all listeners of a role; `transport` is the runtime's own
-        unless the listener speaks TLS."""
+        """`quota` and `budget` are shared by all listeners of a role; `transport` defaults to the
+        runtime's transport, and is set for TLS listeners."""
         self._name = name
         self._handlers = handlers
         self._runtime = runtime
@@ -91,18 +91,18 @@ class Server:
         self._budget = budget
         self._limits = limits or ServerLimits()
         self._listener: Listener | None = None
-        #: In the order of their coming: a set would close them in the order of their addresses.
+        #: In the order of arrival: a set would close them in the order of their addresses.
         self._connections: dict[Connection, None] = {}
-        #: Came before the node was ready: nothing is read from them yet. None once it is.
+        #: Accepted before the node was ready: nothing is read from them yet. None once it is.
         self._early: list[Channel] | None = []
-        #: Accepted, but beyond a limit of connections: the listener is paused meanwhile.
+        #: Accepted, but beyond a connection limit: the listener is paused.
         self._waiting: deque[Channel] = deque()
         self._accept_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._sweep: Task | None = None
         self._accepted = 0
         self._rejected = 0
-        self._refusals = RepeatedWarnings(LOGGER, runtime.clock, lines_max=1)
+        self._rejections = RepeatedWarnings(LOGGER, runtime.clock, lines_max=1)
         self._bad_connections = RepeatedWarnings(
             logging.getLogger(Connection.__module__), runtime.clock
         )
@@ -113,19 +113,19 @@ class Server:
         return self._listener.address
 
     async def start(self, address: Address) -> None:
-        """Binds; connections are accepted but wait until `serve` is called."""
+        """Binds the address; connections are accepted but wait until `serve` is called."""
         self._listener = await self._transport.listen(address, self._on_channel)
         self._quota.add(self._name, self)
         self._sweep = self._runtime.spawn(self._close_idle(), name=f"idle-sweep-{self._name}")
 
     def serve(self) -> None:
-        """The node can answer now."""
+        """Starts handling requests: the node is ready."""
         early, self._early = self._early or [], None
         for channel in early:
             self._on_channel(channel)
 
     async def stop(self, *, grace_ms: int = 1_000) -> None:
-        """Accepts and reads no more, sends what is ready, then cuts."""
+        """Stops accepting and reading, sends the responses that are ready, then closes."""
         if self._listener is not None:
             self._listener.close()
         self._quota.remove(self._name)
@@ -162,12 +162,12 @@ class Server:
             if len(self._early) < _EARLY_MAX:
                 self._early.append(channel)
             else:
-                self._refuse(channel, "the node is still starting")
+                self._reject(channel, "the node is still starting")
         elif len(self._waiting) < _EARLY_MAX:
             self._waiting.append(channel)
             self.accept_waiting()
         else:
-            self._refuse(channel, "too many connections are waiting for others to close")
+            self._reject(channel, "too many connections are waiting for others to close")
 
     def accept_waiting(self) -> None:
         """Accepts as many connections as the limits allow, and pauses the listener at a limit."""
@@ -193,9 +193,9 @@ class Server:
 
     def _accept(self, channel: Channel) -> None:
         now_ms = self._runtime.clock.mono_ms()
-        refusal = self._quota.take(self._name, channel.peer.host, now_ms)
-        if refusal is not None:
-            self._refuse(channel, refusal)
+        rejection = self._quota.take(self._name, channel.peer.host, now_ms)
+        if rejection is not None:
+            self._reject(channel, rejection)
             return
         self._accepted += 1
         connection = Connection(
@@ -212,10 +212,10 @@ class Server:
         self._connections[connection] = None
         connection.start()
 
-    def _refuse(self, channel: Channel, reason: str) -> None:
+    def _reject(self, channel: Channel, reason: str) -> None:
         self._rejected += 1
         channel.abort()
-        self._refusals.warn("%s: rejected a connection: %s", self._name, reason)
+        self._rejections.warn("%s: rejected a connection: %s", self._name, reason)
 
     def _on_ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

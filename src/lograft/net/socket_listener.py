@@ -1,4 +1,4 @@
-"""Listening sockets: one Listener may hold several, for a name with several addresses."""
+"""Listening sockets: one Listener may have several, for a name with several addresses."""
 
 import asyncio
 import errno
@@ -12,12 +12,12 @@ from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 from lograft.net.name_resolution import find_addresses
 from lograft.net.priority_reads import PriorityReads
 
-#: Connections that may wait to be accepted, unless the settings say otherwise.
+#: Default length of the queue of connections that wait to be accepted.
 BACKLOG: Final = 1024
-#: A connection storm may not keep the loop from the connections that are there.
+#: Limits how long a storm of new connections delays the existing ones.
 _ACCEPTS_PER_WAKE: Final = 64
-#: Out of descriptors or memory: the pending connection stays readable, so trying at once would
-#: spin. It waits in the backlog instead.
+#: If descriptors or memory are exhausted, the pending connection stays readable, so retrying
+#: immediately would spin. It waits in the backlog instead.
 _ACCEPT_PAUSE_S: Final = 0.5
 _WARNING_PAUSE_S: Final = 10.0
 _GONE_BEFORE_ACCEPT: Final = frozenset(
@@ -55,7 +55,7 @@ class SocketListener:
         self._on_channel = on_channel
         self._is_paused = False
         self._warned_at: float | None = None
-        #: Of sockets that could not accept for want of descriptors or memory.
+        #: Timers of sockets that could not accept because descriptors or memory were exhausted.
         self._pauses: dict[int, asyncio.TimerHandle] = {}
         for listening in sockets:
             self._watch(listening)
@@ -74,9 +74,9 @@ class SocketListener:
         if address.host in ("", "::"):
             bound = _bind_everywhere(address, backlog)
             return cls(loop, [bound], on_channel, buffers, priority_reads)
-        found = await find_addresses(address.host, address.port)
-        # A name may have both families. IPv4 first: it is the one that must work.
-        targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
+        addresses = await find_addresses(address.host, address.port)
+        # A name may have addresses of both families. IPv4 first, because it must work.
+        targets = sorted({(family, raw) for family, _, _, _, raw in addresses}, key=_ipv4_first)
         return cls(loop, _bind_all(targets, backlog), on_channel, buffers, priority_reads)
 
     @property
@@ -128,7 +128,7 @@ class SocketListener:
                 prepare(accepted, self._buffers)
                 channel = SocketChannel(self._loop, accepted, address_of(raw), self._priority_reads)
             except OSError:
-                # Gone between accept and now.
+                # The peer has disconnected before the accept.
                 accepted.close()
                 continue
             self._on_channel(channel)
@@ -155,7 +155,7 @@ def _ipv4_first(target: tuple[int, Any]) -> tuple[bool, Any]:
 
 
 def _bind_everywhere(address: Address, backlog: int) -> socket.socket:
-    """All interfaces, one socket for both families where the machine has IPv6."""
+    """Binds all interfaces, with one socket for both families if the machine has IPv6."""
     try:
         return _bind(socket.AF_INET6, ("::", address.port), backlog, both_families=True)
     except OSError as error:
@@ -165,8 +165,8 @@ def _bind_everywhere(address: Address, backlog: int) -> socket.socket:
 
 
 def _bind_all(targets: Sequence[tuple[int, Any]], backlog: int) -> list[socket.socket]:
-    """Every address on the same port. Where the port is free to choose, the first socket's choice
-    may be taken on the next address: then all choose again."""
+    """Binds every address to the same port. If the port may be chosen, the first socket's choice
+    may be in use on the next address: then all addresses are tried with another port."""
     any_port = targets[0][1][1] == 0
     for last_try in range(_PORT_TRIES - 1, -1, -1):
         sockets: list[socket.socket] = []
@@ -176,7 +176,7 @@ def _bind_all(targets: Sequence[tuple[int, Any]], backlog: int) -> list[socket.s
                 try:
                     sockets.append(_bind(family, (raw[0], port, *raw[2:]), backlog))
                 except OSError as error:
-                    # The name has an IPv6 address, the machine has not.
+                    # The name has an IPv6 address, but the machine has none.
                     if not sockets or error.errno not in (
                         errno.EADDRNOTAVAIL,
                         errno.EAFNOSUPPORT,

@@ -1,4 +1,4 @@
-"""The network of this machine behind the Transport seam."""
+"""The Transport seam over the sockets of this machine."""
 
 import asyncio
 import errno
@@ -16,14 +16,14 @@ class SocketTransport:
     __slots__ = ("_backlog", "_buffers", "_priority_reads")
 
     def __init__(self, buffers: BufferSizes | None = None, *, backlog: int | None = None) -> None:
-        """`backlog`: connections to a listener that may wait to be accepted."""
+        """`backlog`: maximum number of connections that wait to be accepted."""
         self._backlog = backlog or BACKLOG
         self._buffers = buffers or BufferSizes()
         self._priority_reads = PriorityReads()
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
-        """A name with several addresses listens on all of them; an empty host means all
-        interfaces, with both families."""
+        """Listens on all addresses of the name; an empty host means all interfaces, with both
+        families."""
         return await SocketListener.open(
             asyncio.get_running_loop(),
             address,
@@ -34,13 +34,14 @@ class SocketTransport:
         )
 
     async def connect(self, address: Address, *, timeout_ms: int) -> Channel:
-        """Tries every address of the name in turn. Raises OSError (TimeoutError is one)."""
+        """Tries the addresses of the name in order. Raises OSError, of which TimeoutError is
+        one."""
         loop = asyncio.get_running_loop()
         failure: OSError = OSError(errno.EHOSTUNREACH, f"{address.host} has no address")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                found = await find_addresses(address.host, address.port)
-                for family, kind, protocol, _, raw in found:
+                addresses = await find_addresses(address.host, address.port)
+                for family, kind, protocol, _, raw in addresses:
                     outgoing = socket.socket(family, kind, protocol)
                     try:
                         prepare(outgoing, self._buffers)

@@ -1,7 +1,7 @@
 """TLS as a stage between a channel and its receiver: SSLObject with two memory buffers, no socket.
 
-Works over any Channel, the simulated one too. Slices of files are read in pieces and encrypted only
-when the channel below has room, so a slow peer costs no more memory than with plain sockets.
+Works over any Channel, also a simulated one. Slices of files are read in pieces and encrypted only
+while the channel below has capacity, so a slow peer uses no more memory than with plain sockets.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from lograft.model.seams import Address, Channel, FileSlice, Listener, Part, Rec
 from lograft.net.errors import HandshakeTimedOut
 
 _CIPHERTEXT_BUFFER_BYTES: Final = 64 << 10
-#: Encrypted at a time; and encryption waits while the channel below holds this much.
+#: Bytes encrypted at a time; encryption waits while the channel below has this much unsent.
 _PIECE_BYTES: Final = 128 << 10
 _BELOW_BYTES_MAX: Final = 256 << 10
-#: One connection's share of a wake-up.
+#: Bytes that one connection may decrypt before the others have their turn.
 _PLAINTEXT_BYTES_PER_WAKE: Final = 1 << 20
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
 
@@ -30,10 +30,11 @@ class TlsChannel:
         "_buffer",
         "_closing",
         "_context",
-        "_decrypts_later",
         "_failure",
         "_handshake_deadline",
         "_incoming",
+        "_is_decrypt_scheduled",
+        "_is_handshake_done",
         "_loop",
         "_outgoing",
         "_paused",
@@ -42,7 +43,6 @@ class TlsChannel:
         "_receiver",
         "_server_hostname",
         "_server_side",
-        "_shaken",
         "_timeout_ms",
         "_tls",
     )
@@ -56,8 +56,8 @@ class TlsChannel:
         server_hostname: str | None = None,
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
     ) -> None:
-        """`context` is called once, by `start`: connections that a node accepts before it is ready
-        wait, and then get the certificate of that time."""
+        """`context` is called once, by `start`: connections that are accepted before the node is
+        ready wait, and get the certificate that is current when they start."""
         self._below = below
         self._context = context
         self._server_side = server_side
@@ -72,14 +72,14 @@ class TlsChannel:
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
         self._queued_bytes = 0
-        self._shaken = False
+        self._is_handshake_done = False
         self._paused = False
         self._closing = False
-        #: A turn of decrypting is already with the loop.
-        self._decrypts_later = False
+        #: A decryption has been scheduled with the loop.
+        self._is_decrypt_scheduled = False
         self._failure: Exception | None = None
 
-    # The channel of the receiver above.
+    # Channel of the receiver above.
 
     @property
     def local(self) -> Address:
@@ -94,8 +94,8 @@ class TlsChannel:
         return self._queued_bytes + self._below.unsent_bytes
 
     def peer_certificate(self) -> bytes | None:
-        """DER; None before the handshake or when the peer showed none."""
-        return self._tls.getpeercert(binary_form=True) if self._shaken else None
+        """DER; None before the handshake or if the peer has no certificate."""
+        return self._tls.getpeercert(binary_form=True) if self._is_handshake_done else None
 
     def start(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -106,10 +106,10 @@ class TlsChannel:
             server_hostname=self._server_hostname,
         )
         self._handshake_deadline = self._loop.call_later(
-            self._timeout_ms / 1000, self._on_handshake_late
+            self._timeout_ms / 1000, self._on_handshake_timeout
         )
         self._below.start(self)
-        self._shake_hands()
+        self._do_handshake()
 
     def send(self, parts: Sequence[Part]) -> None:
         if self._closing:
@@ -124,15 +124,15 @@ class TlsChannel:
     def pause_reading(self) -> None:
         if not self._paused:
             self._paused = True
-            # The handshake needs to read whatever the receiver above wants.
-            if self._shaken:
+            # The handshake must read even if the receiver above has paused.
+            if self._is_handshake_done:
                 self._below.pause_reading()
 
     def resume_reading(self) -> None:
         if self._paused:
             self._paused = False
             self._below.resume_reading()
-            self._decrypt_later()
+            self._schedule_decrypt()
 
     def close(self) -> None:
         if not self._closing:
@@ -144,16 +144,16 @@ class TlsChannel:
         self._drop_queue()
         self._below.abort()
 
-    # The receiver of the channel below.
+    # Receiver of the channel below.
 
     def get_buffer(self) -> memoryview:
         return self._buffer
 
     def on_received(self, count: int) -> None:
         self._incoming.write(self._buffer[:count])
-        if not self._shaken:
-            self._shake_hands()
-        if self._shaken:
+        if not self._is_handshake_done:
+            self._do_handshake()
+        if self._is_handshake_done:
             self._decrypt()
 
     def on_drained(self) -> None:
@@ -170,9 +170,9 @@ class TlsChannel:
         if self._receiver is not None:
             self._receiver.on_closed(self._failure or error)
 
-    # The stage itself.
+    # Handshake, encryption and decryption.
 
-    def _shake_hands(self) -> None:
+    def _do_handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -181,7 +181,7 @@ class TlsChannel:
         except ssl.SSLError as error:
             self._fail(error)
             return
-        self._shaken = True
+        self._is_handshake_done = True
         if self._handshake_deadline is not None:
             self._handshake_deadline.cancel()
             self._handshake_deadline = None
@@ -190,18 +190,18 @@ class TlsChannel:
             self._below.pause_reading()
         self._encrypt()
 
-    def _on_handshake_late(self) -> None:
+    def _on_handshake_timeout(self) -> None:
         self._handshake_deadline = None
         self._failure = HandshakeTimedOut(f"no TLS handshake within {self._timeout_ms} ms")
         self.abort()
 
-    def _decrypt_later(self) -> None:
-        if self._shaken and not self._decrypts_later:
-            self._decrypts_later = True
-            self._loop.call_soon(self._decrypt_turn)
+    def _schedule_decrypt(self) -> None:
+        if self._is_handshake_done and not self._is_decrypt_scheduled:
+            self._is_decrypt_scheduled = True
+            self._loop.call_soon(self._run_decrypt)
 
-    def _decrypt_turn(self) -> None:
-        self._decrypts_later = False
+    def _run_decrypt(self) -> None:
+        self._is_decrypt_scheduled = False
         self._decrypt()
 
     def _decrypt(self) -> None:
@@ -210,14 +210,14 @@ class TlsChannel:
         budget = _PLAINTEXT_BYTES_PER_WAKE
         while not (self._paused or self._closing):
             if budget <= 0:
-                self._decrypt_later()
+                self._schedule_decrypt()
                 return
             buffer = receiver.get_buffer()
             try:
-                # With a buffer it returns a count, whatever its annotation says.
+                # With a buffer it returns a count, despite its annotation.
                 count = cast(int, self._tls.read(len(buffer), buffer))
             except ssl.SSLWantReadError:
-                # A key update may have left something to say.
+                # A key update may have produced bytes to send.
                 self._pass_ciphertext()
                 return
             except ssl.SSLZeroReturnError:
@@ -232,13 +232,13 @@ class TlsChannel:
             receiver.on_received(count)
 
     def _encrypt(self) -> None:
-        """Feeds the channel below as far as it has room; goes on when that has drained."""
+        """Encrypts as much as the channel below has capacity for; continues when it has drained."""
         queue = self._queue
         try:
-            while self._shaken and queue and self._below.unsent_bytes < _BELOW_BYTES_MAX:
+            while self._is_handshake_done and queue and self._below.unsent_bytes < _BELOW_BYTES_MAX:
                 piece = self._next_piece()
                 if not piece:
-                    self._failure = OSError("file ends before its slice")
+                    self._failure = OSError("The file ends before the slice to be sent.")
                     self.abort()
                     return
                 self._tls.write(piece)
@@ -246,8 +246,8 @@ class TlsChannel:
         except ssl.SSLError as error:
             self._fail(error)
             return
-        if self._closing and not (self._shaken and queue):
-            self._say_goodbye()
+        if self._closing and not (self._is_handshake_done and queue):
+            self._send_close_notify()
 
     def _next_piece(self) -> bytes | bytearray | memoryview:
         part = self._queue[0]
@@ -271,12 +271,12 @@ class TlsChannel:
         if self._outgoing.pending:
             self._below.send((self._outgoing.read(),))
 
-    def _say_goodbye(self) -> None:
-        if self._shaken:
+    def _send_close_notify(self) -> None:
+        if self._is_handshake_done:
             try:
                 self._tls.unwrap()
             except ssl.SSLError:
-                # The peer's own goodbye is not waited for.
+                # The peer's close_notify is not awaited.
                 pass
             self._pass_ciphertext()
         self._below.close()
@@ -285,7 +285,7 @@ class TlsChannel:
         self._failure = self._failure or error
         self._closing = True
         self._drop_queue()
-        # The alert that tells the peer why.
+        # Sends the alert with the reason to the peer.
         self._pass_ciphertext()
         self._below.close()
 
@@ -295,10 +295,10 @@ class TlsChannel:
 
 
 class TlsTransport:
-    """Every channel of the transport below, with TLS. A transport that only listens or only
+    """Adds TLS to every channel of the transport below. A transport that only listens or only
     connects needs only one of the contexts.
 
-    A context may be replaced at any time: connections whose handshake has begun keep theirs.
+    A context may be replaced at any time: connections whose handshake has started keep theirs.
     """
 
     __slots__ = ("_below", "client", "server")

@@ -23,13 +23,13 @@ _ENCRYPTED_KEY: Final = ("ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsParameters:
-    """All that TLS connections of a listener or client depend on. Equal parameters make equal
-    contexts: the content of the stores is part of them."""
+    """Everything on which the TLS connections of a listener or client depend. Equal parameters
+    result in equal contexts: the content of the stores is included."""
 
     #: Start of every error message: the listener, for a node.
     where: str = ""
     key_store: KeyStore | None = None
-    #: None: the authorities of the system, for connections that this side opens.
+    #: None: the system's certificate authorities, for connections that this side opens.
     trust_store: TrustStore | None = None
     client_auth: str = "none"
     endpoint_identification: str = "https"
@@ -39,7 +39,7 @@ class TlsParameters:
 
 
 def server_context(parameters: TlsParameters) -> ssl.SSLContext:
-    """For accepting connections. Raises InvalidConfig."""
+    """Returns the context for accepting connections. Raises InvalidConfig."""
     where, trust_store = parameters.where, parameters.trust_store
     context = _context(ssl.PROTOCOL_TLS_SERVER, parameters)
     if parameters.key_store is None:
@@ -61,7 +61,7 @@ def server_context(parameters: TlsParameters) -> ssl.SSLContext:
 
 
 def client_context(parameters: TlsParameters) -> ssl.SSLContext:
-    """For opening connections. Raises InvalidConfig."""
+    """Returns the context for opening connections. Raises InvalidConfig."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, parameters)
     context.check_hostname = _compares_hosts(parameters)
     if parameters.trust_store is None:
@@ -107,7 +107,7 @@ def _trust(context: ssl.SSLContext, where: str, store: TrustStore) -> None:
 
 def _identify(context: ssl.SSLContext, where: str, store: KeyStore) -> None:
     def password() -> str:
-        # Never None, for then OpenSSL would ask on the terminal.
+        # Never None, because OpenSSL would then prompt on the terminal.
         return store.key_password or ""
 
     is_encrypted = any(mark in store.key for mark in _ENCRYPTED_KEY)
@@ -137,11 +137,11 @@ def _explain(error: ssl.SSLError | ValueError, store: KeyStore, is_encrypted: bo
 
 @contextmanager
 def private_file(content: bytes) -> Iterator[str]:
-    """The path of a file with this content, which exists as long as the with block.
+    """Returns the path of a file with this content, which exists as long as the with block.
 
-    OpenSSL reads private keys only from files. Where the system has them (Linux), this is an
-    anonymous file in memory, which no other user can open and which a crash cannot leave behind;
-    elsewhere a temporary file that only its owner can read.
+    OpenSSL reads private keys only from files. On Linux this is an anonymous file in memory, which
+    no other user can open and which does not remain after a crash; elsewhere it is a temporary file
+    that only its owner can read.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("lograft-tls")

@@ -19,14 +19,14 @@ from lograft.net.tls import TlsTransport
 from lograft.net.tls_contexts import TlsParameters, client_context, server_context
 from lograft.net.tls_settings import tls_parameters
 
-#: A handshake of two sides that both run here takes three or four turns.
+#: A handshake in which both sides run here takes three or four rounds.
 _TURNS_MAX: Final = 20
 
 LOGGER: Final = logging.getLogger(__name__)
 
 
 class _Contexts(NamedTuple):
-    """Of one listener; a side that the node does not use has none."""
+    """Contexts of one listener; None for a side that the node does not use."""
 
     parameters: TlsParameters
     server: ssl.SSLContext | None
@@ -39,11 +39,13 @@ class TlsTransports:
     def __init__(self, below: Transport, config: BrokerConfig) -> None:
         """Raises InvalidConfig for stores that cannot be used."""
         self._below = below
-        self._opened = {each.name for each in config.listeners if each.security.uses_tls}
+        self._opened = {
+            contexts.name for contexts in config.listeners if contexts.security.uses_tls
+        }
         self._connected = _connected_to(config)
         self._contexts: dict[str, _Contexts] = {}
         self._transports: dict[str, TlsTransport] = {}
-        #: By listener: why its last reload failed, so that it is logged once.
+        #: By listener: the reason why its last reload failed, so that it is logged once.
         self._failures: dict[str, str] = {}
         for listener in sorted(self._opened | self._connected):
             contexts = self._build(listener, tls_parameters(config, listener))
@@ -57,8 +59,8 @@ class TlsTransports:
         return self._transports[listener]
 
     def open(self, listener: str, config: BrokerConfig) -> TlsTransport:
-        """For accepting connections, also at a listener that the node's file does not name. Raises
-        InvalidConfig."""
+        """Returns the transport for accepting connections, also for a listener that the node's file
+        does not name. Raises InvalidConfig."""
         if listener not in self._opened:
             parameters = tls_parameters(config, listener)
             server = server_context(parameters)
@@ -70,7 +72,7 @@ class TlsTransports:
         return self._transports[listener]
 
     def check_new(self, listener: str, config: BrokerConfig) -> None:
-        """Raises InvalidConfig if a listener that is not open could not open."""
+        """Raises InvalidConfig if a closed listener could not be opened with these settings."""
         server_context(tls_parameters(config, listener))
 
     def check(self, config: BrokerConfig, named: Collection[str]) -> None:
@@ -90,9 +92,9 @@ class TlsTransports:
         ]
 
     def reload(self, config: BrokerConfig, *, is_start: bool = False) -> None:
-        """Reads the stores again and uses what has changed. A listener whose new settings are
-        rejected keeps its old ones. `is_start`: nothing was served yet with the settings of the
-        file, so that the dynamic settings of earlier runs need not be compatible with them."""
+        """Reads the stores again and uses those that have changed. A listener whose new settings
+        are rejected keeps its old ones. `is_start`: nothing has been served yet with the settings
+        of the file, so the dynamic settings of earlier runs need not be compatible with them."""
         self._forget_closed(config)
         for listener, transport in self._transports.items():
             try:
@@ -108,12 +110,12 @@ class TlsTransports:
                 self._contexts[listener] = changed
                 transport.server, transport.client = changed.server, changed.client
                 if not is_start:
-                    LOGGER.info("listener %s: new connections use the new TLS settings", listener)
+                    LOGGER.info("Listener %s uses new TLS settings for new connections.", listener)
 
     def _changed(
         self, listener: str, config: BrokerConfig, *, is_start: bool = False
     ) -> _Contexts | None:
-        """None if nothing has changed. Raises InvalidConfig."""
+        """Returns None if nothing has changed. Raises InvalidConfig."""
         old, parameters = self._contexts[listener], tls_parameters(config, listener)
         if parameters == old.parameters:
             return None
@@ -128,7 +130,7 @@ class TlsTransports:
         return [listener for listener in self._transports if listener in names]
 
     def _forget_closed(self, config: BrokerConfig) -> None:
-        """Listeners that dynamic settings have removed may come back with other stores."""
+        """Dynamic settings may remove a listener and later add it again with other stores."""
         for listener in set(self._transports) - set(self._used(config)):
             del self._transports[listener], self._contexts[listener]
             self._opened.discard(listener)
@@ -143,7 +145,7 @@ class TlsTransports:
         self, listener: str, config: BrokerConfig, old: _Contexts | None, new: _Contexts
     ) -> None:
         """Raises InvalidConfig if brokers with these contexts could not connect to each other.
-        During a rolling rotation, some have the old ones and some the new ones."""
+        During a rolling update, some have the old contexts and some the new ones."""
         if listener != config.inter_broker_listener_name or new.server is None:
             return
         client = _peer_context(new.parameters)
@@ -155,7 +157,7 @@ class TlsTransports:
 
 
 def _connected_to(config: BrokerConfig) -> set[str]:
-    """The TLS listeners at which the node connects to other nodes."""
+    """Returns the TLS listeners to which the node connects on other nodes."""
     names = (config.controller_listener_names[0], config.inter_broker_listener_name)
     security = config.listener_security
     return {name for name in names if name in security and security[name].uses_tls}
@@ -164,8 +166,9 @@ def _connected_to(config: BrokerConfig) -> set[str]:
 def _check_compatible(
     listener: str, config: BrokerConfig, old: TlsParameters, new: TlsParameters
 ) -> None:
-    """Stores can be replaced, but not added or removed, and the new certificate needs the names of
-    the old one, unless the node's file allows other names."""
+    """Raises InvalidConfig if the new stores are not compatible: stores can be replaced, but not
+    added or removed, and the new certificate needs the names of the old one, unless the node's file
+    allows other names."""
 
     def allows(setting: str) -> bool:
         return config.value(setting, listener=listener) is True
@@ -197,7 +200,7 @@ def _check_compatible(
 
 
 def _names_of(where: str, source: str, der: bytes) -> tuple[str, set[str]]:
-    """The distinguished name and the subject alternative names of a certificate."""
+    """Returns the distinguished name and the subject alternative names of a certificate."""
     from cryptography import x509
 
     try:
@@ -207,14 +210,12 @@ def _names_of(where: str, source: str, der: bytes) -> tuple[str, set[str]]:
     except x509.ExtensionNotFound:
         return subject, set()
     except ValueError as error:
-        raise InvalidConfig(
-            f"{where}{source} has a certificate that is not valid: {error}"
-        ) from None
+        raise InvalidConfig(f"{where}{source} contains an invalid certificate: {error}") from None
     return subject, {f"{type(name).__name__}:{name.value}" for name in extension.value}
 
 
 def _peer_context(parameters: TlsParameters) -> ssl.SSLContext:
-    """As the client context, but for handshakes in memory, in which no side has a host name."""
+    """Returns a client context for handshakes in memory, in which neither side has a host name."""
     return client_context(replace(parameters, endpoint_identification=""))
 
 
@@ -233,13 +234,13 @@ def _check_handshake(where: str, server: ssl.SSLContext, client: ssl.SSLContext)
                     continue
                 unfinished.remove(side)
             if not unfinished:
-                # In TLS 1.3 the server's verdict on the client comes after its handshake.
+                # In TLS 1.3 the server checks the client's certificate after its own handshake.
                 _expect_no_data(connecting)
                 return
     except ssl.SSLError as error:
         raise InvalidConfig(
-            f"{where}brokers could not connect to each other, since a certificate is not trusted or"
-            f" no TLS version or cipher suite is common to both sides ({error})"
+            f"{where}brokers could not connect to each other, because a certificate is not trusted"
+            f" or the two sides have no TLS version or cipher suite in common ({error})"
         ) from None
     raise InvalidConfig(f"{where}a TLS handshake with the new settings does not complete")
 

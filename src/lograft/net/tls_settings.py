@@ -1,4 +1,4 @@
-"""The `ssl.*` settings of a node's listener, with its prefix or without, as TlsParameters."""
+"""Reads the `ssl.*` settings of a node's listener, with or without its prefix."""
 
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.keys import split_list
@@ -7,9 +7,9 @@ from lograft.net.tls_stores import StoreSettings, read_key_store, read_trust_sto
 
 
 def tls_parameters(config: BrokerConfig, listener: str) -> TlsParameters:
-    """For accepting connections at this listener of the node, and for connecting to the same
-    listener of other nodes: both use the same stores, as in Kafka. Reads the files of the stores.
-    Raises InvalidConfig."""
+    """Returns the parameters for accepting connections at this listener of the node, and for
+    connecting to the same listener of other nodes: as in Kafka, both use the same stores. Reads the
+    files of the stores. Raises InvalidConfig."""
     where = f"listener {listener}: "
 
     def text(name: str) -> str:

@@ -59,7 +59,7 @@ class StoreSettings:
 
     @property
     def source(self) -> str:
-        """Where the store is, for messages."""
+        """The location of the store, for messages."""
         return f"{self.setting}.location: {self.location}"
 
     def reject(self, reason: str) -> NoReturn:
@@ -87,7 +87,7 @@ class TrustStore:
 
 
 def read_key_store(settings: StoreSettings) -> KeyStore | None:
-    """None if the settings name no key store. Raises InvalidConfig."""
+    """Returns None if the settings have no key store. Raises InvalidConfig."""
     _check_type(settings)
     if settings.key is not None or settings.certificates is not None:
         _check_inline(settings)
@@ -121,7 +121,7 @@ def read_key_store(settings: StoreSettings) -> KeyStore | None:
 
 
 def read_trust_store(settings: StoreSettings) -> TrustStore | None:
-    """None if the settings name no trust store. Raises InvalidConfig."""
+    """Returns None if the settings have no trust store. Raises InvalidConfig."""
     _check_type(settings)
     if settings.certificates is not None:
         _check_inline(settings)
@@ -159,7 +159,7 @@ def _check_type(settings: StoreSettings) -> None:
 
 
 def _check_inline(settings: StoreSettings) -> None:
-    """For stores given as PEM text."""
+    """Checks the settings of a store that is given as PEM text."""
     inline = "ssl.keystore.key" if settings.store == "keystore" else "ssl.truststore.certificates"
     if settings.type.upper() != "PEM":
         settings.reject(
@@ -186,11 +186,11 @@ def _check_no_password(settings: StoreSettings) -> None:
 
 
 def _read_file(settings: StoreSettings) -> bytes:
-    """The content of a PEM or PKCS #12 file; rejects others by what they are."""
+    """Returns the content of a PEM or PKCS #12 file; rejects other formats by name."""
     assert settings.location is not None
     path = Path(settings.location)
     try:
-        # A pipe or a device would keep the loop waiting.
+        # Reading a pipe or a device could block the loop.
         if not S_ISREG(path.stat().st_mode):
             settings.reject(f"{settings.source} is not a regular file")
         with path.open("rb") as file:
@@ -216,7 +216,8 @@ def _text_of(content: bytes) -> str:
 
 
 def _describe_unknown(settings: StoreSettings, content: bytes) -> str:
-    """What a file is that is neither PEM nor PKCS #12, and the command that converts it."""
+    """Returns the format of a file that is neither PEM nor PKCS #12, with a command to convert
+    it."""
     assert settings.location is not None
     path, source = Path(settings.location), settings.source
     if content.startswith((_JKS, _JCEKS)):
@@ -239,7 +240,7 @@ def _describe_unknown(settings: StoreSettings, content: bytes) -> str:
 
 
 def _der_sequence_content(content: bytes) -> bytes:
-    """The first bytes inside a DER sequence; empty for anything else."""
+    """Returns the first bytes inside a DER sequence; empty for anything else."""
     if len(content) < 2 or content[0] != _SEQUENCE:
         return b""
     size = content[1]
@@ -267,34 +268,34 @@ def _trust_store_of_pem(settings: StoreSettings, text: str, source: str) -> Trus
 
 def _normalized_key(settings: StoreSettings, label: str, body: str, source: str) -> str:
     if ":" in body:
-        # The header lines of OpenSSL's own encryption of keys: they need their line breaks.
+        # OpenSSL's own encrypted keys have header lines, which need their line breaks.
         return f"-----BEGIN {label}-----{body}-----END {label}-----\n"
     return pem_block(label, _decode(settings, body, source))
 
 
 def _certificates_of(settings: StoreSettings, text: str, source: str) -> tuple[bytes, ...]:
-    found = tuple(
+    certificates = tuple(
         _decode(settings, body, source)
         for label, body in _PEM_BLOCK.findall(text)
         if label in _CERTIFICATE_LABELS
     )
-    if not found:
+    if not certificates:
         settings.reject(f"{source} contains no certificate (-----BEGIN CERTIFICATE-----)")
-    return found
+    return certificates
 
 
 def _decode(settings: StoreSettings, body: str, source: str) -> bytes:
     try:
         return base64.b64decode("".join(body.split()), validate=True)
     except (binascii.Error, ValueError):
-        settings.reject(f"{source} contains a PEM block that is not valid base64")
+        settings.reject(f"{source} contains a PEM block with invalid base64")
 
 
 # ── PKCS #12 ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _open_pkcs12(settings: StoreSettings, content: bytes) -> "PKCS12KeyAndCertificates":
-    # Imported here: most nodes and clients have no such store, and the import takes time.
+    # Imported here: most nodes and clients have no such store, and the import is slow.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import pkcs12
 
@@ -326,11 +327,11 @@ def _trust_store_of_pkcs12(
     settings: StoreSettings, store: "PKCS12KeyAndCertificates"
 ) -> TrustStore:
     if store.key is not None:
-        # Java trusts only those entries that are marked as trusted, which cannot be seen here: the
-        # issuers of the node's own certificate must not become trusted by accident.
+        # Java trusts only entries that are marked as trusted, but this mark is not available here:
+        # the issuers of the node's own certificate must not become trusted by accident.
         settings.reject(
-            f"{settings.source} contains a private key, so it is a key store: write the"
-            " certificates to trust into a file of their own, with"
+            f"{settings.source} contains a private key, so it is a key store: export the"
+            " certificates to trust into a separate file, with"
             f" `keytool -exportcert -rfc -alias ALIAS -keystore {quote(str(settings.location))}`"
         )
     certificates = [entry.certificate for entry in store.additional_certs]
@@ -340,10 +341,12 @@ def _trust_store_of_pkcs12(
 
 
 def _chain_from(leaf: "Certificate", others: Iterable["Certificate"]) -> "list[Certificate]":
-    """The leaf and its issuers, in order. A store may contain other certificates, too."""
+    """Returns the leaf and its issuers, in order. The store may contain other certificates."""
     chain, rest = [leaf], list(others)
     while chain[-1].issuer != chain[-1].subject:
-        issuer = next((each for each in rest if each.subject == chain[-1].issuer), None)
+        issuer = next(
+            (certificate for certificate in rest if certificate.subject == chain[-1].issuer), None
+        )
         if issuer is None:
             break
         rest.remove(issuer)
@@ -354,4 +357,4 @@ def _chain_from(leaf: "Certificate", others: Iterable["Certificate"]) -> "list[C
 def _to_der(certificates: "Sequence[Certificate]") -> tuple[bytes, ...]:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return tuple(each.public_bytes(Encoding.DER) for each in certificates)
+    return tuple(certificate.public_bytes(Encoding.DER) for certificate in certificates)

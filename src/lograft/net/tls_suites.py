@@ -1,4 +1,4 @@
-"""TLS versions and cipher suites under the names that Kafka's settings use, which are Java's."""
+"""TLS versions and cipher suites by the names in Kafka's settings, which are Java's."""
 
 import ssl
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ TLS_1_3_SUITES: Final = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_CHACHA20_POLY1305_SHA256",
 )
-#: Suites of TLS 1.2: the name of the IANA, which Java uses, and that of OpenSSL.
+#: Suites of TLS 1.2: IANA's name, which Java uses, and OpenSSL's.
 TLS_1_2_SUITES: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -50,7 +50,7 @@ TLS_1_2_SUITES: Final = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
 }
-#: Java lists it among the suites; it only marks secure renegotiation, which OpenSSL always has.
+#: Java lists it as a suite; it only signals secure renegotiation, which OpenSSL always has.
 _RENEGOTIATION_MARK: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 
 
@@ -62,11 +62,11 @@ def restrict(
     enabled_protocols: Sequence[str],
     cipher_suites: Sequence[str],
 ) -> None:
-    """Lets the context negotiate only these versions and suites. Raises InvalidConfig; `where`
-    begins its message.
+    """Restricts the context to these versions and suites. Raises InvalidConfig; `where` is the
+    start of its message.
 
-    As in Java, `ssl.protocol` limits only connections that this side opens, and only TLSv1.2
-    limits anything; a version without a suite of its own is not negotiated.
+    As in Java, `ssl.protocol` limits only connections that this side opens, and only TLSv1.2 has an
+    effect; a version without an enabled suite is not negotiated.
     """
     if protocol not in PROTOCOLS:
         raise InvalidConfig(
@@ -98,7 +98,7 @@ def _enabled(where: str, names: Sequence[str]) -> list[ssl.TLSVersion]:
 def _restrict_suites(
     context: ssl.SSLContext, where: str, versions: Sequence[ssl.TLSVersion], names: Sequence[str]
 ) -> list[ssl.TLSVersion]:
-    """Sets the suites and returns the versions that have one."""
+    """Sets the suites and returns the versions that have an enabled suite."""
     openssl_names = set(TLS_1_2_SUITES.values())
     older: list[str] = []
     newest: list[str] = []
@@ -138,7 +138,7 @@ def _set_suites(context: ssl.SSLContext, where: str, names: Sequence[str]) -> No
         available: set[str] = set()
     else:
         available = {suite["name"] for suite in context.get_ciphers()}
-    # OpenSSL skips what it was built without.
+    # OpenSSL skips suites without which it was built.
     missing = [name for name in names if name not in available]
     if missing:
         raise InvalidConfig(

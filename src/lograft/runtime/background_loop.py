@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for programs that do not await."""
+"""An event loop in a separate thread, for programs without asyncio."""
 
 import asyncio
 import threading
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 def calling_thread() -> str:
-    """The thread that asks, by its name and number."""
+    """Returns name and number of the calling thread."""
     thread = threading.current_thread()
     return f"{thread.name!r} ({thread.ident})"
 
 
 class BackgroundLoop:
-    """Started once, closed once. Any thread but its own may call it; a call that waits blocks its
-    thread, and Ctrl-C there cancels what it waits for."""
+    """Started once, closed once. Any thread but its own may call it; a call that waits blocks the
+    calling thread, and Ctrl-C there cancels the operation."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -35,21 +35,23 @@ class BackgroundLoop:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the loop itself asks: a callback."""
+        """Returns whether the caller runs in this loop, as a callback does."""
         return threading.current_thread() is self._thread
 
     def start(self) -> None:
         assert self._thread is None, "a background loop is started once"
         self._loop = fastest_loop_factory()()
-        # A daemon: a program that ends without closing its client does not hang.
+        # A daemon, so that a program that ends without closing its client does not hang.
         self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Blocks until the work is done; its result, or what it raised."""
+        """Blocks until the coroutine has completed; returns its result or raises its exception."""
         if self.is_own_thread:
             work.close()
-            raise RuntimeError(f"a callback in thread {self._name!r} would wait for its own thread")
+            raise RuntimeError(
+                f"A callback in thread {self._name!r} would wait for its own thread."
+            )
         try:
             outcome = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         except RuntimeError:
@@ -62,8 +64,8 @@ class BackgroundLoop:
             raise
 
     def call(self, function: Callable[[], T]) -> T:
-        """Runs a function in the loop, and blocks until it has returned. In the loop's own thread:
-        at once."""
+        """Runs a function in the loop, and blocks until it has returned. In the loop's own thread
+        it runs immediately."""
         if self.is_own_thread:
             return function()
 
@@ -73,11 +75,11 @@ class BackgroundLoop:
         return self.run(called())
 
     def post(self, function: Callable[[], object]) -> None:
-        """Runs a function in the loop, some time soon. Raises RuntimeError after the end."""
+        """Schedules a function in the loop. Raises RuntimeError after the loop has ended."""
         self._running_loop().call_soon_threadsafe(function)
 
     def close(self) -> None:
-        """Cancels what still runs in the loop, and ends its thread."""
+        """Cancels the remaining tasks of the loop, and ends its thread."""
         thread, loop = self._thread, self._loop
         if thread is None or loop is None or not thread.is_alive():
             return
@@ -87,7 +89,7 @@ class BackgroundLoop:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            raise RuntimeError(f"thread {self._name!r} has not been started")
+            raise RuntimeError(f"Thread {self._name!r} has not been started.")
         return self._loop
 
     def _serve(self) -> None:

@@ -1,4 +1,4 @@
-"""The machine's clocks."""
+"""The Clock seam over the machine's clocks."""
 
 import time
 

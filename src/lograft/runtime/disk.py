@@ -1,7 +1,7 @@
-"""Files and folders of the operating system behind the Disk seam.
+"""The Disk seam over the files and directories of the operating system.
 
-Every failure leaves as the OSError it was. Nothing is retried except short reads and writes,
-which are no failures: the kernel took a part, so the rest follows.
+Every failure raises the original OSError. Nothing is retried except short reads and writes, which
+are not failures: the kernel processed a part, and the rest follows.
 """
 
 import errno
@@ -19,19 +19,19 @@ from lograft.model.seams import Buffer, DirectoryLock, DiskUsage, File
 _VECTOR_PARTS_MAX: Final = 1024
 _NEW_FILE_MODE: Final = 0o644
 _NANOSECONDS_PER_MS: Final = 1_000_000
-#: Linux draws it anew with every boot.
+#: Linux generates a new id with every boot.
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 #: fdatasync also makes the new size of the file durable, which is all that a log needs.
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
-#: Of Linux's fallocate: the size of the file stays.
+#: Flag of Linux's fallocate: does not change the size of the file.
 _KEEP_SIZE: Final = 1
 
 
 def _allocate(descriptor: int, size: int) -> bool:
-    """Python only has posix_fallocate, which makes the file longer."""
+    """Python has only posix_fallocate, which extends the file."""
     if not sys.platform.startswith("linux"):
         return False
     from ctypes import CDLL, c_int, c_int64
@@ -46,8 +46,8 @@ def _allocate(descriptor: int, size: int) -> bool:
 
 
 class RealFile:
-    """Writes go to explicit positions: the descriptor's own offset is never used, so reads,
-    appends and truncations cannot disturb each other."""
+    """A file that is read and written at explicit positions. The descriptor's own offset is never
+    used, so reads, appends and truncations cannot disturb each other."""
 
     __slots__ = ("_descriptor", "_path", "_size")
 
@@ -57,7 +57,7 @@ class RealFile:
         self._descriptor = descriptor
 
     def __del__(self) -> None:
-        # A constructor that failed owns no descriptor.
+        # After a failure in the constructor there is no descriptor.
         descriptor = getattr(self, "_descriptor", -1)
         if descriptor >= 0:
             os.close(descriptor)
@@ -100,8 +100,8 @@ class RealFile:
             end = begin
             for first in range(0, len(parts), _VECTOR_PARTS_MAX):
                 end = self._write_vector(parts[first : first + _VECTOR_PARTS_MAX], end)
-        # Only a whole append counts: after a failure in its middle the size still says where the
-        # valid bytes end.
+        # Only a complete append counts: after a failure in the middle the size is still the end of
+        # the valid bytes.
         self._size = end
         return begin
 
@@ -126,7 +126,7 @@ class RealFile:
         while written < size:
             count = os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
             if count == 0:
-                raise OSError(errno.EIO, "the kernel accepts no more bytes", self._path)
+                raise OSError(errno.EIO, "The kernel accepts no more bytes.", self._path)
             written += count
         return position + size
 
@@ -146,7 +146,7 @@ class RealFile:
 
 
 class RealLock:
-    """flock on an open descriptor: the kernel lets go of it when the process dies."""
+    """flock on an open descriptor, which the kernel releases when the process ends."""
 
     __slots__ = ("_descriptor",)
 
@@ -170,7 +170,7 @@ class RealDisk:
         try:
             descriptor = os.open(path, os.O_RDWR | flags, _NEW_FILE_MODE)
         except OSError as error:
-            # Tools read folders that they may not write.
+            # Tools read directories without write permission.
             if create or error.errno not in (errno.EACCES, errno.EROFS):
                 raise
             descriptor = os.open(path, os.O_RDONLY | flags)
@@ -235,8 +235,8 @@ class RealDisk:
             return ""
 
     def usage(self, path: str) -> DiskUsage:
-        figures = os.statvfs(path)
+        statistics = os.statvfs(path)
         return DiskUsage(
-            total_bytes=figures.f_blocks * figures.f_frsize,
-            free_bytes=figures.f_bavail * figures.f_frsize,
+            total_bytes=statistics.f_blocks * statistics.f_frsize,
+            free_bytes=statistics.f_bavail * statistics.f_frsize,
         )

@@ -1,4 +1,4 @@
-"""Runs a coroutine on uvloop where it can be imported, on asyncio's own loop where not."""
+"""Runs a coroutine in uvloop's event loop if it is installed, otherwise in asyncio's."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,6 +17,6 @@ def fastest_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Like asyncio.run: cancels on Ctrl-C, waits for what is left, closes the loop."""
+    """Like asyncio.run: cancels on Ctrl-C, waits for remaining tasks, closes the loop."""
     with asyncio.Runner(loop_factory=fastest_loop_factory()) as runner:
         return runner.run(main)

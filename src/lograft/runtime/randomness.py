@@ -1,11 +1,11 @@
-"""Chance from the kernel where it must not be guessed, a fast generator for spread and jitter."""
+"""The Randomness seam: the kernel's randomness for ids and secrets, a fast generator for jitter."""
 
 import os
 import random
 from typing import Final
 from uuid import UUID
 
-#: A UUID whose text begins with "-" reads as an option on every command line, so Kafka never makes
+#: A UUID whose text starts with "-" looks like an option on command lines, so Kafka never generates
 #: one. In URL-safe base64 "-" stands for 62, the upper six bits of the first byte.
 _DASH: Final = 62
 

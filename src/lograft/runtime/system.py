@@ -12,8 +12,8 @@ from lograft.runtime.tasks import GroupSpawn
 def system_runtime(
     *, transport: Transport, workers: Workers, task_group: asyncio.TaskGroup
 ) -> Runtime:
-    """`transport` comes from `net/`, which this room does not know; the caller owns the workers
-    and closes them after the task group has ended."""
+    """`transport` is created by `net/`, which this room does not import; the caller owns the
+    workers and closes them after the task group has ended."""
     return Runtime(
         clock=SystemClock(),
         randomness=SystemRandomness(),

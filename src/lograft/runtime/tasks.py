@@ -1,4 +1,4 @@
-"""Tasks bound to the node's task group."""
+"""The Spawn seam: tasks that belong to the node's task group or to a client."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,8 +8,8 @@ from lograft.model.seams import Task
 
 
 class GroupSpawn:
-    """A task that fails cancels its siblings and ends the group, hence the node; a task that is
-    cancelled just ends."""
+    """A task that fails cancels the other tasks and ends the group, and with it the node; a task
+    that is cancelled has no effect on the others."""
 
     __slots__ = ("_group",)
 
@@ -21,8 +21,8 @@ class GroupSpawn:
 
 
 class OwnedSpawn:
-    """Tasks of something that is opened and closed, such as a client. A task that fails is handed
-    to `on_failure`; closing cancels the rest and waits for their ends."""
+    """The tasks of an object that is opened and closed, such as a client. A task that fails is
+    reported to `on_failure`; closing cancels the others and waits until they have ended."""
 
     __slots__ = ("_on_failure", "_tasks")
 

@@ -1,10 +1,10 @@
-"""Threads for what blocks: fsync, recovery, compaction, compression of big payloads.
+"""Threads for blocking calls: fsync, recovery, compaction, compression of large payloads.
 
-A lane is one thread, so its jobs run in the order of their calls; the lane is the log dir for
-fsyncs. Threads start with the first job that needs them: an idle node has one thread.
+A lane is one thread, so its jobs run in the order of their calls; fsyncs use one lane per log dir.
+Threads are started with the first job that needs them: an idle node has one thread.
 
-Not `concurrent.futures`: its futures can be awaited from any thread, which every fsync would pay
-for (25 µs a job instead of 11).
+`concurrent.futures` is not used: its futures can be awaited from any thread, which would slow down
+every fsync (25 µs per job instead of 11).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 #: Threads for jobs without a lane. They mostly wait for disks or run C code without the GIL.
 UNORDERED_THREADS: Final = 4
-#: A lane per log dir and a few more; hundreds would mean that lanes are named by mistake.
+#: One lane per log dir and a few more; hundreds would indicate a wrong use of names.
 LANES_MAX: Final = 256
 
 
@@ -30,25 +30,25 @@ class ThreadWorkers:
         self._closed = False
 
     async def run(self, job: Callable[[], T], *, lane: str = "") -> T:
-        """A caller that is cancelled no longer hears of the job, but a job that has begun goes on
-        to its end."""
-        found = self._lanes.get(lane)
-        if found is None:
-            found = self._open(lane)
+        """Runs a job in a thread and returns its result. If the caller is cancelled, a job that has
+        started still runs to its end."""
+        lane_found = self._lanes.get(lane)
+        if lane_found is None:
+            lane_found = self._open(lane)
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
-        found.put(_Work(job, loop, outcome))
+        lane_found.put(_Work(job, loop, outcome))
         return await outcome
 
     def close(self) -> None:
-        """Blocks until every job that has begun is done; the others are dropped."""
+        """Blocks until all jobs that have started are done; the others are dropped."""
         self._closed = True
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
 
     def _open(self, name: str) -> "_Lane":
-        assert not self._closed, "a job came after the workers were closed"
+        assert not self._closed, "a job was submitted after the workers were closed"
         assert len(self._lanes) < LANES_MAX, name
         threads_max = 1 if name else self._unordered_threads
         lane = self._lanes[name] = _Lane(f"lograft-{name or 'worker'}", threads_max)
@@ -69,13 +69,13 @@ class _Work(NamedTuple):
         try:
             self.loop.call_soon_threadsafe(_settle, self.outcome, result, error)
         except RuntimeError:
-            # The loop has ended, and with it whoever waited.
+            # The loop has ended, so nothing waits for the result.
             assert self.loop.is_closed()
 
 
 def _settle(outcome: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
     if outcome.done():
-        # Whoever waited was cancelled.
+        # The waiting coroutine was cancelled.
         return
     if error is None:
         outcome.set_result(result)
@@ -90,14 +90,14 @@ class _Lane:
         self._name = name
         self._threads_max = threads_max
         self._threads: list[threading.Thread] = []
-        #: None: this is the end.
+        #: None ends the thread.
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
 
     def put(self, work: _Work) -> None:
         self._work.put(work)
         if len(self._threads) < self._threads_max:
             name = f"{self._name}_{len(self._threads)}"
-            # A daemon: a process that dies of an error does not wait for a disk that hangs.
+            # A daemon, so that a process that ends with an error does not wait for a hanging disk.
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -119,5 +119,5 @@ class _Lane:
             if work is None:
                 return
             work.run()
-            # Nothing of a job stays alive while the thread waits for the next one.
+            # Keeps no reference to a job while the thread waits for the next one.
             del work

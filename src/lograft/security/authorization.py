@@ -34,7 +34,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-#: There is one resource of type cluster, and this is its name.
+#: The only resource of type cluster.
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
@@ -57,11 +57,12 @@ class Authorizer(Protocol):
     """Decides what a principal may do. Both methods return immediately and never raise."""
 
     def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> Sequence[bool]:
-        """Whether each need is met, in their order. `principal` as in an ACL: "User:alice";
-        `host` is the address that the request came from."""
+        """Returns whether each need is met, in order. `principal` as in an ACL: "User:alice";
+        `host` is the address from which the request was sent."""
 
     def authorize_any(self, principal: str, host: str, permission: Permission) -> bool:
-        """Whether there may be a resource of this type on which the operation is allowed."""
+        """Returns whether there may be a resource of this type on which the operation is
+        allowed."""
 
 
 TOPIC_READ: Final = Permission(Operation.READ, ResourceType.TOPIC)

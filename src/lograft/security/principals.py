@@ -1,7 +1,7 @@
-"""Who asks, as bytes: the form in which a broker hands a client's principal to the controller.
+"""Encodes principals as bytes, in which form a broker sends a client's principal to the controller.
 
-Kafka's default principal builder writes the same: a version, then type, name and whether a
-delegation token was the proof.
+The format is that of Kafka's default principal builder: a version, then type, name and whether the
+client authenticated with a delegation token.
 """
 
 from struct import Struct
@@ -31,14 +31,17 @@ def encode_principal(principal: str) -> bytes:
 
 def decode_principal(data: bytes) -> str:
     if len(data) < _VERSION.size:
-        raise InvalidInput("a principal of no bytes")
+        raise InvalidInput("The principal of the forwarded request is empty.")
     (version,) = _VERSION.unpack_from(data)
     if version != CURRENT_VERSION:
-        raise InvalidInput(f"a principal in version {version}; only {CURRENT_VERSION} is known")
+        raise InvalidInput(
+            f"The principal of the forwarded request has version {version}, but only version"
+            f" {CURRENT_VERSION} is supported."
+        )
     try:
-        found = read_all(DefaultPrincipalData, version, data, _VERSION.size)
+        principal = read_all(DefaultPrincipalData, version, data, _VERSION.size)
     except WireError as error:
-        raise InvalidInput(f"not a principal: {error}") from None
-    if not found.type:
-        raise InvalidInput("a principal without a type")
-    return f"{found.type}:{found.name}"
+        raise InvalidInput(f"The principal of the forwarded request is invalid: {error}") from None
+    if not principal.type:
+        raise InvalidInput("The principal of the forwarded request has no type.")
+    return f"{principal.type}:{principal.name}"

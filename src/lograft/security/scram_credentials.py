@@ -1,4 +1,4 @@
-"""Credentials of SCRAM users (RFC 5802): what the server keeps instead of a password."""
+"""Credentials of SCRAM users (RFC 5802), which the server stores instead of passwords."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from lograft.model.errors import InvalidInput
 from lograft.model.seams import Randomness
 
 ITERATIONS_MIN: Final = 4096
-#: Every login repeats the work, so it has an upper bound too.
+#: Every login repeats the computation, so there is an upper limit too.
 ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 26
 
@@ -70,22 +70,23 @@ def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterati
 
 
 def parse_credential(text: str, randomness: Randomness) -> ScramCredential:
-    """`SCRAM-SHA-256=[name=alice,password=secret]`, or with iterations, salt and saltedpassword
-    (both base64) instead of the password. No refusal repeats what was given: it is a secret."""
+    """Parses `SCRAM-SHA-256=[name=alice,password=secret]`, or the same with iterations, salt and
+    saltedpassword (both base64) instead of the password. Error messages do not include the values,
+    because they are secret."""
     mechanism, values = _parts(text)
     name = values.get("name", "")
     if not name:
-        raise InvalidInput("--add-scram: give the user's name: [name=alice,password=…]")
+        raise InvalidInput("--add-scram: specify the user's name: [name=alice,password=…]")
     iterations = _iterations(values.get("iterations"))
     salt = _base64("salt", values["salt"]) if "salt" in values else randomness.bytes(SALT_BYTES)
     if "password" in values:
         salted_password = salt_password(mechanism, values["password"], salt, iterations)
     elif "saltedpassword" in values:
         if "salt" not in values:
-            raise InvalidInput("--add-scram: saltedpassword needs the salt that it was made with")
+            raise InvalidInput("--add-scram: saltedpassword also needs its salt")
         salted_password = _base64("saltedpassword", values["saltedpassword"])
     else:
-        raise InvalidInput("--add-scram: give one of password and saltedpassword")
+        raise InvalidInput("--add-scram: specify either password or saltedpassword")
     return credential_of(
         name, mechanism, salted_password=salted_password, salt=salt, iterations=iterations
     )
@@ -93,7 +94,7 @@ def parse_credential(text: str, randomness: Randomness) -> ScramCredential:
 
 def _parts(text: str) -> tuple[ScramMechanism, dict[str, str]]:
     name, equals, rest = text.partition("=")
-    mechanisms = {one.mechanism_name: one for one in ScramMechanism}
+    mechanisms = {mechanism.mechanism_name: mechanism for mechanism in ScramMechanism}
     mechanism = mechanisms.get(name.strip())
     rest = rest.strip()
     if mechanism is None or not equals or not rest.startswith("[") or not rest.endswith("]"):
@@ -106,8 +107,8 @@ def _parts(text: str) -> tuple[ScramMechanism, dict[str, str]]:
         key = key.strip()
         if not equals or key not in ("name", "password", "salt", "iterations", "saltedpassword"):
             raise InvalidInput(
-                "--add-scram: the parts are name, password, salt, iterations and saltedpassword,"
-                " as key=value with commas between them"
+                "--add-scram: valid keys are name, password, salt, iterations and saltedpassword,"
+                " written as key=value and separated by commas"
             )
         values[key] = value.strip().removeprefix('"').removesuffix('"')
     return mechanism, values

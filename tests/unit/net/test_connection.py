@@ -121,7 +121,7 @@ async def test_a_slow_reader_is_served_no_further() -> None:
 
 @scenario(run_on_loop)
 async def test_answers_under_way_are_bounded() -> None:
-    async with setting(FlowLimits(answers_max=3)) as it:
+    async with setting(FlowLimits(responses_max=3)) as it:
         it.deliver(*[b"p%d" % number for number in range(6)])
         assert len(it.handler.handled) == 3
         assert not it.reads()

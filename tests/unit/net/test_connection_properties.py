@@ -20,13 +20,18 @@ KINDS = "anwpN"
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=14),
     padding=st.lists(st.sampled_from([0, 1, 50, 5_000, 70_000]), min_size=1, max_size=4),
     chunk=st.sampled_from([1 << 30, 40_000, 1_000, 97]),
-    answers_max=st.integers(1, 6),
+    responses_max=st.integers(1, 6),
     clogs=st.booleans(),
     choices=st.randoms(use_true_random=False),
 )
 @scenario()
 async def test_requests_and_answers_keep_their_order(
-    kinds: list[str], padding: list[int], chunk: int, answers_max: int, clogs: bool, choices: Random
+    kinds: list[str],
+    padding: list[int],
+    chunk: int,
+    responses_max: int,
+    clogs: bool,
+    choices: Random,
 ) -> None:
     bodies = [
         f"{kind}{number}-".encode() + bytes(padding[number % len(padding)])
@@ -34,7 +39,7 @@ async def test_requests_and_answers_keep_their_order(
     ]
     expected = [body for body in bodies if body[:1] not in (b"n", b"N")]
 
-    limits = FlowLimits(answers_max=answers_max, unsent_bytes_max=20_000)
+    limits = FlowLimits(responses_max=responses_max, unsent_bytes_max=20_000)
     async with setting(limits) as it:
         it.channel.takes_all = not clogs
         it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
@@ -44,7 +49,7 @@ async def test_requests_and_answers_keep_their_order(
             assert handled == bodies[: len(handled)]
             assert it.answers == expected[: len(it.answers)]
             waiting = [gate for gate in it.handler.gates.values() if not gate.done()]
-            assert len(waiting) <= answers_max
+            assert len(waiting) <= responses_max
             if waiting:
                 choices.choice(waiting).set_result(None)
             elif it.channel.unsent_bytes:

@@ -243,7 +243,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
                 "type": "PEM",
                 "certificates": "-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----",
             },
-            "ssl.truststore.certificates contains a PEM block that is not valid base64",
+            "ssl.truststore.certificates contains a PEM block with invalid base64",
         ),
     ],
 )
