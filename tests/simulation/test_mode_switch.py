@@ -293,6 +293,24 @@ async def test_followers_with_slow_disks_keep_their_leader(
     assert NOT_LEADER not in writer.errors, writer.errors
 
 
+@scenario(run, replication_mode="raft")
+async def test_idle_followers_are_reported_as_caught_up(
+    cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
+) -> None:
+    await wait_mode(cluster, RAFT)
+    await writer.wait_for_more(cluster)
+    writer.is_stopped = True
+    await asyncio.sleep(60)
+    topic_id = cluster.image.topic_ids[TOPIC]
+    leader = cluster.node(state_of(cluster).leader)
+    partition = leader.broker.partitions.get_by_id(topic_id, 0)
+    assert partition is not None
+    statuses = partition.statuses()
+    assert [status.lag for status in statuses] == [0, 0, 0]
+    now_ms = leader.broker.clock.mono_ms()
+    assert max(now_ms - status.last_caught_up_ms for status in statuses) < 3_000
+
+
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run, replication_mode="raft")
 async def test_a_leader_whose_own_disk_hangs_resigns(

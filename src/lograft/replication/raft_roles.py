@@ -149,6 +149,10 @@ class RaftLeader:
             node = progress.key.node_id
             durable = progress.durable
             known = durable != NO_OFFSET
+            caught_up_ms = progress.caught_up_ms
+            if known and durable >= end:
+                # While nothing is appended, its polls carry no offsets.
+                caught_up_ms = max(caught_up_ms, progress.heard_ms)
             found.append(
                 ReplicaStatus(
                     node,
@@ -157,7 +161,7 @@ class RaftLeader:
                     max(0, end - durable) if known else -1,
                     known and self._keeps_up(progress, now_ms),
                     progress.heard_ms if known else NEVER_MS,
-                    progress.caught_up_ms if progress.caught_up_ms >= 0 else NEVER_MS,
+                    caught_up_ms if caught_up_ms >= 0 else NEVER_MS,
                     NO_BROKER_EPOCH,
                 )
             )
