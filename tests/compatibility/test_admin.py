@@ -247,7 +247,7 @@ async def test_the_cluster(admin: Admin, /, server: Server, new_topic: NewName) 
 @scenario(play)
 async def test_what_an_older_release_cannot_say_is_named(admin: Admin, /, server: Server) -> None:
     if server.kind == "kafka39":
-        with pytest.raises(UnsupportedByBroker, match="does not speak DescribeCluster in ver"):
+        with pytest.raises(UnsupportedByBroker, match="does not support DescribeCluster ver"):
             await admin.describe_cluster(fenced=True)
     else:
         (broker,) = (await admin.describe_cluster(fenced=True)).brokers

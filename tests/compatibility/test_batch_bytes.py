@@ -144,7 +144,7 @@ async def batches_of(server: Server, topic: str) -> list[bytes]:
     core = ClientCore(settings)
     found: list[bytes] = []
     try:
-        await core.metadata.topic(topic, deadline_ms=core.now_ms() + 60_000)
+        await core.metadata.wait_topic(topic, deadline_ms=core.now_ms() + 60_000)
         node = next(iter(core.network.brokers))
         offset = 0
         while True:
@@ -152,8 +152,8 @@ async def batches_of(server: Server, topic: str) -> list[bytes]:
             request = FetchRequest(
                 max_bytes=1 << 24, topics=[FetchTopic(topic=topic, partitions=[wanted])]
             )
-            link = await core.network.link(node)
-            answer = await link.ask(request, FetchResponse, version=12, timeout_ms=60_000)
+            link = await core.network.connect(node)
+            answer = await link.request(request, FetchResponse, version=12, timeout_ms=60_000)
             data = bytes(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
             if not data:
                 return found

@@ -251,7 +251,7 @@ def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: New
                 if number % 60 == 30:
                     # Somewhere between requests and their answers.
                     await asyncio.sleep(0)
-                    link = producer._open_core().network.link_if_ready(1)
+                    link = producer._open_core().network.ready_connection(1)
                     if link is not None:
                         link.close("cut by the test")
             assert [(await one).offset for one in deliveries] == list(range(300))

@@ -1,5 +1,5 @@
-"""What programs get wrong where only types would tell. It is said at once and in words: further in,
-it would break more than the call that it came with."""
+"""Checks of the arguments of public methods that only type checkers would find otherwise. A wrong
+argument is rejected immediately: later, it would break more than the call that contains it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
@@ -13,89 +13,91 @@ T = TypeVar("T")
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
-def several(given: Iterable[T]) -> Iterable[T]:
-    """A text is one name and not its letters, a partition one partition and not its fields."""
-    if isinstance(given, str | bytes) or hasattr(given, "_fields"):
-        return cast(Iterable[T], (given,))
-    return given
+def as_iterable(argument: Iterable[T]) -> Iterable[T]:
+    """Returns a single name or partition as a tuple of one: text is not an iterable of letters
+    here, and a partition not one of its fields."""
+    if isinstance(argument, str | bytes) or hasattr(argument, "_fields"):
+        return cast(Iterable[T], (argument,))
+    return argument
 
 
-def topic_name(given: str) -> str:
-    if not _is_text(given):
-        raise WrongUse(f"{given!r} is not the name of a topic: names are text")
-    return given
+def check_topic_name(argument: str) -> str:
+    if not _is_text(argument):
+        raise WrongUse(f"{argument!r} is not a topic name: topic names are of type str")
+    return argument
 
 
-def partition_of(given: tuple[str, int]) -> TopicPartition:
-    if _is_pair(given) and _is_text(given[0]) and _is_number(given[1]):
-        return given if isinstance(given, TopicPartition) else TopicPartition(*given)
-    raise WrongUse(f"{given!r} is not a partition: give TopicPartition('topic', 0)")
+def partition_of(argument: tuple[str, int]) -> TopicPartition:
+    if _is_pair(argument) and _is_text(argument[0]) and _is_number(argument[1]):
+        return argument if isinstance(argument, TopicPartition) else TopicPartition(*argument)
+    raise WrongUse(f"{argument!r} is not a partition: use TopicPartition('topic', 0)")
 
 
 def check_index(partition: int) -> None:
-    """Of a partition that a record is to go to."""
+    """Checks the partition of a record to send."""
     if not _is_number(partition) or isinstance(partition, bool):
-        raise WrongUse(f"there is no partition {partition!r}: they are numbered from 0")
+        raise WrongUse(f"there is no partition {partition!r}: partitions are numbered from 0")
 
 
-def key_of(given: bytes | str) -> bytes:
-    """That a record is looked for by."""
-    if isinstance(given, str):
-        return given.encode()
-    if given is None or not _is_content(given):
-        raise WrongUse(f"{given!r} is not a key to look for: give bytes or text")
-    return bytes(given)
+def lookup_key_of(argument: bytes | str) -> bytes:
+    """Returns the bytes of a key whose latest record is requested."""
+    if isinstance(argument, str):
+        return argument.encode()
+    if argument is None or not _is_content(argument):
+        raise WrongUse(f"{argument!r} is not a record key: use bytes or str")
+    return bytes(argument)
 
 
-def place_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    place = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-    if not (_is_number(place.offset) and _is_text(place.metadata)):
-        raise WrongUse(f"{given!r} is not an offset: they are whole numbers from 0 on")
-    return place
+def offset_of(argument: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    offset = argument if isinstance(argument, OffsetAndMetadata) else OffsetAndMetadata(argument)
+    if not (_is_number(offset.offset) and _is_text(offset.metadata)):
+        raise WrongUse(f"{argument!r} is not an offset: offsets are non-negative integers")
+    return offset
 
 
-def places_of(
-    given: Mapping[TopicPartition, int | OffsetAndMetadata],
+def offsets_of(
+    argument: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {partition_of(one): place_of(place) for one, place in given.items()}
+    return {partition_of(partition): offset_of(offset) for partition, offset in argument.items()}
 
 
-def timestamp_of(given: int) -> int:
-    if not _is_number(given):
+def timestamp_of(argument: int) -> int:
+    if not _is_number(argument):
         raise WrongUse(
-            f"{given!r} is not a timestamp: timestamp_ms is whole milliseconds since 1970"
+            f"{argument!r} is not a timestamp: timestamp_ms is an integer, in milliseconds since"
+            " 1970"
         )
-    return index(given)
+    return index(argument)
 
 
-def check_headers(given: Sequence[tuple[str, bytes | None]]) -> None:
-    for pair in given:
+def check_headers(argument: Sequence[tuple[str, bytes | None]]) -> None:
+    for pair in argument:
         if not (_is_pair(pair) and _is_text(pair[0]) and _is_content(pair[1])):
-            raise WrongUse(f"{pair!r} is not a header: they are pairs such as ('name', b'content')")
+            raise WrongUse(f"{pair!r} is not a header: use pairs such as ('name', b'value')")
 
 
-def _is_text(given: Any) -> bool:
-    """Half a surrogate pair is none: it cannot be sent."""
-    if not isinstance(given, str):
+def _is_text(argument: Any) -> bool:
+    """Whether it is a str that can be sent: one with a lone surrogate cannot be encoded."""
+    if not isinstance(argument, str):
         return False
     try:
-        given.encode()
+        argument.encode()
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _is_number(given: Any) -> bool:
-    """Whole, from 0 on, in 64 bits."""
+def _is_number(argument: Any) -> bool:
+    """Whether it is a non-negative integer of 64 bits."""
     try:
-        return 0 <= index(given) <= NUMBER_MAX
+        return 0 <= index(argument) <= NUMBER_MAX
     except TypeError:
         return False
 
 
-def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple | list) and len(given) == 2
+def _is_pair(argument: Any) -> bool:
+    return isinstance(argument, tuple | list) and len(argument) == 2
 
 
-def _is_content(given: Any) -> bool:
-    return given is None or isinstance(given, bytes | bytearray | memoryview)
+def _is_content(argument: Any) -> bool:
+    return argument is None or isinstance(argument, bytes | bytearray | memoryview)

@@ -1,4 +1,4 @@
-"""SASL from the client's side: PLAIN, SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628)."""
+"""SASL authentication of the client: PLAIN, SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628)."""
 
 import base64
 import binascii
@@ -20,34 +20,39 @@ from lograft.wire.messages.sasl_authenticate import (
 from lograft.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _JAAS_OPTION: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
-#: A server that asks for more work than this wants to keep us busy.
+#: Bounds the work that a malicious broker can demand.
 _ITERATIONS_MAX: Final = 1_000_000
-#: Part of a login's life after which it is made anew.
+#: Fraction of the session lifetime after which the client authenticates again.
 _RENEW_AT: Final = 0.85
 _GS2_HEADER: Final = "n,,"
 
 
-async def authenticate(link: BrokerConnection, settings: ClientSettings, runtime: Runtime) -> None:
-    """Raises AuthenticationFailed, or OutcomeUnknown where the connection was lost meanwhile."""
-    login = _Login(link, settings)
-    await login.agree_on_mechanism()
+async def authenticate(
+    connection: BrokerConnection, settings: ClientSettings, runtime: Runtime
+) -> None:
+    """Raises AuthenticationFailed, or OutcomeUnknown if the connection was lost."""
+    login = _Login(connection, settings)
+    await login.negotiate_mechanism()
     match settings.sasl_mechanism:
         case "PLAIN":
             name, password = credentials(settings)
-            await login.say(f"\0{name}\0{password}".encode())
+            await login.exchange(f"\0{name}\0{password}".encode())
         case "OAUTHBEARER":
             if settings.oauth_token is None:
-                raise InvalidConfig("sasl.mechanism OAUTHBEARER needs oauth_token: a function")
+                raise InvalidConfig(
+                    "sasl.mechanism OAUTHBEARER requires oauth_token, an async function that"
+                    " returns a token"
+                )
             token = await settings.oauth_token()
-            await login.say(f"{_GS2_HEADER}\x01auth=Bearer {token}\x01\x01".encode())
+            await login.exchange(f"{_GS2_HEADER}\x01auth=Bearer {token}\x01\x01".encode())
         case mechanism:
             await _scram(login, ScramMechanism[mechanism.replace("-", "_")], settings, runtime)
     if login.lifetime_ms > 0:
-        link.expires_at_ms = runtime.clock.mono_ms() + int(login.lifetime_ms * _RENEW_AT)
+        connection.expires_at_ms = runtime.clock.mono_ms() + int(login.lifetime_ms * _RENEW_AT)
 
 
 def credentials(settings: ClientSettings) -> tuple[str, str]:
-    """From sasl.username and sasl.password, or from the options of sasl.jaas.config."""
+    """Returns sasl.username and sasl.password, or those in sasl.jaas.config."""
     name, password = settings.sasl_username, settings.sasl_password
     if settings.sasl_jaas_config is not None:
         options = dict(_JAAS_OPTION.findall(settings.sasl_jaas_config.reveal()))
@@ -59,47 +64,50 @@ def credentials(settings: ClientSettings) -> tuple[str, str]:
         secret = password.reveal()
     if name is None or secret is None:
         raise InvalidConfig(
-            f"sasl.mechanism {settings.sasl_mechanism} needs sasl.username and sasl.password"
+            f"sasl.mechanism {settings.sasl_mechanism} requires sasl.username and sasl.password"
             " (or both in sasl.jaas.config)"
         )
     return name, secret
 
 
 class _Login:
-    def __init__(self, link: BrokerConnection, settings: ClientSettings) -> None:
-        self._link = link
+    def __init__(self, connection: BrokerConnection, settings: ClientSettings) -> None:
+        self._connection = connection
         self._mechanism = settings.sasl_mechanism
         self._timeout_ms = settings.request_timeout_ms
         self.lifetime_ms = 0
 
-    async def agree_on_mechanism(self) -> None:
-        answer = await self._link.ask(
+    async def negotiate_mechanism(self) -> None:
+        response = await self._connection.request(
             SaslHandshakeRequest(mechanism=self._mechanism),
             SaslHandshakeResponse,
             timeout_ms=self._timeout_ms,
         )
-        if answer.error_code:
-            offered = ", ".join(answer.mechanisms) or "none"
+        if response.error_code:
+            enabled = ", ".join(response.mechanisms) or "none"
             raise self.failure(
-                f"the broker does not speak {self._mechanism}; it speaks {offered}",
+                f"the broker does not support {self._mechanism}; it supports {enabled}",
                 "set sasl.mechanism to one of them",
             )
 
-    async def say(self, message: bytes) -> bytes:
-        answer = await self._link.ask(
+    async def exchange(self, message: bytes) -> bytes:
+        """Sends a SASL message and returns that of the broker."""
+        response = await self._connection.request(
             SaslAuthenticateRequest(auth_bytes=message),
             SaslAuthenticateResponse,
             timeout_ms=self._timeout_ms,
         )
-        if answer.error_code:
-            known = answer.error_code in ErrorCode.__members__.values()
-            name = ErrorCode(answer.error_code).name if known else str(answer.error_code)
-            raise self.failure(answer.error_message or name, "check the name and the password")
-        self.lifetime_ms = answer.session_lifetime_ms
-        return answer.auth_bytes
+        if response.error_code:
+            known = response.error_code in ErrorCode.__members__.values()
+            name = ErrorCode(response.error_code).name if known else str(response.error_code)
+            raise self.failure(
+                response.error_message or name, "check the user name and the password"
+            )
+        self.lifetime_ms = response.session_lifetime_ms
+        return response.auth_bytes
 
     def failure(self, cause: str, advice: str = "") -> AuthenticationFailed:
-        return AuthenticationFailed(self._link.address, "authentication", cause, advice)
+        return AuthenticationFailed(self._connection.address, "authentication", cause, advice)
 
 
 async def _scram(
@@ -108,7 +116,7 @@ async def _scram(
     name, password = credentials(settings)
     nonce = base64.b64encode(runtime.randomness.bytes(24)).decode()
     first_bare = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
-    challenge = (await login.say((_GS2_HEADER + first_bare).encode())).decode()
+    challenge = (await login.exchange((_GS2_HEADER + first_bare).encode())).decode()
     salt, iterations, whole_nonce = _read_challenge(login, challenge, nonce)
     final_bare = f"c={base64.b64encode(_GS2_HEADER.encode()).decode()},r={whole_nonce}"
     signed = f"{first_bare},{challenge},{final_bare}".encode()
@@ -119,12 +127,14 @@ async def _scram(
     stored_key = hashlib.new(hash_name, client_key).digest()
     signature = hmac.digest(stored_key, signed, hash_name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    last = await login.say(f"{final_bare},p={base64.b64encode(proof).decode()}".encode())
+    last = await login.exchange(f"{final_bare},p={base64.b64encode(proof).decode()}".encode())
 
     server_key = hmac.digest(salted_password, b"Server Key", hash_name)
     expected = b"v=" + base64.b64encode(hmac.digest(server_key, signed, hash_name))
     if not hmac.compare_digest(last.split(b",")[0], expected):
-        raise login.failure("the broker does not know the password itself: it may be an impostor")
+        raise login.failure(
+            "the broker did not prove that it knows the password: it may be an impostor"
+        )
 
 
 def _read_challenge(login: _Login, challenge: str, nonce: str) -> tuple[bytes, int, str]:
@@ -134,9 +144,12 @@ def _read_challenge(login: _Login, challenge: str, nonce: str) -> tuple[bytes, i
         iterations = int(parts["i"])
         whole_nonce = parts["r"]
     except (KeyError, ValueError, binascii.Error):
-        raise login.failure("the broker's challenge cannot be read") from None
+        raise login.failure("the broker's SCRAM challenge is malformed") from None
     if not whole_nonce.startswith(nonce) or whole_nonce == nonce:
-        raise login.failure("the broker's challenge does not belong to this login")
+        raise login.failure("the broker's SCRAM challenge has a wrong nonce")
     if not ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
-        raise login.failure(f"the broker asks for {iterations} iterations")
+        raise login.failure(
+            f"the broker requires {iterations} SCRAM iterations, but allowed are"
+            f" {ITERATIONS_MIN} to {_ITERATIONS_MAX}"
+        )
     return salt, iterations, whole_nonce

@@ -1,4 +1,4 @@
-"""Waiting longer after every failure, never exactly as long as everybody else."""
+"""Exponential back-off with jitter, so that clients do not retry at the same time."""
 
 from lograft.model.seams import Randomness
 
@@ -7,9 +7,9 @@ _GROWTH = 2
 
 
 def backoff_ms(first_ms: int, max_ms: int, failures: int, randomness: Randomness) -> int:
-    """How long to wait after that many failures in a row; doubles, give or take a fifth."""
+    """Returns how long to wait after that many failures in a row: doubles, plus or minus 20 %."""
     if failures <= 0:
         return 0
-    # The exponent is bounded: nobody needs to wait longer than 2^30 times the first wait.
-    wanted = min(first_ms * _GROWTH ** min(failures - 1, 30), max(first_ms, max_ms))
-    return int(wanted * randomness.uniform(1 - _JITTER, 1 + _JITTER))
+    # The exponent is bounded so that the power stays a small number.
+    target_ms = min(first_ms * _GROWTH ** min(failures - 1, 30), max(first_ms, max_ms))
+    return int(target_ms * randomness.uniform(1 - _JITTER, 1 + _JITTER))

@@ -23,9 +23,10 @@ class Bootstrap:
         self._resolved: Sequence[Address] = ()
 
     async def addresses(self) -> Sequence[Address]:
-        """With resolve_canonical_bootstrap_servers_only, each server is replaced by the canonical
-        names of its addresses: an alias may stand for many brokers, and Kerberos and certificates
-        may know them by their own names only. Raises ConnectionFailed if no server has one."""
+        """Returns the addresses. With resolve_canonical_bootstrap_servers_only, each server is
+        replaced by the canonical names of its IP addresses: an alias may stand for many brokers,
+        and Kerberos and certificates may contain only their canonical names. Raises
+        ConnectionFailed if no server can be resolved."""
         if not self._resolves:
             return self._configured
         if not self._resolved:

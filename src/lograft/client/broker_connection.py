@@ -1,4 +1,4 @@
-"""One connection to one broker: what it speaks is known, and it knows who we are."""
+"""A connection to one broker, after the API versions are known and the client is authenticated."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
-#: A request, or how to make it for the version that the broker speaks.
+#: A request, or a function that builds it for the version that the connection uses.
 Request: TypeAlias = Message | Callable[[int], Message]
 #: Called once.
 OnOutcome: TypeAlias = Callable[[R | OutcomeUnknown], None]
@@ -31,196 +31,225 @@ class VersionRange(NamedTuple):
 
 
 class BrokerConnection:
-    """Never retries: what to do about an unknown outcome is the caller's decision.
+    """Never retries: the caller decides what to do about an unknown outcome.
 
-    An answer that is late ends the connection: those behind it would be late too.
+    A response that times out closes the connection, because the responses behind it would be late
+    too.
     """
 
-    def __init__(self, caller: ClientConnection, clock: Clock, *, client_id: str) -> None:
-        self._caller = caller
+    def __init__(self, connection: ClientConnection, clock: Clock, *, client_id: str) -> None:
+        self._connection = connection
         self._clock = clock
         self.client_id = client_id
-        self._number = 0
+        self._correlation_id = 0
         self.versions: Mapping[int, VersionRange] = {}
-        #: Finalised features of the cluster, by name: the levels that all of its nodes follow.
+        #: Finalized features of the cluster: the level of each by its name.
         self.features: Mapping[str, int] = {}
-        #: Whether the node is Lograft's: it understands the fields that only Lograft has.
+        #: Whether the broker is a Lograft node, which understands Lograft's additional fields.
         self.is_lograft = False
-        #: Until when the broker has asked us to be silent, by the monotonic clock.
+        #: No request may be sent before this time of the monotonic clock: the broker throttles us.
         self.throttled_until_ms = 0
-        #: When the broker ends what we may do with this login; None: never.
+        #: When the client has to authenticate again, by the monotonic clock; None: never.
         self.expires_at_ms: int | None = None
         self.last_used_ms = clock.mono_ms()
 
     @property
     def address(self) -> Address:
-        return self._caller.address
+        return self._connection.address
 
     @property
     def is_closed(self) -> bool:
-        return self._caller.is_closed
+        return self._connection.is_closed
 
     @property
     def in_flight(self) -> int:
-        return self._caller.in_flight
+        return self._connection.in_flight
 
     @property
     def unsent_bytes(self) -> int:
-        return self._caller.unsent_bytes
+        return self._connection.unsent_bytes
 
     def version_of(self, key: int, *, at_least: int = 0, at_most: int | None = None) -> int:
-        """The newest version of an API that both sides speak."""
+        """Returns the newest version of an API that both sides support. Raises
+        UnsupportedByBroker."""
         spec = spec_of(key)
-        offered = self.versions.get(key)
-        if offered is not None:
-            highest = min(offered.highest, spec.max_version)
+        supported = self.versions.get(key)
+        if supported is not None:
+            highest = min(supported.highest, spec.max_version)
             if at_most is not None:
                 highest = min(highest, at_most)
-            if highest >= max(offered.lowest, spec.min_version, at_least):
+            if highest >= max(supported.lowest, spec.min_version, at_least):
                 return highest
         raise UnsupportedByBroker(
-            f"{self.address} does not speak {spec.name}"
-            + (f" in version {at_least} or later" if at_least else " in a version known here")
-            + ": it may be an older release"
+            f"{self.address} does not support {spec.name}"
+            + (f" version {at_least} or later" if at_least else " in any version of this client")
+            + ": it may run an older release"
         )
 
     def check_lograft(self, key: int) -> None:
-        """Before a request whose meaning lies in a field of Lograft's own."""
+        """Raises UnsupportedByBroker if the broker would ignore Lograft's fields in a request."""
         if not self.is_lograft:
             raise UnsupportedByBroker(
-                f"{self.address} is not a Lograft broker: it would ignore Lograft's own fields in"
-                f" this {spec_of(key).name} request"
+                f"{self.address} is not a Lograft broker: it would ignore the fields that Lograft"
+                f" adds to {spec_of(key).name} requests"
             )
 
-    def call(
+    def send(
         self,
         request: Request,
-        answer: type[R],
+        response_type: type[R],
         on_outcome: "OnOutcome[R]",
         *,
         timeout_ms: int,
         version: int | None = None,
     ) -> None:
-        """Sends now, in the order of the calls. `on_outcome` gets the answer inside the read that
-        brings it: one turn of the loop before a future would tell it."""
+        """Sends a request immediately; requests are sent in the order of the calls. Calls
+        `on_outcome` from within the read that receives the response, one iteration of the event
+        loop before a future would complete."""
         if version is None:
-            version = self.version_of(answer.KEY)
+            version = self.version_of(response_type.KEY)
         message = request if isinstance(request, Message) else request(version)
-        number = self._next_number()
-        parts = request_parts(message, version, number, self.client_id)
-        self._caller.ask(number, parts, _Waiting(self, answer, version, timeout_ms, on_outcome))
+        correlation_id = self._next_correlation_id()
+        parts = request_parts(message, version, correlation_id, self.client_id)
+        pending = _PendingResponse(self, response_type, version, timeout_ms, on_outcome)
+        self._connection.ask(correlation_id, parts, pending)
 
-    def call_packed(
+    def send_packed(
         self,
-        parts: Callable[[int, T], list[Buffer]],
-        what: T,
-        answer: type[R],
+        pack: Callable[[int, T], list[Buffer]],
+        content: T,
+        response_type: type[R],
         on_outcome: "OnOutcome[R]",
         *,
         timeout_ms: int,
         version: int,
     ) -> None:
-        """As `call`, where the codec is not needed: `parts` makes the request of its number and of
-        `what` is new in it."""
-        number = self._next_number()
-        waiting = _Waiting(self, answer, version, timeout_ms, on_outcome)
-        self._caller.ask(number, parts(number, what), waiting)
+        """Like `send`, without the codec: `pack` builds the frame from the correlation id and
+        `content`."""
+        correlation_id = self._next_correlation_id()
+        pending = _PendingResponse(self, response_type, version, timeout_ms, on_outcome)
+        self._connection.ask(correlation_id, pack(correlation_id, content), pending)
 
-    def start(
-        self, request: Request, answer: type[R], *, timeout_ms: int, version: int | None = None
+    def send_for_future(
+        self,
+        request: Request,
+        response_type: type[R],
+        *,
+        timeout_ms: int,
+        version: int | None = None,
     ) -> "asyncio.Future[R]":
-        """Sends now, in the order of the calls. The future fails with OutcomeUnknown."""
+        """Sends a request immediately, and returns a future for its response, which may fail with
+        OutcomeUnknown."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
         def settle(outcome: R | OutcomeUnknown) -> None:
             if future.done():
-                return  # whoever waited was cancelled
+                return  # the waiting task was cancelled
             if isinstance(outcome, OutcomeUnknown):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
 
-        self.call(request, answer, settle, timeout_ms=timeout_ms, version=version)
+        self.send(request, response_type, settle, timeout_ms=timeout_ms, version=version)
         return future
 
-    async def ask(
-        self, request: Request, answer: type[R], *, timeout_ms: int, version: int | None = None
+    async def request(
+        self,
+        request: Request,
+        response_type: type[R],
+        *,
+        timeout_ms: int,
+        version: int | None = None,
     ) -> R:
-        return await self.start(request, answer, timeout_ms=timeout_ms, version=version)
+        """Sends a request and returns its response. Raises OutcomeUnknown."""
+        return await self.send_for_future(
+            request, response_type, timeout_ms=timeout_ms, version=version
+        )
 
-    def post(self, request: Message, version: int) -> None:
-        """A request that gets no answer: a produce with acks=0."""
-        number = self._next_number()
-        self._caller.post(request_parts(request, version, number, self.client_id))
+    def send_oneway(self, request: Message, version: int) -> None:
+        """Sends a request that has no response: Produce with acks=0."""
+        correlation_id = self._next_correlation_id()
+        self._connection.post(request_parts(request, version, correlation_id, self.client_id))
 
     def close(self, reason: str = "closed") -> None:
-        self._caller.abort(reason)
+        self._connection.abort(reason)
 
-    def _next_number(self) -> int:
+    def _next_correlation_id(self) -> int:
         self.last_used_ms = self._clock.mono_ms()
-        self._number = number = (self._number + 1) & 0x7FFF_FFFF
-        return number
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        return correlation_id
 
-    def _heard(self, throttle_ms: int) -> None:
+    def _on_response(self, throttle_ms: int) -> None:
         now = self.last_used_ms = self._clock.mono_ms()
         if throttle_ms > 0:
             self.throttled_until_ms = now + throttle_ms
 
 
-class _Waiting(Generic[R]):
-    """For one answer."""
+class _PendingResponse(Generic[R]):
+    """Waits for one response."""
 
-    __slots__ = ("_answer", "_link", "_loop", "_on_outcome", "_timeout_ms", "_timer", "_version")
+    __slots__ = (
+        "_connection",
+        "_loop",
+        "_on_outcome",
+        "_response_type",
+        "_timeout_ms",
+        "_timer",
+        "_version",
+    )
 
     def __init__(
         self,
-        link: BrokerConnection,
-        answer: type[R],
+        connection: BrokerConnection,
+        response_type: type[R],
         version: int,
         timeout_ms: int,
         on_outcome: OnOutcome[R],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._link = link
-        self._answer = answer
+        self._connection = connection
+        self._response_type = response_type
         self._version = version
         self._on_outcome = on_outcome
         self._timeout_ms = timeout_ms
-        self._timer = self._loop.call_later(timeout_ms / 1000, self._on_time)
+        self._timer = self._loop.call_later(timeout_ms / 1000, self._on_timeout)
 
     def on_frame(self, frame: memoryview) -> None:
         self._timer.cancel()
-        # The frame's bytes belong to the connection; the answer outlives them.
+        # A copy: the buffer belongs to the connection, and the response outlives it.
         data: Buffer = bytes(frame)
         try:
-            answer = read_answer(self._answer, self._version, data)
+            response = read_response(self._response_type, self._version, data)
         except WireError as error:
-            self._link.close("unreadable answer")
+            self._connection.close("malformed response")
             self._on_outcome(
-                OutcomeUnknown(f"{self._link.address} gave an answer that cannot be read: {error}")
+                OutcomeUnknown(f"malformed response from {self._connection.address}: {error}")
             )
             return
-        self._link._heard(_throttle_ms(answer))
-        self._on_outcome(answer)
+        self._connection._on_response(_throttle_ms(response))
+        self._on_outcome(response)
 
     def on_lost(self, reason: str) -> None:
         self._timer.cancel()
-        name = spec_of(self._answer.KEY).name
-        lost = OutcomeUnknown(f"{self._link.address} did not answer {name}: {reason}")
-        # Later: it may be whoever asked that has closed the connection, in the middle of something.
+        name = spec_of(self._response_type.KEY).name
+        lost = OutcomeUnknown(
+            f"{self._connection.address} did not respond to the {name} request: {reason}"
+        )
+        # Scheduled: the caller itself may have closed the connection, in the middle of its work.
         self._loop.call_soon(self._on_outcome, lost)
 
-    def _on_time(self) -> None:
-        self._link.close(f"no answer within {self._timeout_ms} ms")
+    def _on_timeout(self) -> None:
+        self._connection.close(f"no response within {self._timeout_ms} ms")
 
 
-def read_answer(kind: type[R], version: int, data: Buffer) -> R:
-    _, position = read_response_header(data, response_header_version(kind.KEY, version))
-    if kind.KEY == API_VERSIONS_KEY and data[position : position + 2] == _UNSUPPORTED_VERSION:
-        version = 0  # KIP-511: whoever does not know the version of the question answers in 0
-    return read_all(kind, version, data, position)
+def read_response(response_type: type[R], version: int, data: Buffer) -> R:
+    key = response_type.KEY
+    _, position = read_response_header(data, response_header_version(key, version))
+    if key == API_VERSIONS_KEY and data[position : position + 2] == _UNSUPPORTED_VERSION:
+        version = 0  # KIP-511: a broker that does not support the request's version uses version 0
+    return read_all(response_type, version, data, position)
 
 
-def _throttle_ms(answer: Any) -> int:
-    throttle: int = getattr(answer, "throttle_time_ms", 0)
+def _throttle_ms(response: Any) -> int:
+    throttle: int = getattr(response, "throttle_time_ms", 0)
     return throttle

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import (
+    as_iterable,
     check_index,
-    key_of,
+    check_topic_name,
+    lookup_key_of,
+    offset_of,
+    offsets_of,
     partition_of,
-    place_of,
-    places_of,
-    several,
-    topic_name,
 )
 from lograft.client.async_resource import AsyncResource
 from lograft.client.consuming.engine import Engine
@@ -115,7 +115,7 @@ class Consumer(AsyncResource):
             reader.subscribe(["greetings"])
             await reader.poll(timeout_ms=1_000)
         """
-        wanted = frozenset(map(topic_name, several(topics)))
+        wanted = frozenset(map(check_topic_name, as_iterable(topics)))
         if not wanted:
             raise WrongUse("there is no topic to subscribe to: await unsubscribe() to stop reading")
         self._engine().subscribe(Interest(wanted), listener, mode)
@@ -257,7 +257,7 @@ class Consumer(AsyncResource):
         consumer.seek(TopicPartition("topic", 0), 0)
         """
         state = self._engine().subscription.state(partition)
-        place = place_of(offset)
+        place = offset_of(offset)
         state.seek(Position(place.offset, place.leader_epoch))
         self._sought()
 
@@ -345,7 +345,7 @@ class Consumer(AsyncResource):
         print(await consumer.committed([TopicPartition("topic", 0)]))
         """
         engine = self._engine()
-        places = engine.consumed() if offsets is None else places_of(offsets)
+        places = engine.consumed() if offsets is None else offsets_of(offsets)
         await engine.commit(places, self._budget(timeout_ms))
 
     def commit_nowait(
@@ -354,14 +354,14 @@ class Consumer(AsyncResource):
         """As `commit`, without waiting; commits keep their order. An error that nobody asks the
         future for is logged."""
         engine = self._engine()
-        return engine.commit_nowait(engine.consumed() if offsets is None else places_of(offsets))
+        return engine.commit_nowait(engine.consumed() if offsets is None else offsets_of(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has not."""
         engine = self._engine()
-        wanted = [partition_of(one) for one in several(partitions)]
+        wanted = [partition_of(one) for one in as_iterable(partitions)]
         found = await engine.commits.committed(wanted, self._budget(timeout_ms))
         return {one: found.get(one) for one in wanted}
 
@@ -378,7 +378,7 @@ class Consumer(AsyncResource):
         if partition is not None:
             check_index(partition)
         engine = self._engine()
-        name, wanted = topic_name(topic), key_of(key)
+        name, wanted = check_topic_name(topic), lookup_key_of(key)
         place = (
             await partition_of_key(engine.core, name, wanted)
             if partition is None
@@ -400,7 +400,7 @@ class Consumer(AsyncResource):
         print(len((await consumer.partitions_for("topic")).partitions))
         """
         metadata = self._engine().core.metadata
-        return topic_info(await metadata.topic(topic, deadline_ms=self._deadline(timeout_ms)))
+        return topic_info(await metadata.wait_topic(topic, deadline_ms=self._deadline(timeout_ms)))
 
     def collect_samples(self) -> Iterator[Sample]:
         # Read at once: in the blocking client another thread iterates over them.
@@ -454,6 +454,6 @@ class Consumer(AsyncResource):
     async def _offsets_at(
         self, timestamp: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(map(partition_of, several(partitions)), timestamp)
+        wanted = dict.fromkeys(map(partition_of, as_iterable(partitions)), timestamp)
         found = await self._engine().lookup.look_up(wanted, self._deadline(timeout_ms))
         return {one: it.offset for one, it in found.items()}

@@ -1,5 +1,5 @@
-"""The broker that coordinates a group or a transactional id: found when it is needed, forgotten
-when it is silent or says that it is another."""
+"""The coordinator of a group or a transactional id. It is looked up when it is needed, and again
+after it did not respond or is no longer the coordinator."""
 
 from enum import IntEnum
 from typing import Any, Final, TypeVar
@@ -12,7 +12,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.wire.message import Message
 from lograft.wire.messages.find_coordinator import (
-    Coordinator as Told,
+    Coordinator as FoundCoordinator,
 )
 from lograft.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -21,56 +21,59 @@ from lograft.wire.messages.find_coordinator import (
 
 R = TypeVar("R", bound=Message)
 
-#: Coordinators are asked on connections of their own: answers there may wait for others' logs.
+#: Coordinator requests have their own connections: their responses may wait for replication.
 LANE: Final = "coordinator"
-#: Answers to JoinGroup and SyncGroup wait for the other members, heartbeats must not wait for them.
+#: Responses to JoinGroup and SyncGroup wait for other members; heartbeats must not.
 JOIN_LANE: Final = "join"
-#: Since then a question names several keys.
+#: Since this version a FindCoordinator request contains several keys.
 _MANY_KEYS_SINCE: Final = 4
 _MOVED: Final = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
-class Kind(IntEnum):
+class CoordinatorType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
 
 
 class Coordinator:
-    """Of one key."""
+    """The coordinator of one key."""
 
-    def __init__(self, core: ClientCore[Any], kind: Kind, key: str) -> None:
+    def __init__(self, core: ClientCore[Any], type: CoordinatorType, key: str) -> None:
         self._core = core
-        self.kind = kind
+        self.type = type
         self.key = key
         self._node: int | None = None
 
-    async def link(self, lane: str = LANE) -> BrokerConnection:
-        """A connection to it; raises ClientError, mostly of those that pass."""
+    async def connect(self, lane: str = LANE) -> BrokerConnection:
+        """Returns a connection to the coordinator. Raises ClientError, usually retriable."""
         if self._node is None:
             self._node = await self._find()
         try:
-            return await self._core.network.link(self._node, lane)
+            return await self._core.network.connect(self._node, lane)
         except ClientError:
             self.forget()
             raise
 
-    async def ask(
+    async def request(
         self,
         request: Request,
-        answer: type[R],
+        response_type: type[R],
         *,
         at_least: int = 0,
         at_most: int | None = None,
         lane: str = LANE,
         timeout_ms: int | None = None,
     ) -> R:
-        """Asks it once; `timeout_ms`: where that is not request.timeout.ms."""
-        link = await self.link(lane)
+        """Sends a request once and returns its response. `timeout_ms` defaults to
+        request.timeout.ms."""
+        connection = await self.connect(lane)
         try:
-            return await link.ask(
+            return await connection.request(
                 request,
-                answer,
-                version=link.version_of(answer.KEY, at_least=at_least, at_most=at_most),
+                response_type,
+                version=connection.version_of(
+                    response_type.KEY, at_least=at_least, at_most=at_most
+                ),
                 timeout_ms=timeout_ms or self._core.settings.request_timeout_ms,
             )
         except ClientError:
@@ -78,42 +81,44 @@ class Coordinator:
             raise
 
     def forget(self) -> None:
+        """The next request looks up the coordinator again."""
         self._node = None
 
-    def heard(self, code: int) -> None:
-        """Of an error in its answer: a coordinator that has moved is forgotten."""
+    def forget_if_moved(self, code: int) -> None:
+        """Forgets the coordinator if its error code means that it has moved."""
         if code in _MOVED:
             self.forget()
 
     def raise_for(self, code: int, what: str, message: str | None = None) -> None:
-        """Raises the error of a code in its answer; a coordinator that has moved is forgotten."""
-        self.heard(code)
+        """Raises the error for a code in a response. Forgets a coordinator that has moved."""
+        self.forget_if_moved(code)
         if code:
             raise broker_error(code, what, message)
 
     async def _find(self) -> int:
-        what = f"the coordinator of {self.kind.name.lower()} {self.key!r}"
-        answer = await self._core.network.ask(self._question, FindCoordinatorResponse)
-        told = answer.coordinators[0] if answer.coordinators else _of_old(answer)
-        if told.error_code:
-            raise broker_error(told.error_code, what, told.error_message)
-        broker = Broker(told.node_id, Address(told.host, told.port))
+        what = f"the coordinator of {self.type.name.lower()} {self.key!r}"
+        response = await self._core.network.request(self._find_request, FindCoordinatorResponse)
+        found = response.coordinators[0] if response.coordinators else _first_format(response)
+        if found.error_code:
+            raise broker_error(found.error_code, what, found.error_message)
+        broker = Broker(found.node_id, Address(found.host, found.port))
         known = self._core.network.brokers.get(broker.id)
         if known is None or known.address != broker.address:
-            self._core.network.learn_broker(broker)
+            self._core.network.update_broker(broker)
         return broker.id
 
-    def _question(self, version: int) -> FindCoordinatorRequest:
+    def _find_request(self, version: int) -> FindCoordinatorRequest:
         if version >= _MANY_KEYS_SINCE:
-            return FindCoordinatorRequest(key_type=self.kind, coordinator_keys=[self.key])
-        return FindCoordinatorRequest(key=self.key, key_type=self.kind)
+            return FindCoordinatorRequest(key_type=self.type, coordinator_keys=[self.key])
+        return FindCoordinatorRequest(key=self.key, key_type=self.type)
 
 
-def _of_old(answer: FindCoordinatorResponse) -> Told:
-    return Told(
-        node_id=answer.node_id,
-        host=answer.host,
-        port=answer.port,
-        error_code=answer.error_code,
-        error_message=answer.error_message,
+def _first_format(response: FindCoordinatorResponse) -> FoundCoordinator:
+    """Returns the coordinator from a response of version 3 or earlier."""
+    return FoundCoordinator(
+        node_id=response.node_id,
+        host=response.host,
+        port=response.port,
+        error_code=response.error_code,
+        error_message=response.error_message,
     )

@@ -1,6 +1,6 @@
-"""What a producer, a consumer and an administrator have in common: seams, connections, metadata.
+"""The part that producers, consumers and admin clients share: seams, connections and metadata.
 
-The seams are given by whoever runs the client in a simulation; otherwise they are this machine's.
+Simulations pass their own seams; otherwise those of the machine are used.
 """
 
 import logging
@@ -40,11 +40,11 @@ class ClientCore(Generic[S]):
         runtime: Runtime | None = None,
     ) -> None:
         self.settings = settings
-        #: Why a task of this client ended that should not have; a bug, told to whoever calls next.
+        #: Unexpected exception of a task of this client: a bug. Raised by the next call.
         self.failure: BaseException | None = None
         self._tasks = OwnedSpawn(self.fail)
         self._workers: ThreadWorkers | None = None
-        #: Tasks are the client's own, whoever's clock and network it uses.
+        #: The client always owns its tasks, even with the clock and network of a simulation.
         self.runtime = replace(runtime or self._system_runtime(), spawn=self._tasks)
         self.network = Network(self.runtime, settings, transport=self._transport())
         self.metadata = Metadata(
@@ -54,7 +54,7 @@ class ClientCore(Generic[S]):
             creates_topics=creates_topics,
             max_idle_ms=metadata_max_idle_ms,
         )
-        #: What was begun is finished; nothing new is taken.
+        #: Pending work is being completed, and new calls are rejected.
         self.is_closing = False
         self.is_closed = False
         self.metadata.start()
@@ -69,7 +69,7 @@ class ClientCore(Generic[S]):
             raise Closed("the client is closed")
 
     async def close(self) -> None:
-        """Cancels every task of the client; what is to be finished before, was."""
+        """Cancels every task of the client. Pending work must have been completed before."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -100,6 +100,6 @@ class ClientCore(Generic[S]):
         return TlsTransport(self.runtime.transport, client=context)
 
     def fail(self, error: BaseException) -> None:
-        """A part of the client has met what it cannot deal with."""
+        """Records an unexpected exception of a task, which makes the client unusable."""
         self.failure = error
-        LOGGER.error("a part of the client has failed", exc_info=error)
+        LOGGER.error("unexpected error in a client task; the client must be closed", exc_info=error)

@@ -28,27 +28,27 @@ _OTHER_TYPES: Final = ("share", "streams")
 _TYPES_SINCE: Final = 5
 
 
-class Ask(Protocol):
+class SendRequest(Protocol):
     """Sends a request to the coordinator of the group."""
 
-    async def __call__(self, request: Message, answer: type[R], *, at_least: int) -> R: ...
+    async def __call__(self, request: Message, response_type: type[R], *, at_least: int) -> R: ...
 
 
-async def find_other_types(ask: Ask) -> dict[str, ListedGroup]:
+async def find_other_types(send: SendRequest) -> dict[str, ListedGroup]:
     """Returns the groups of a broker that consumers cannot use. Empty if the broker does not return
     group types, or does not authorize the client to list groups."""
     try:
-        answer = await ask(
+        response = await send(
             ListGroupsRequest(types_filter=list(_OTHER_TYPES)),
             ListGroupsResponse,
             at_least=_TYPES_SINCE,
         )
-        raise_for(answer.error_code, "the types of groups")
+        raise_for(response.error_code, "listing group types")
     except (UnsupportedByBroker, NotAuthorized):
         return {}
     return {
         group.group_id: group
-        for group in answer.groups
+        for group in response.groups
         if group.group_type.lower() not in CONSUMER_TYPES
     }
 
@@ -63,7 +63,7 @@ def explain_other_type(group_type: str, *, is_lograft: bool) -> str:
 
 
 def other_type_error(group: str, group_type: str) -> BrokerError:
-    """With the code that a commit to such a group gets."""
+    """Returns the error with the code that a broker returns for a commit to such a group."""
     return broker_error(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"group {group!r}",

@@ -1,4 +1,4 @@
-"""From an open channel to a BrokerConnection: which versions the broker speaks, and who we are."""
+"""Opens connections: connects, negotiates API versions and authenticates."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ from lograft.wire.client_connection import ClientConnection
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_NAME: Final = "lograft"
-#: What the names of the features begin with that only Lograft's brokers have.
-_OWN_FEATURES: Final = "lograft."
+#: Prefix of the names of features that only Lograft brokers have.
+_LOGRAFT_FEATURES: Final = "lograft."
 
 
-async def open_link(
+async def open_connection(
     runtime: Runtime,
     transport: Transport,
     address: Address,
@@ -26,58 +26,67 @@ async def open_link(
     *,
     setup_timeout_ms: int,
 ) -> BrokerConnection:
-    """Raises ConnectionFailed (AuthenticationFailed is one)."""
+    """Returns a connection that is ready for requests. Raises ConnectionFailed, or its subclass
+    AuthenticationFailed."""
     try:
         channel = await transport.connect(address, timeout_ms=setup_timeout_ms)
     except ConnectionRefusedError:
         raise ConnectionFailed(
-            address, "connect", "nobody listens there", "is the broker up, and is the port right?"
+            address,
+            "connect",
+            "connection refused",
+            "is the broker running, and is the port right?",
         ) from None
     except OSError as error:
         raise ConnectionFailed(address, "connect", str(error)) from None
-    caller = ClientConnection(channel, address, frame_bytes_max=FRAME_BYTES_MAX)
-    link = BrokerConnection(caller, runtime.clock, client_id=settings.client_id)
+    frames = ClientConnection(channel, address, frame_bytes_max=FRAME_BYTES_MAX)
+    connection = BrokerConnection(frames, runtime.clock, client_id=settings.client_id)
     try:
-        await _learn_versions(link, settings)
+        await _negotiate_versions(connection, settings)
         if settings.uses_sasl:
-            await authenticate(link, settings, runtime)
+            await authenticate(connection, settings, runtime)
     except OutcomeUnknown as error:
-        stage = "authentication" if link.versions else "versions"
+        stage = "authentication" if connection.versions else "versions"
         raise ConnectionFailed(
-            address, stage, str(error), "does security.protocol fit that listener?"
+            address, stage, str(error), "does security.protocol match the listener?"
         ) from None
     except BaseException:
-        link.close()
+        connection.close()
         raise
-    return link
+    return connection
 
 
-async def _learn_versions(link: BrokerConnection, settings: ClientSettings) -> None:
-    """KIP-511: a broker that is older than our version of the question answers it in version 0."""
+async def _negotiate_versions(connection: BrokerConnection, settings: ClientSettings) -> None:
+    """KIP-511: a broker that does not support the newest version of ApiVersions responds in version
+    0, which contains the versions that it supports."""
     newest = spec_of(API_VERSIONS_KEY).max_version
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=__version__, is_lograft=True
     )
     timeout_ms = settings.request_timeout_ms
-    answer = await _ask_versions(link, request, newest, timeout_ms)
-    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        offered = {one.api_key: one.max_version for one in answer.api_keys}
-        version = min(offered.get(API_VERSIONS_KEY, 0), newest)
-        answer = await _ask_versions(link, request, version, timeout_ms)
-    if answer.error_code:
+    response = await _request_versions(connection, request, newest, timeout_ms)
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        supported = {api.api_key: api.max_version for api in response.api_keys}
+        version = min(supported.get(API_VERSIONS_KEY, 0), newest)
+        response = await _request_versions(connection, request, version, timeout_ms)
+    if response.error_code:
         raise ConnectionFailed(
-            link.address, "versions", f"the broker answers with error {answer.error_code}"
+            connection.address, "versions", f"the broker returned error {response.error_code}"
         )
-    link.versions = {
-        one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys
+    connection.versions = {
+        api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys
     }
-    link.features = {one.name: one.max_version_level for one in answer.finalized_features}
-    link.is_lograft = answer.is_lograft or any(
-        one.name.startswith(_OWN_FEATURES) for one in answer.supported_features
+    connection.features = {
+        feature.name: feature.max_version_level for feature in response.finalized_features
+    }
+    connection.is_lograft = response.is_lograft or any(
+        feature.name.startswith(_LOGRAFT_FEATURES) for feature in response.supported_features
     )
 
 
-async def _ask_versions(
-    link: BrokerConnection, request: ApiVersionsRequest, version: int, timeout_ms: int
+async def _request_versions(
+    connection: BrokerConnection, request: ApiVersionsRequest, version: int, timeout_ms: int
 ) -> ApiVersionsResponse:
-    return await link.ask(request, ApiVersionsResponse, version=version, timeout_ms=timeout_ms)
+    return await connection.request(
+        request, ApiVersionsResponse, version=version, timeout_ms=timeout_ms
+    )

@@ -1,8 +1,7 @@
-"""What a client knows of the cluster: brokers, topics, leaders. Values only; others do the asking.
+"""A client's copy of the cluster metadata: brokers, topics, partition leaders. Sends no requests.
 
-Metadata may come from brokers that lag behind, so it only ever goes forward: of two leaders of a
-partition the one with the later epoch is right, unless the topic is another one under the same name
-(its id changed).
+Brokers may return stale metadata, so a partition's leader epoch never goes back, unless the topic
+was deleted and created again (its id changed).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,34 +24,34 @@ from lograft.wire.messages.metadata import (
 @dataclass(frozen=True, slots=True)
 class Partition:
     index: int
-    #: NO_NODE while there is none.
+    #: NO_NODE while it has no leader.
     leader: int
-    #: NO_EPOCH where the broker is too old to tell.
+    #: NO_EPOCH if the broker is too old to return it.
     leader_epoch: int
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
 
     def info(self) -> PartitionInfo:
-        """As programs see it."""
+        """Returns the partition as the public API shows it."""
         return PartitionInfo(self.index, self.leader, self.replicas, self.isr, self.offline)
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     name: str
-    #: ZERO_UUID where the broker is too old to tell.
+    #: ZERO_UUID if the broker is too old to return it.
     id: UUID
     is_internal: bool
-    #: By index, complete.
+    #: All of them, by index.
     partitions: tuple[Partition, ...]
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
-#: Errors of a topic in a metadata answer that another question may not bring.
-_PASSING: Final = frozenset(
+#: Errors of a topic in a Metadata response that may be over with the next one.
+_TRANSIENT: Final = frozenset(
     (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
 )
 
@@ -64,7 +63,7 @@ class MetadataCache:
         self.controller_id: int = NO_NODE
         self._topics: dict[str, Topic] = {}
         self._names: dict[UUID, str] = {}
-        #: Error codes of the topics that the last answer about them did not describe.
+        #: Error codes of topics, from the last response that contains the topic.
         self._errors: dict[str, int] = {}
 
     @property
@@ -85,35 +84,36 @@ class MetadataCache:
         topic = self._topics.get(name)
         return None if topic is None else topic.partition(index)
 
-    def learn(self, answer: MetadataResponse, *, covers_all: bool) -> bool:
-        """Takes an answer in; `covers_all`: topics that are not in it do not exist. False: the
-        answer is of no use (a broker that knows no brokers yet), and nothing has changed."""
-        if not answer.brokers:
+    def update(self, response: MetadataResponse, *, covers_all: bool) -> bool:
+        """Applies a response; `covers_all`: removes topics that it does not contain. Returns False
+        and changes nothing if the broker does not know any brokers yet."""
+        if not response.brokers:
             return False
         self.brokers = {
             broker.node_id: Broker(broker.node_id, Address(broker.host, broker.port), broker.rack)
-            for broker in answer.brokers
+            for broker in response.brokers
         }
-        self.cluster_id = answer.cluster_id or self.cluster_id
-        self.controller_id = answer.controller_id
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller_id = response.controller_id
         if covers_all:
-            named = {topic.name for topic in answer.topics}
-            self.forget([name for name in self._topics if name not in named])
+            existing = {topic.name for topic in response.topics}
+            self.forget([name for name in self._topics if name not in existing])
             self._errors.clear()
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.name is not None:
-                self._learn_topic(topic.name, topic)
+                self._update_topic(topic.name, topic)
         return True
 
     def forget(self, names: Iterable[str]) -> None:
         for name in names:
             self._errors.pop(name, None)
-            gone = self._topics.pop(name, None)
-            if gone is not None and self._names.get(gone.id) == name:
-                del self._names[gone.id]
+            topic = self._topics.pop(name, None)
+            if topic is not None and self._names.get(topic.id) == name:
+                del self._names[topic.id]
 
-    def learn_leader(self, name: str, index: int, leader: int, epoch: int) -> bool:
-        """A leader named in passing (KIP-951). False: no news."""
+    def update_leader(self, name: str, index: int, leader: int, epoch: int) -> bool:
+        """Applies the leader from another response than Metadata (KIP-951). Returns False if it is
+        not newer."""
         topic = self._topics.get(name)
         known = None if topic is None else topic.partition(index)
         if topic is None or known is None or epoch <= known.leader_epoch:
@@ -123,45 +123,45 @@ class MetadataCache:
         self._topics[name] = Topic(topic.name, topic.id, topic.is_internal, tuple(partitions))
         return True
 
-    def _learn_topic(self, name: str, told: MetadataResponseTopic) -> None:
-        if told.error_code:
-            self._errors[name] = told.error_code
-            # A topic whose leaders are being elected is still there.
-            if told.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+    def _update_topic(self, name: str, received: MetadataResponseTopic) -> None:
+        if received.error_code:
+            self._errors[name] = received.error_code
+            # While leaders are being elected the topic still exists.
+            if received.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.forget([name])
-                self._errors[name] = told.error_code
+                self._errors[name] = received.error_code
             return
         self._errors.pop(name, None)
         old = self._topics.get(name)
-        if old is not None and old.id != told.topic_id:
+        if old is not None and old.id != received.topic_id:
             if self._names.get(old.id) == name:
                 del self._names[old.id]
             old = None
-        partitions = sorted(told.partitions, key=lambda one: one.partition_index)
+        partitions = sorted(received.partitions, key=lambda partition: partition.partition_index)
         self._topics[name] = Topic(
             name,
-            told.topic_id,
-            told.is_internal,
-            tuple(_newer(old, one) for one in partitions),
+            received.topic_id,
+            received.is_internal,
+            tuple(_newer_partition(old, partition) for partition in partitions),
         )
-        if told.topic_id != ZERO_UUID:
-            self._names[told.topic_id] = name
+        if received.topic_id != ZERO_UUID:
+            self._names[received.topic_id] = name
 
 
-def is_passing(code: int) -> bool:
-    """Whether an error of a topic may be over at the next question."""
-    return code in _PASSING
+def is_transient(code: int) -> bool:
+    """Whether an error of a topic may be over with the next Metadata response."""
+    return code in _TRANSIENT
 
 
-def _newer(old: Topic | None, told: MetadataResponsePartition) -> Partition:
-    known = None if old is None else old.partition(told.partition_index)
-    if known is not None and NO_EPOCH != told.leader_epoch < known.leader_epoch:
+def _newer_partition(old: Topic | None, received: MetadataResponsePartition) -> Partition:
+    known = None if old is None else old.partition(received.partition_index)
+    if known is not None and NO_EPOCH != received.leader_epoch < known.leader_epoch:
         return known
     return Partition(
-        told.partition_index,
-        told.leader_id,
-        told.leader_epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
+        received.partition_index,
+        received.leader_id,
+        received.leader_epoch,
+        tuple(received.replica_nodes),
+        tuple(received.isr_nodes),
+        tuple(received.offline_replicas),
     )

@@ -1,8 +1,8 @@
 """The connections of one client to the brokers of one cluster.
 
-A broker is reached by its id once metadata has named it, before that by a bootstrap address. Each
-(broker, lane) has one connection, made when it is needed; long polls have lanes of their own,
-because a server answers the requests of a connection in order.
+A broker is identified by its id once metadata contains it, before that by a bootstrap address.
+There is one connection for each broker and lane, opened when it is needed. Long polls have their
+own lanes, because a broker responds to the requests of a connection in order.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from lograft.client.bootstrap import Bootstrap
 from lograft.client.broker_connection import BrokerConnection, Request
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import BrokerMissing, Closed, ConnectionFailed
-from lograft.client.handshake import open_link
+from lograft.client.handshake import open_connection
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.net.name_resolution import Resolver, SystemResolver
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
-#: A broker's id, or a bootstrap address that has no id yet.
+#: A broker's id, or a bootstrap address whose id is not known yet.
 Node: TypeAlias = int | Address
 
-#: Connections that share a lane carry short requests only.
+#: The lane for requests whose responses do not wait.
 SHORT: Final = ""
 
 CONNECTIONS: Final = Gauge("lograft_client_connections", "Open connections of the client.")
 IN_FLIGHT: Final = Gauge(
-    "lograft_client_requests_in_flight", "Requests of the client that are not answered yet."
+    "lograft_client_requests_in_flight", "Requests of the client that have no response yet."
 )
 
 
@@ -48,42 +48,43 @@ class Network:
         transport: Transport | None = None,
         resolver: Resolver | None = None,
     ) -> None:
-        """`transport`: where it is not the runtime's own, as with TLS; `resolver`: finds canonical
-        names, for client.dns.lookup."""
+        """`transport`: replaces that of the runtime, for TLS; `resolver`: finds canonical names,
+        for client.dns.lookup."""
         self._runtime = runtime
         self._settings = settings
         self._transport = transport or runtime.transport
         self._bootstrap = Bootstrap(settings, resolver or SystemResolver())
         self._brokers: dict[int, Broker] = {}
-        self._roads: dict[tuple[Node, str], _Road] = {}
+        self._endpoints: dict[tuple[Node, str], _Endpoint] = {}
         self._is_closed = False
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
         return self._brokers
 
-    def learn(self, brokers: Sequence[Broker]) -> None:
-        """The brokers that there are now. Connections to others, and to old addresses, end."""
+    def update_brokers(self, brokers: Sequence[Broker]) -> None:
+        """Replaces the brokers of the cluster. Closes connections to removed brokers and to
+        addresses that have changed."""
         self._brokers = {broker.id: broker for broker in brokers}
-        for (node, lane), road in list(self._roads.items()):
-            if isinstance(node, int) and self._address_of(node) != road.address:
-                del self._roads[node, lane]
-                road.close("the broker has gone or moved")
+        for (node, lane), endpoint in list(self._endpoints.items()):
+            if isinstance(node, int) and self._address_of(node) != endpoint.address:
+                del self._endpoints[node, lane]
+                endpoint.close("the broker was removed or has a new address")
 
-    def learn_broker(self, broker: Broker) -> None:
-        """One more, named in passing."""
-        others = [one for one in self._brokers.values() if one.id != broker.id]
-        self.learn([*others, broker])
+    def update_broker(self, broker: Broker) -> None:
+        """Adds or replaces one broker, from a response other than Metadata."""
+        others = [known for known in self._brokers.values() if known.id != broker.id]
+        self.update_brokers([*others, broker])
 
-    def forget_brokers(self) -> None:
-        """Begins again with the bootstrap addresses."""
+    def rebootstrap(self) -> None:
+        """Forgets all brokers: the next connection uses a bootstrap address."""
         self._bootstrap.forget()
-        self.learn([])
+        self.update_brokers([])
 
-    async def ask(
+    async def request(
         self,
         request: Request,
-        answer: type[R],
+        response_type: type[R],
         *,
         node: Node | None = None,
         lane: str = SHORT,
@@ -92,49 +93,49 @@ class Network:
         at_most: int | None = None,
         lograft_only: bool = False,
     ) -> R:
-        """Asks one broker, once; None: whichever has the least to do. `at_least`, `at_most`: the
-        versions that can say what is meant; `lograft_only`: other brokers would misunderstand it.
-        Raises ConnectionFailed, BrokerMissing, OutcomeUnknown
-        or UnsupportedByBroker."""
-        link = await (self.any_link() if node is None else self.link(node, lane))
+        """Sends a request once and returns its response. `node`: None for the least loaded broker.
+        `at_least`, `at_most`: versions that can express the request; `lograft_only`: other brokers
+        would misunderstand it. Raises ConnectionFailed, BrokerMissing, OutcomeUnknown or
+        UnsupportedByBroker."""
+        connection = await (self.connect_any() if node is None else self.connect(node, lane))
         if lograft_only:
-            link.check_lograft(answer.KEY)
-        return await link.ask(
+            connection.check_lograft(response_type.KEY)
+        return await connection.request(
             request,
-            answer,
-            version=link.version_of(answer.KEY, at_least=at_least, at_most=at_most),
+            response_type,
+            version=connection.version_of(response_type.KEY, at_least=at_least, at_most=at_most),
             timeout_ms=self._settings.request_timeout_ms if timeout_ms is None else timeout_ms,
         )
 
-    async def link(self, node: Node, lane: str = SHORT) -> BrokerConnection:
-        """The connection to a broker, once it may be used. Waits out the back-off after a failure
-        and what the broker has asked us to wait, then tries once. Raises ConnectionFailed, or
-        BrokerMissing for an id that the last metadata did not name."""
+    async def connect(self, node: Node, lane: str = SHORT) -> BrokerConnection:
+        """Returns the connection to a broker, opening it if needed. Waits until the back-off after
+        a failure and the broker's throttle time are over, then tries once. Raises ConnectionFailed,
+        or BrokerMissing for an id that is not in the metadata."""
         if self._is_closed:
             raise Closed("the client is closed")
         address = self._address_of(node)
         if address is None:
-            assert isinstance(node, int), "an address is where it says"
+            assert isinstance(node, int), "an address needs no metadata"
             raise BrokerMissing(node, self._brokers)
-        road = self._roads.get((node, lane))
-        if road is None or road.address != address:
-            road = self._roads[node, lane] = _Road(
+        endpoint = self._endpoints.get((node, lane))
+        if endpoint is None or endpoint.address != address:
+            endpoint = self._endpoints[node, lane] = _Endpoint(
                 self._runtime, self._transport, address, self._settings
             )
-        return await road.link()
+        return await endpoint.connect()
 
-    def link_if_ready(self, node: Node, lane: str = SHORT) -> BrokerConnection | None:
-        """The connection, if it can be used at once."""
-        road = self._roads.get((node, lane))
-        return None if road is None else road.link_if_ready()
+    def ready_connection(self, node: Node, lane: str = SHORT) -> BrokerConnection | None:
+        """Returns the connection to a broker if a request can be sent immediately."""
+        endpoint = self._endpoints.get((node, lane))
+        return None if endpoint is None else endpoint.ready_connection()
 
-    async def any_link(self) -> BrokerConnection:
-        """To the broker that has the least to do; tries one after another."""
+    async def connect_any(self) -> BrokerConnection:
+        """Returns a connection to the least loaded broker that can be reached."""
         failure: ConnectionFailed | BrokerMissing | None = None
         nodes: list[Node] = list(self._brokers) or list(await self._bootstrap.addresses())
-        for node in self._by_load(nodes):
+        for node in self._sort_by_load(nodes):
             try:
-                return await self.link(node)
+                return await self.connect(node)
             except (ConnectionFailed, BrokerMissing) as error:
                 if not error.is_retriable:
                     raise
@@ -143,29 +144,30 @@ class Network:
         raise failure
 
     def close(self) -> None:
-        """Whoever waits for an answer gets OutcomeUnknown."""
+        """Pending requests fail with OutcomeUnknown."""
         self._is_closed = True
-        for road in self._roads.values():
-            road.close("the client is closing")
-        self._roads.clear()
+        for endpoint in self._endpoints.values():
+            endpoint.close("the client is closing")
+        self._endpoints.clear()
 
     def collect_samples(self) -> Iterator[Sample]:
-        links = [road.link_if_ready() for road in self._roads.values()]
-        yield CONNECTIONS.sample(sum(link is not None for link in links))
-        yield IN_FLIGHT.sample(sum(link.in_flight for link in links if link is not None))
+        ready = [endpoint.ready_connection() for endpoint in self._endpoints.values()]
+        connections = [connection for connection in ready if connection is not None]
+        yield CONNECTIONS.sample(len(connections))
+        yield IN_FLIGHT.sample(sum(connection.in_flight for connection in connections))
 
-    def _by_load(self, nodes: list[Node]) -> list[Node]:
-        """Connected ones with the fewest requests in flight first, those that failed last."""
+    def _sort_by_load(self, nodes: list[Node]) -> list[Node]:
+        """Connected brokers with the fewest requests in flight first, those that failed last."""
         random = self._runtime.randomness
 
         def order(node: Node) -> tuple[int, float]:
-            road = self._roads.get((node, SHORT))
-            if road is None:
+            endpoint = self._endpoints.get((node, SHORT))
+            if endpoint is None:
                 return 1 << 20, random.uniform(0, 1)
-            link = road.link_if_ready()
-            if link is not None:
-                return link.in_flight, random.uniform(0, 1)
-            return (1 << 21 if road.failures else 1 << 20), random.uniform(0, 1)
+            connection = endpoint.ready_connection()
+            if connection is not None:
+                return connection.in_flight, random.uniform(0, 1)
+            return (1 << 21 if endpoint.failures else 1 << 20), random.uniform(0, 1)
 
         return sorted(nodes, key=order)
 
@@ -176,8 +178,8 @@ class Network:
         return None if broker is None else broker.address
 
 
-class _Road:
-    """To one address: the connection there, and how patient we are after failures."""
+class _Endpoint:
+    """The connection to one address, and the back-off after failures."""
 
     def __init__(
         self, runtime: Runtime, transport: Transport, address: Address, settings: ClientSettings
@@ -186,49 +188,49 @@ class _Road:
         self._transport = transport
         self.address = address
         self._settings = settings
-        self._link: BrokerConnection | None = None
+        self._connection: BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self.failures = 0
         self._next_attempt_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def link_if_ready(self) -> BrokerConnection | None:
-        link = self._link
-        if link is None or link.is_closed:
+    def ready_connection(self) -> BrokerConnection | None:
+        connection = self._connection
+        if connection is None or connection.is_closed:
             return None
         now_ms = self._runtime.clock.mono_ms()
-        if link.throttled_until_ms > now_ms:
+        if connection.throttled_until_ms > now_ms:
             return None
-        if link.expires_at_ms is not None and link.expires_at_ms <= now_ms:
+        if connection.expires_at_ms is not None and connection.expires_at_ms <= now_ms:
             return None
-        return link
+        return connection
 
-    async def link(self) -> BrokerConnection:
-        link = self.link_if_ready()
-        if link is not None:
-            return link
+    async def connect(self) -> BrokerConnection:
+        connection = self.ready_connection()
+        if connection is not None:
+            return connection
         async with self._connecting:
-            await self._wait_for_permission()
-            return self.link_if_ready() or await self._connect()
+            await self._wait_until_allowed()
+            return self.ready_connection() or await self._open()
 
-    async def _wait_for_permission(self) -> None:
-        """Until the broker's throttle and our own back-off are over."""
+    async def _wait_until_allowed(self) -> None:
+        """Waits until the broker's throttle time or the back-off is over."""
         now_ms = self._runtime.clock.mono_ms()
-        link = self._link
-        if link is not None and not link.is_closed:
-            until_ms = link.throttled_until_ms
+        connection = self._connection
+        if connection is not None and not connection.is_closed:
+            until_ms = connection.throttled_until_ms
         else:
             until_ms = self._next_attempt_ms
         if until_ms > now_ms:
             await asyncio.sleep((until_ms - now_ms) / 1000)
 
-    async def _connect(self) -> BrokerConnection:
+    async def _open(self) -> BrokerConnection:
         settings = self._settings
         randomness = self._runtime.randomness
-        old = self._link
+        old = self._connection
         try:
-            link = await open_link(
+            connection = await open_connection(
                 self._runtime,
                 self._transport,
                 self.address,
@@ -250,31 +252,33 @@ class _Road:
             )
             raise
         if self._is_closed:
-            link.close()
+            connection.close()
             raise ConnectionFailed(self.address, "connect", "the client is closing")
         self.failures = 0
         self._next_attempt_ms = 0
-        self._link = link
+        self._connection = connection
         if old is not None and not old.is_closed and not old.in_flight:
-            old.close("its login has run out")
-        self._watch_idleness(link)
-        return link
+            old.close("its authentication expired")
+        self._close_when_idle(connection)
+        return connection
 
-    def _watch_idleness(self, link: BrokerConnection) -> None:
-        """Closes the connection when nothing has happened on it for connections.max.idle.ms."""
+    def _close_when_idle(self, connection: BrokerConnection) -> None:
+        """Closes the connection if it has not been used for connections.max.idle.ms."""
         idle_ms = self._settings.connections_max_idle_ms
-        if idle_ms < 0 or link.is_closed:
+        if idle_ms < 0 or connection.is_closed:
             return
-        rest_ms = link.last_used_ms + idle_ms - self._runtime.clock.mono_ms()
-        if rest_ms <= 0 and not link.in_flight:
-            link.close("idle")
+        rest_ms = connection.last_used_ms + idle_ms - self._runtime.clock.mono_ms()
+        if rest_ms <= 0 and not connection.in_flight:
+            connection.close("idle")
             return
         loop = asyncio.get_running_loop()
-        self._idle_timer = loop.call_later(max(rest_ms, 1) / 1000, self._watch_idleness, link)
+        self._idle_timer = loop.call_later(
+            max(rest_ms, 1) / 1000, self._close_when_idle, connection
+        )
 
     def close(self, reason: str) -> None:
         self._is_closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        if self._link is not None:
-            self._link.close(reason)
+        if self._connection is not None:
+            self._connection.close(reason)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from lograft.client.arguments import check_index, places_of, timestamp_of
+from lograft.client.arguments import check_index, offsets_of, timestamp_of
 from lograft.client.async_resource import AsyncResource
 from lograft.client.cluster_view import cluster_notifier
 from lograft.client.core import ClientCore
@@ -47,10 +47,10 @@ LOGGER: Final = logging.getLogger(__name__)
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 BUFFER_BYTES: Final = Gauge(
-    "lograft_client_producer_buffer_bytes", "Size of the batches that the producer still keeps."
+    "lograft_client_producer_buffer_bytes", "Size of the batches that the producer buffers."
 )
 BATCHES_UNFINISHED: Final = Gauge(
-    "lograft_client_batches_unfinished", "Batches that are neither acknowledged nor given up."
+    "lograft_client_batches_unfinished", "Batches that are neither acknowledged nor failed."
 )
 
 
@@ -210,7 +210,7 @@ class Producer(AsyncResource):
         """
         core = self._open_core()
         deadline_ms = core.now_ms() + self.settings.max_block_ms
-        return len((await core.metadata.topic(topic, deadline_ms=deadline_ms)).partitions)
+        return len((await core.metadata.wait_topic(topic, deadline_ms=deadline_ms)).partitions)
 
     async def send_many(
         self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
@@ -265,8 +265,8 @@ class Producer(AsyncResource):
         if found is None or (partition is not None and found.partition(partition) is None):
             deadline_ms = core.now_ms() + self.settings.max_block_ms
             if partition is not None:
-                await core.metadata.partition(topic, partition, deadline_ms=deadline_ms)
-            found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
+                await core.metadata.wait_partition(topic, partition, deadline_ms=deadline_ms)
+            found = await core.metadata.wait_topic(topic, deadline_ms=deadline_ms)
         sender = TableSender(
             core, self._accumulator, found, self._sender.wake, self._pipeline.chooser
         )
@@ -322,7 +322,7 @@ class Producer(AsyncResource):
         """
         if isinstance(group, str):
             group = GroupMetadata(group)
-        await self._transactional().send_offsets(places_of(offsets), group)
+        await self._transactional().send_offsets(offsets_of(offsets), group)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

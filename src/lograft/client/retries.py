@@ -1,4 +1,4 @@
-"""Trying again for as long as somebody is willing to wait."""
+"""Retries of an operation until a timeout."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,20 +11,20 @@ from lograft.model.errors import ErrorCode
 
 T = TypeVar("T")
 
-#: A coordinator that is still busy with the transaction before needs no longer than this.
+#: A coordinator that is still completing the previous transaction is ready again after this time.
 _CONCURRENT_BACKOFF_MS: Final = 20
 
 
-async def persist(
-    core: ClientCore[Any], attempt: Callable[[], Awaitable[T]], *, what: str, budget_ms: int
+async def retry(
+    core: ClientCore[Any], attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: int
 ) -> T:
-    """Tries until it succeeds or fails for good, with growing pauses. Raises TimedOut when the
-    time is up, with the last failure as its cause."""
+    """Calls `attempt` until it succeeds or fails with an error that is not retriable, with growing
+    pauses. Raises TimedOut after `timeout_ms`, with the last failure as its cause."""
     settings = core.settings
     failures = 0
     last: ClientError | None = None
     try:
-        async with asyncio.timeout(budget_ms / 1000):
+        async with asyncio.timeout(timeout_ms / 1000):
             while True:
                 try:
                     return await attempt()
@@ -43,8 +43,8 @@ async def persist(
                     pause_ms = min(pause_ms, _CONCURRENT_BACKOFF_MS)
                 await asyncio.sleep(pause_ms / 1000)
     except TimeoutError:
-        cause = f"; the last attempt: {last}" if last else ": no broker has answered"
-        raise TimedOut(f"{what} was not done within {budget_ms} ms{cause}") from last
+        cause = f"last error: {last}" if last else "no broker responded"
+        raise TimedOut(f"{what} timed out after {timeout_ms} ms; {cause}") from last
 
 
 def _is_concurrent(error: ClientError) -> bool:

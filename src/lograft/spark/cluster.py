@@ -167,9 +167,9 @@ class Cluster:
             subscription.topics
         )
         if subscription.pattern is None:
-            metadata.set_wanted(names)
+            metadata.set_topics(names)
         else:
-            metadata.want_all()
+            metadata.use_all_topics()
         await self._refresh_metadata()
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)

@@ -73,11 +73,11 @@ async def test_a_client_reaches_the_cluster_through_an_alias(cluster: VirtualClu
     settings = settings_of(f"alias:{address.port}", **CANONICAL)
     network = Network(cluster.client_runtime(), settings, resolver=names)
     for _ in range(2):
-        answer = await network.ask(DescribeClusterRequest(), DescribeClusterResponse)
+        answer = await network.request(DescribeClusterRequest(), DescribeClusterResponse)
         assert [one.broker_id for one in answer.brokers] == [1]
     assert names.questions == 1
-    network.forget_brokers()  # a client that bootstraps again resolves again
-    await network.any_link()
+    network.rebootstrap()  # a client that bootstraps again resolves again
+    await network.connect_any()
     assert names.questions == 2
     network.close()
 

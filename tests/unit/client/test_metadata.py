@@ -34,7 +34,7 @@ def answer(*topics: MetadataResponseTopic) -> MetadataResponse:
 
 def knowing(*topics: MetadataResponseTopic) -> MetadataCache:
     cache = MetadataCache()
-    assert cache.learn(answer(*topics), covers_all=False)
+    assert cache.update(answer(*topics), covers_all=False)
     return cache
 
 
@@ -46,21 +46,21 @@ def leader(cache: MetadataCache) -> tuple[int, int]:
 
 def test_an_older_epoch_is_ignored_and_a_newer_one_taken() -> None:
     cache = knowing(described(leader=1, epoch=5))
-    cache.learn(answer(described(leader=2, epoch=4)), covers_all=False)
+    cache.update(answer(described(leader=2, epoch=4)), covers_all=False)
     assert leader(cache) == (1, 5)
-    cache.learn(answer(described(leader=2, epoch=6)), covers_all=False)
+    cache.update(answer(described(leader=2, epoch=6)), covers_all=False)
     assert leader(cache) == (2, 6)
 
 
 def test_the_same_epoch_is_taken_because_its_leader_may_have_gone() -> None:
     cache = knowing(described(leader=1, epoch=5))
-    cache.learn(answer(described(leader=-1, epoch=5)), covers_all=False)
+    cache.update(answer(described(leader=-1, epoch=5)), covers_all=False)
     assert leader(cache) == (-1, 5)
 
 
 def test_another_topic_of_that_name_begins_with_its_own_epochs() -> None:
     cache = knowing(described(leader=1, epoch=5))
-    cache.learn(answer(described(leader=2, epoch=0, topic_id=OTHER)), covers_all=False)
+    cache.update(answer(described(leader=2, epoch=0, topic_id=OTHER)), covers_all=False)
     assert leader(cache) == (2, 0)
     assert cache.topic_by_id(ONE) is None
     found = cache.topic_by_id(OTHER)
@@ -70,15 +70,15 @@ def test_another_topic_of_that_name_begins_with_its_own_epochs() -> None:
 
 def test_an_answer_without_brokers_is_of_no_use() -> None:
     cache = knowing(described())
-    assert not cache.learn(MetadataResponse(), covers_all=True)
+    assert not cache.update(MetadataResponse(), covers_all=True)
     assert leader(cache) == (1, 0)
 
 
 def test_a_partial_answer_keeps_the_others_a_full_one_does_not() -> None:
     cache = knowing(described("t"), described("u", topic_id=OTHER))
-    cache.learn(answer(described("u", topic_id=OTHER)), covers_all=False)
+    cache.update(answer(described("u", topic_id=OTHER)), covers_all=False)
     assert set(cache.topics) == {"t", "u"}
-    cache.learn(answer(described("u", topic_id=OTHER)), covers_all=True)
+    cache.update(answer(described("u", topic_id=OTHER)), covers_all=True)
     assert set(cache.topics) == {"u"}
     assert cache.topic_by_id(ONE) is None
 
@@ -86,18 +86,18 @@ def test_a_partial_answer_keeps_the_others_a_full_one_does_not() -> None:
 def test_a_topic_that_is_gone_is_forgotten_one_without_leaders_is_not() -> None:
     cache = knowing(described())
     electing = MetadataResponseTopic(name="t", error_code=ErrorCode.LEADER_NOT_AVAILABLE)
-    cache.learn(answer(electing), covers_all=False)
+    cache.update(answer(electing), covers_all=False)
     assert cache.topic("t") is not None
     gone = MetadataResponseTopic(name="t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    cache.learn(answer(gone), covers_all=False)
+    cache.update(answer(gone), covers_all=False)
     assert cache.topic("t") is None
     assert cache.error_of("t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_leader_named_in_passing_counts_if_it_is_newer() -> None:
     cache = knowing(described(leader=1, epoch=5, partitions=2))
-    assert not cache.learn_leader("t", 0, 2, 5)
-    assert cache.learn_leader("t", 0, 2, 6)
-    assert not cache.learn_leader("t", 9, 2, 6)
+    assert not cache.update_leader("t", 0, 2, 5)
+    assert cache.update_leader("t", 0, 2, 6)
+    assert not cache.update_leader("t", 9, 2, 6)
     assert leader(cache) == (2, 6)
     assert [one.index for one in cache.topics["t"].partitions] == [0, 1]

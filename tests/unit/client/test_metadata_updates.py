@@ -1,4 +1,4 @@
-"""Answers about metadata that a whole cluster seldom gives, from a broker that reads a script."""
+"""Metadata responses that a real cluster rarely returns, from a scripted broker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,26 +19,26 @@ from tests.support.scenarios import scenario
 
 
 class Scripted(Network):
-    """Answers each question with the next answer, the last one for ever."""
+    """Returns the next response for each request, and repeats the last one."""
 
-    def __init__(self, *answers: MetadataResponse) -> None:
-        self.answers = list(answers)
-        self.questions = 0
+    def __init__(self, *responses: MetadataResponse) -> None:
+        self.responses = list(responses)
+        self.request_count = 0
         #: The topics that each request named.
-        self.asked: list[list[str] | None] = []
-        self.learnt: list[int] = []
+        self.requested: list[list[str] | None] = []
+        self.known_ids: list[int] = []
 
-    async def ask(self, request: Any, *args: Any, **more: Any) -> Any:
-        self.questions += 1
+    async def request(self, request: Any, *args: Any, **more: Any) -> Any:
+        self.request_count += 1
         topics = request(12).topics
-        self.asked.append(None if topics is None else [topic.name for topic in topics])
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.requested.append(None if topics is None else [topic.name for topic in topics])
+        return self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
 
-    def learn(self, brokers: Sequence[Broker]) -> None:
-        self.learnt = [broker.id for broker in brokers]
+    def update_brokers(self, brokers: Sequence[Broker]) -> None:
+        self.known_ids = [broker.id for broker in brokers]
 
-    def forget_brokers(self) -> None:
-        self.learnt = []
+    def rebootstrap(self) -> None:
+        self.known_ids = []
 
     @property
     def brokers(self) -> dict[int, Broker]:
@@ -62,13 +62,13 @@ def described(leader: int, epoch: int, topic: str = "t") -> MetadataResponse:
 
 
 def failed(topic: str, code: ErrorCode) -> MetadataResponse:
-    answer = described(1, 0, topic)
-    answer.topics[0].error_code = code
-    return answer
+    response = described(1, 0, topic)
+    response.topics[0].error_code = code
+    return response
 
 
-def play(scenario: Any, *answers: MetadataResponse) -> None:
-    network = Scripted(*answers)
+def play(scenario: Any, *responses: MetadataResponse) -> None:
+    network = Scripted(*responses)
     cluster = SimulatedCluster(nodes=1)
 
     async def main() -> None:
@@ -82,88 +82,84 @@ def play(scenario: Any, *answers: MetadataResponse) -> None:
 
 
 @scenario(play, MetadataResponse(), MetadataResponse(), described(1, 0))
-async def test_an_empty_list_of_brokers_is_asked_for_again(
+async def test_response_without_brokers_is_retried(
     metadata: Metadata, network: Scripted, /
 ) -> None:
-    topic = await metadata.topic("t", deadline_ms=1 << 40)
+    topic = await metadata.wait_topic("t", deadline_ms=1 << 40)
     assert topic.partitions[0].leader == 1
-    assert network.questions == 3
-    assert network.learnt == [1]
+    assert network.request_count == 3
+    assert network.known_ids == [1]
 
 
 @scenario(play, described(1, 7), described(2, 6), described(3, 8))
-async def test_an_older_epoch_changes_nothing(metadata: Metadata, network: Scripted, /) -> None:
+async def test_older_leader_epoch_is_ignored(metadata: Metadata, network: Scripted, /) -> None:
     seen = []
     metadata.on_update(lambda: seen.append(metadata.cache.topics["t"].partitions[0].leader))
-    await metadata.topic("t", deadline_ms=1 << 40)
+    await metadata.wait_topic("t", deadline_ms=1 << 40)
     while len(seen) < 3:
-        metadata.is_old()
+        metadata.request_update()
         await asyncio.sleep(1)
     assert seen[:3] == [1, 1, 3]
 
 
 @scenario(play, described(1, 0))
-async def test_who_is_never_content_does_not_ask_without_a_pause(
+async def test_updates_requested_after_every_update_are_rate_limited(
     metadata: Metadata, network: Scripted, /
 ) -> None:
-    # As a producer does whose partition has no leader: a turn of the loop after each update.
+    # Like a producer whose partition has no leader: an iteration of the loop after each update.
     def again() -> None:
-        asyncio.get_running_loop().call_soon(metadata.is_old)
+        asyncio.get_running_loop().call_soon(metadata.request_update)
 
     metadata.on_update(again)
-    await metadata.topic("t", deadline_ms=1 << 40)
+    await metadata.wait_topic("t", deadline_ms=1 << 40)
     await asyncio.sleep(10)
-    assert 90 < network.questions < 120  # every retry.backoff.ms, and a few at once
-    before = network.questions
+    assert 90 < network.request_count < 120  # every retry.backoff.ms, and a few immediately
+    before = network.request_count
     await asyncio.sleep(0.05)
     metadata.use("new")
     await asyncio.sleep(10)
-    assert 90 < network.questions - before < 120
+    assert 90 < network.request_count - before < 120
 
 
 FAR_MS = 1 << 40
 
 
 @scenario(play, described(1, 0), described(1, 0, "u"), described(1, 0, "v"))
-async def test_a_new_topic_needs_a_partial_update_only(
-    metadata: Metadata, network: Scripted, /
-) -> None:
+async def test_new_topic_causes_partial_update(metadata: Metadata, network: Scripted, /) -> None:
     for name in "tuv":
-        await metadata.topic(name, deadline_ms=FAR_MS)
-    assert network.asked == [["t"], ["u"], ["v"]]
+        await metadata.wait_topic(name, deadline_ms=FAR_MS)
+    assert network.requested == [["t"], ["u"], ["v"]]
     assert sorted(metadata.cache.topics) == ["t", "u", "v"]
-    metadata.is_old()
-    await metadata.next_update(FAR_MS, "")
-    assert network.asked[3:] == [["t", "u", "v"]]
+    metadata.request_update()
+    await metadata.wait_update(FAR_MS, "")
+    assert network.requested[3:] == [["t", "u", "v"]]
 
 
-def test_a_new_topic_with_an_error_needs_a_full_update() -> None:
+def test_new_topic_with_error_causes_full_update() -> None:
     missing = failed("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def scenario(metadata: Metadata, network: Scripted) -> None:
-        await metadata.topic("t", deadline_ms=FAR_MS)
-        await metadata.topic("u", deadline_ms=FAR_MS)
-        assert network.asked == [["t"], ["u"], ["t", "u"]]
+        await metadata.wait_topic("t", deadline_ms=FAR_MS)
+        await metadata.wait_topic("u", deadline_ms=FAR_MS)
+        assert network.requested == [["t"], ["u"], ["t", "u"]]
 
     play(scenario, described(1, 0), missing, described(1, 0, "u"))
 
 
 @scenario(play, described(1, 0), MetadataResponse(), described(1, 0, "u"))
-async def test_a_partial_update_that_fails_is_tried_again(
-    metadata: Metadata, network: Scripted, /
-) -> None:
-    await metadata.topic("t", deadline_ms=FAR_MS)
-    await metadata.topic("u", deadline_ms=FAR_MS)
-    assert network.asked == [["t"], ["u"], ["u"]]
+async def test_failed_partial_update_is_retried(metadata: Metadata, network: Scripted, /) -> None:
+    await metadata.wait_topic("t", deadline_ms=FAR_MS)
+    await metadata.wait_topic("u", deadline_ms=FAR_MS)
+    assert network.requested == [["t"], ["u"], ["u"]]
 
 
 @scenario(play, described(1, 0))
-async def test_partial_updates_do_not_put_off_the_full_one(
+async def test_partial_updates_do_not_postpone_full_update(
     metadata: Metadata, network: Scripted, /
 ) -> None:
-    await metadata.topic("t", deadline_ms=FAR_MS)
+    await metadata.wait_topic("t", deadline_ms=FAR_MS)
     for number in range(40):  # metadata.max.age.ms is five minutes
         await asyncio.sleep(10)
         metadata.use(f"new {number}".replace(" ", "-"))
-    full = [asked for asked in network.asked if asked is not None and "t" in asked]
-    assert [len(asked) for asked in full] == [1, 31]
+    full = [names for names in network.requested if names is not None and "t" in names]
+    assert [len(names) for names in full] == [1, 31]

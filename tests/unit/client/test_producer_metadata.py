@@ -127,7 +127,7 @@ async def ask(cluster: VirtualCluster, request: Message, answer: type[R]) -> R:
         ClientSettings.read({"bootstrap.servers": servers}), runtime=cluster.client_runtime("other")
     )
     try:
-        return await core.network.ask(request, answer)
+        return await core.network.request(request, answer)
     finally:
         await core.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lograft.client.coordinators import Coordinator, Kind
+from lograft.client.coordinators import Coordinator, CoordinatorType
 from lograft.client.errors import ClientError, ProducerFenced, TransactionFailed, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.producing import transactions
@@ -15,7 +15,7 @@ from lograft.client.producing.prepared_transactions import (
     PreparedTransaction,
     complete_transactions,
 )
-from lograft.client.retries import persist
+from lograft.client.retries import retry
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from lograft.simulation.client import ErrorResponse
 from lograft.simulation.node_workload import Reader, TopicPlan
@@ -112,10 +112,10 @@ async def dropped(producer: Producer, work: Awaitable[object]) -> None:
 
 
 async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int], int]:
-    coordinator = Coordinator(producer._open_core(), Kind.GROUP, group)
+    coordinator = Coordinator(producer._open_core(), CoordinatorType.GROUP, group)
 
     async def attempt() -> dict[tuple[str, int], int]:
-        answer = await coordinator.ask(
+        answer = await coordinator.request(
             OffsetFetchRequest(
                 groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
             ),
@@ -132,7 +132,7 @@ async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int],
                 offsets[topic.name, one.partition_index] = one.committed_offset
         return offsets
 
-    return await persist(producer._open_core(), attempt, what="offsets", budget_ms=60_000)
+    return await retry(producer._open_core(), attempt, what="offsets", timeout_ms=60_000)
 
 
 @scenario(play)
@@ -310,7 +310,7 @@ async def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again
     await producer.begin_transaction()
     await producer.send("t", b"v", partition=0)
     cluster.pause(1)
-    with pytest.raises(ClientError, match="committing the transaction was not done within"):
+    with pytest.raises(ClientError, match="committing the transaction timed out after"):
         await producer.commit_transaction()
     with pytest.raises(WrongUse, match="call commit_transaction again"):
         await producer.abort_transaction()

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
 from lograft.client.administering.request_driver import Destinations, RequestDriver
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, WrongUse, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.wire.messages.describe_configs import (
@@ -175,7 +175,7 @@ async def describe_configs(
                     DescribeConfigsResource(
                         resource_type=one.kind,
                         resource_name=one.name,
-                        configuration_keys=None if names is None else list(several(names)),
+                        configuration_keys=None if names is None else list(as_iterable(names)),
                     )
                     for one in items
                 ],

@@ -9,7 +9,7 @@ from lograft.client.administering.partitions import (
     failure,
 )
 from lograft.client.administering.request_driver import RequestDriver
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.consuming.committed_offsets import REASONS
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
@@ -103,7 +103,7 @@ async def alter_group_offsets(
 async def delete_group_offsets(
     driver: RequestDriver, group: str, partitions: Iterable[TopicPartition]
 ) -> None:
-    places = list(several(partitions))
+    places = list(as_iterable(partitions))
 
     async def send(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
         response = await driver.send(

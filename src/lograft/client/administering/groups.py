@@ -8,7 +8,7 @@ from typing import Final
 
 from lograft.client.administering.partitions import failure
 from lograft.client.administering.request_driver import RequestDriver
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.group_types import CLASSIC, CONSUMER, CONSUMER_TYPES, find_other_types
 from lograft.client.network import Node
@@ -104,8 +104,8 @@ class GroupDescription:
 async def list_groups(
     driver: RequestDriver, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
-    wanted_states = {one.lower() for one in several(states)}
-    wanted_types = {one.lower() for one in several(types)}
+    wanted_states = {one.lower() for one in as_iterable(states)}
+    wanted_types = {one.lower() for one in as_iterable(types)}
 
     async def send(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
         (broker,) = ids
@@ -212,7 +212,7 @@ async def remove_members(
     else:
         identities = [
             MemberIdentity(member_id="", group_instance_id=one, reason=reason)
-            for one in several(instances)
+            for one in as_iterable(instances)
         ]
     if not identities:
         return

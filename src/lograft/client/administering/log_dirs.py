@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lograft.client.administering.partitions import failure
 from lograft.client.administering.request_driver import Destinations, RequestDriver
-from lograft.client.arguments import partition_of, several
+from lograft.client.arguments import as_iterable, partition_of
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.types import TopicPartition
@@ -147,7 +147,7 @@ def _alter_request(
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for one in map(partition_of, several(partitions)):
+    for one in map(partition_of, as_iterable(partitions)):
         topics.setdefault(one.topic, []).append(one.partition)
     return topics
 

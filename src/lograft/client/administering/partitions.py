@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
 from lograft.client.administering.request_driver import RequestDriver, raise_failures
-from lograft.client.arguments import partition_of, several
+from lograft.client.arguments import as_iterable, partition_of
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -299,7 +299,7 @@ async def list_reassignments(
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     topics: dict[str, list[TopicPartition]] = {}
-    for one in map(partition_of, several(partitions)):
+    for one in map(partition_of, as_iterable(partitions)):
         topics.setdefault(one.topic, []).append(one)
     return topics
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from lograft.client.administering.settings import AdminSettings
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.backoff import backoff_ms
 from lograft.client.broker_connection import Request
 from lograft.client.core import ClientCore
@@ -98,12 +98,12 @@ class RequestDriver:
 
     async def connect(self) -> None:
         """Connects to any of the bootstrap servers. Raises ConnectionFailed if none responds."""
-        await self._core.network.any_link()
+        await self._core.network.connect_any()
 
     async def probe(self, node: Node) -> None:
         if isinstance(node, int) and node not in self._core.network.brokers:
             await self.fetch_metadata([])
-        await self._core.network.link(node)
+        await self._core.network.connect(node)
 
     # ── lookups, requests and retries ────────────────────────────────────────────────────────
 
@@ -116,7 +116,7 @@ class RequestDriver:
         core.check_open()
         deadline_ms = core.now_ms() + settings.call_timeout_ms
         outcomes: dict[K, T | ClientError] = {}
-        pending = list(dict.fromkeys(several(items)))
+        pending = list(dict.fromkeys(as_iterable(items)))
         failures = 0
         while pending:
             attempted = await self._attempt(pending, lookup, send)
@@ -185,7 +185,7 @@ class RequestDriver:
         except ClientError as error:
             if isinstance(error, ConnectionFailed):
                 # All known brokers are unreachable: start again from the bootstrap servers.
-                self._core.network.forget_brokers()
+                self._core.network.rebootstrap()
             return dict.fromkeys(items, error)
         outcomes: dict[K, T | ClientError] = {}
         by_node: dict[Node | None, list[K]] = {}
@@ -211,7 +211,7 @@ class RequestDriver:
         at_most: int | None = None,
         lograft_only: bool = False,
     ) -> R:
-        return await self._core.network.ask(
+        return await self._core.network.request(
             request,
             response_type,
             node=node,
@@ -305,7 +305,7 @@ class RequestDriver:
             address = Address(coordinator.host, coordinator.port)
             known = self._core.network.brokers.get(coordinator.node_id)
             if known is None or known.address != address:
-                self._core.network.learn_broker(Broker(coordinator.node_id, address))
+                self._core.network.update_broker(Broker(coordinator.node_id, address))
             destinations[coordinator.key] = coordinator.node_id
         return destinations
 
@@ -324,7 +324,7 @@ class RequestDriver:
             at_least=1,
         )
         raise_for(response.error_code, "the controllers", response.error_message)
-        self._core.network.learn(
+        self._core.network.update_brokers(
             [Broker(node.broker_id, Address(node.host, node.port)) for node in response.brokers]
         )
         return response.controller_id
@@ -358,7 +358,7 @@ class RequestDriver:
             raise broker_error(
                 ErrorCode.BROKER_NOT_AVAILABLE, "the metadata response contains no brokers"
             )
-        self._core.network.learn(
+        self._core.network.update_brokers(
             [
                 Broker(broker.node_id, Address(broker.host, broker.port), broker.rack)
                 for broker in response.brokers

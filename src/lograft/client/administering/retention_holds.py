@@ -9,7 +9,7 @@ from lograft.client.administering.group_offsets import list_group_offsets
 from lograft.client.administering.partitions import EARLIEST, LATEST, list_offsets
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.administering.topic_descriptions import list_topics
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.model.retention_holds import HOLD_GROUPS, parse_hold
 from lograft.model.types import TopicPartition
 
@@ -35,7 +35,9 @@ async def list_retention_holds(
     driver: RequestDriver, topics: Iterable[str] | None = None, *, now_ms: int
 ) -> list[RetentionHold]:
     names = (
-        [one.name for one in await list_topics(driver)] if topics is None else list(several(topics))
+        [one.name for one in await list_topics(driver)]
+        if topics is None
+        else list(as_iterable(topics))
     )
     resources = {topic_resource(name): name for name in names}
     settings = {

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from uuid import UUID
 
 from lograft.client.administering.request_driver import RequestDriver
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error
 from lograft.client.network import Node
 from lograft.model.types import ReplicationMode, TopicPartition
@@ -118,7 +118,7 @@ async def describe_topics(
 
 
 async def _find_names(driver: RequestDriver, topics: Iterable[str | UUID]) -> list[str]:
-    wanted = list(several(topics))
+    wanted = list(as_iterable(topics))
 
     async def send(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
         told = await driver.fetch_metadata(ids)

@@ -10,7 +10,7 @@ from lograft.client.administering.groups import GroupDescription, describe_group
 from lograft.client.administering.partitions import LATEST, list_offsets
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.administering.topic_descriptions import describe_topics
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.model.types import TopicPartition
 
 _MODE: Final = "subscription.mode"
@@ -82,7 +82,7 @@ class TopicGroups:
 
 
 async def list_topic_groups(driver: RequestDriver, topics: Iterable[str]) -> dict[str, TopicGroups]:
-    described = await describe_topics(driver, several(topics))
+    described = await describe_topics(driver, as_iterable(topics))
     resources = {name: topic_resource(name) for name in described}
     settings = await describe_configs(driver, resources.values(), names=(_MODE, _OWNER))
     places = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from lograft.client.administering.request_driver import RequestDriver
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, broker_error
 from lograft.client.network import Node
 from lograft.wire.messages.create_partitions import (
@@ -56,7 +56,7 @@ async def create_topics(
 ) -> dict[str, CreatedTopic]:
     wanted = {
         one.name: one
-        for one in (NewTopic(one) if isinstance(one, str) else one for one in several(topics))
+        for one in (NewTopic(one) if isinstance(one, str) else one for one in as_iterable(topics))
     }
 
     async def send(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lograft.client.administering.partitions import describe_producers, failure
 from lograft.client.administering.request_driver import RequestDriver
-from lograft.client.arguments import several
+from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, WrongUse, raise_for
 from lograft.client.network import Node
 from lograft.model.types import TopicPartition
@@ -91,7 +91,7 @@ async def list_transactions(
         response = await driver.send(
             node,
             ListTransactionsRequest(
-                state_filters=list(several(states)),
+                state_filters=list(as_iterable(states)),
                 producer_id_filters=list(producer_ids),
                 duration_filter=-1 if open_for_ms is None else open_for_ms,
                 transactional_id_pattern=pattern,

@@ -71,10 +71,10 @@ class ClassicGroup:
 
     def subscribe(self, interest: Interest) -> None:
         metadata = self._core.metadata
-        metadata.want_all(interest.pattern is not None)
+        metadata.use_all_topics(interest.pattern is not None)
         self._interest = interest
         topics = self._topics()
-        metadata.set_wanted(set(topics))
+        metadata.set_topics(set(topics))
         self._joining.topics = topics
         self._need_to_join("the subscription has changed")
 
@@ -237,7 +237,7 @@ class ClassicGroup:
 
     async def _beat(self) -> None:
         generation = self._generation
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             HeartbeatRequest(
                 group_id=self._coordinator.key,
                 generation_id=generation,
@@ -256,7 +256,7 @@ class ClassicGroup:
             self._forget()
             self._need_to_join("the group had forgotten this member")
         else:
-            self._coordinator.heard(answer.error_code)
+            self._coordinator.forget_if_moved(answer.error_code)
             raise broker_error(answer.error_code, f"heartbeat of group {self._coordinator.key!r}")
 
     async def _give_up(self) -> None:
@@ -282,7 +282,7 @@ class ClassicGroup:
             identity = MemberIdentity(member_id=member_id, reason=reason)
             return LeaveGroupRequest(group_id=self._coordinator.key, members=[identity])
 
-        answer = await self._coordinator.ask(request, LeaveGroupResponse)
+        answer = await self._coordinator.request(request, LeaveGroupResponse)
         self._coordinator.raise_for(answer.error_code, f"leaving group {self._coordinator.key!r}")
 
     async def _back_off(self, failures: int) -> None:
@@ -323,5 +323,5 @@ class ClassicGroup:
         metadata = self._core.metadata
         if any(metadata.cache.topic(topic) is None for topic in topics):
             self._asking_again = asyncio.get_running_loop().call_later(
-                self._settings.retry_backoff_max_ms / 1000, metadata.is_old
+                self._settings.retry_backoff_max_ms / 1000, metadata.request_update
             )

@@ -10,7 +10,7 @@ from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore
 from lograft.client.errors import BrokerError, RebalanceInProgress, broker_error
 from lograft.client.group_types import find_other_types, other_type_error
-from lograft.client.retries import persist
+from lograft.client.retries import retry
 from lograft.client.types import OffsetAndMetadata, TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.model.types import ZERO_UUID
@@ -92,7 +92,7 @@ class CommittedOffsets:
                 raise
 
         async with self._turn:
-            await persist(self._core, attempt, what=self._what("commit"), budget_ms=budget_ms)
+            await retry(self._core, attempt, what=self._what("commit"), timeout_ms=budget_ms)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], budget_ms: int
@@ -104,12 +104,12 @@ class CommittedOffsets:
             return await self.committed_once(wanted)
 
         what = self._what("reading committed offsets")
-        return await persist(self._core, attempt, what=what, budget_ms=budget_ms)
+        return await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
 
     async def check_access(self, partitions: set[TopicPartition]) -> None:
         """Raises ClientError if another group reads a topic point to point (subscription.mode=ptp).
         Apache Kafka has no such rule and is not asked."""
-        if (await self._core.network.any_link()).is_lograft:
+        if (await self._core.network.connect_any()).is_lograft:
             await self.committed_once(partitions)
 
     async def _check_type(self) -> None:
@@ -118,8 +118,8 @@ class CommittedOffsets:
         if self._is_type_checked:
             return
         coordinator = self._coordinator
-        if (await coordinator.link()).is_lograft:
-            other = (await find_other_types(coordinator.ask)).get(coordinator.key)
+        if (await coordinator.connect()).is_lograft:
+            other = (await find_other_types(coordinator.request)).get(coordinator.key)
             if other is not None:
                 raise other_type_error(coordinator.key, other.group_type)
         self._is_type_checked = True
@@ -136,7 +136,7 @@ class CommittedOffsets:
                     raise
 
         what = self._what(f"access to topic {partition.topic!r}")
-        await persist(self._core, attempt, what=what, budget_ms=budget_ms)
+        await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
 
     def _what(self, act: str) -> str:
         return f"{act} of group {self._coordinator.key!r}"
@@ -166,7 +166,7 @@ class CommittedOffsets:
                 self._what("commit"),
                 "this consumer is not a member now: it was too slow or has not joined yet",
             )
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             committing.OffsetCommitRequest(
                 group_id=self._coordinator.key,
                 generation_id_or_member_epoch=who.epoch,
@@ -193,7 +193,7 @@ class CommittedOffsets:
         ]
         if errors:
             worst = next((error for error in errors if not error.is_retriable), errors[0])
-            self._coordinator.heard(worst.code)
+            self._coordinator.forget_if_moved(worst.code)
             raise worst
 
     def _commit_error(
@@ -222,7 +222,7 @@ class CommittedOffsets:
         for name, partition in sorted(partitions):
             by_topic.setdefault(name, []).append(partition)
         ids = {self._id_of(name): name for name in by_topic}
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             lambda version: self._question(by_topic, version),
             fetching.OffsetFetchResponse,
             at_most=_IDS_SINCE - 1 if ZERO_UUID in ids else None,
@@ -284,7 +284,7 @@ class CommittedOffsets:
     def _check(self, code: int, topic: str = "") -> None:
         if not code:
             return
-        self._coordinator.heard(code)
+        self._coordinator.forget_if_moved(code)
         what = f"committed offsets of group {self._coordinator.key!r}"
         what = f"{what} for topic {topic!r}" if topic else what
         error = broker_error(code, what, REASONS.get(code))

@@ -69,8 +69,8 @@ class ConsumerGroup:
 
     def subscribe(self, interest: Interest) -> None:
         self._interest = interest
-        self._core.metadata.want_all(False)
-        self._core.metadata.set_wanted(set(interest.topics) | self._owned_topics())
+        self._core.metadata.use_all_topics(False)
+        self._core.metadata.set_topics(set(interest.topics) | self._owned_topics())
         if self._epoch == _OUT:
             self._epoch = _JOINING
         if self._task is None:
@@ -140,8 +140,8 @@ class ConsumerGroup:
         if unknown:
             # They may have been matched by the server's pattern: names are known with all topics.
             if self._interest.pattern is not None:
-                self._core.metadata.want_all()
-            self._core.metadata.is_old()
+                self._core.metadata.use_all_topics()
+            self._core.metadata.request_update()
             return None
         return {
             TopicPartition(topic.name, one.partition)
@@ -213,7 +213,7 @@ class ConsumerGroup:
     async def _beat(self) -> None:
         epoch = self._epoch
         content = self._content()
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             self._request(epoch, content),
             ConsumerGroupHeartbeatResponse,
             at_least=1 if self._interest.pattern is not None else 0,
@@ -260,7 +260,7 @@ class ConsumerGroup:
 
     def _refused(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         code = answer.error_code
-        self._coordinator.heard(code)
+        self._coordinator.forget_if_moved(code)
         if code in _FENCED:
             LOGGER.warning("group %r has gone on without this member", self._coordinator.key)
             self._lose(_JOINING)
@@ -310,7 +310,7 @@ class ConsumerGroup:
         is_static = self._settings.group_instance_id is not None
         self._epoch = _OUT
         self._told = None
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             ConsumerGroupHeartbeatRequest(
                 group_id=self._coordinator.key,
                 member_id=self._member_id,

@@ -27,7 +27,7 @@ from lograft.client.consuming.records import Decoders
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Subscription
 from lograft.client.consuming.subscription_modes import SubscriptionModes
-from lograft.client.coordinators import Coordinator, Kind
+from lograft.client.coordinators import Coordinator, CoordinatorType
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, Closed, WrongUse
 from lograft.client.types import OffsetAndMetadata, TopicPartition
@@ -108,7 +108,7 @@ class Engine:
         for state in self.subscription:
             if state.partition not in before:
                 state.is_admitted = self._commits is None
-        self.core.metadata.set_wanted(self.subscription.topics)
+        self.core.metadata.set_topics(self.subscription.topics)
         self.changed()
 
     def subscribe(
@@ -161,7 +161,7 @@ class Engine:
         self.membership.subscribe(self.interest)
 
     def _join_group(self, group_id: str) -> None:
-        self._coordinator = Coordinator(self.core, Kind.GROUP, group_id)
+        self._coordinator = Coordinator(self.core, CoordinatorType.GROUP, group_id)
         self._commits = CommittedOffsets(self.core, self._coordinator, self.identity)
 
     # ── the program's calls ──────────────────────────────────────────────────────────────────

@@ -134,9 +134,11 @@ class Fetcher:
         """Lets the brokers forget the sessions, as far as that can be done without waiting."""
         self._scheduler.stop()
         for node, session in self._sessions.items():
-            link = self._core.network.link_if_ready(node, FETCH_LANE)
+            link = self._core.network.ready_connection(node, FETCH_LANE)
             if session.id != NO_SESSION and link is not None:
-                ended = link.start(last_request(session.id), FetchResponse, timeout_ms=1_000)
+                ended = link.send_for_future(
+                    last_request(session.id), FetchResponse, timeout_ms=1_000
+                )
                 ended.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
@@ -164,7 +166,7 @@ class Fetcher:
                     by_node.setdefault(node, []).append(state)
         for node, states in by_node.items():
             if node not in self._in_flight:
-                link = self._core.network.link_if_ready(node, FETCH_LANE)
+                link = self._core.network.ready_connection(node, FETCH_LANE)
                 if link is None:
                     self._connect(node)
                 else:
@@ -187,7 +189,7 @@ class Fetcher:
         known = metadata.cache.partition(*state.partition)
         if known is None or known.leader not in brokers:
             metadata.use(state.partition.topic)
-            metadata.is_old()
+            metadata.request_update()
             return None
         return known.leader
 
@@ -198,10 +200,10 @@ class Fetcher:
 
         async def connect() -> None:
             try:
-                await self._core.network.link(node, FETCH_LANE)
+                await self._core.network.connect(node, FETCH_LANE)
             except ClientError as error:
                 LOGGER.debug("no connection to broker %d: %s", node, error)
-                self._core.metadata.is_old()
+                self._core.metadata.request_update()
                 self._forget_preference(node)
                 if not error.is_retriable:
                     self._fail_all(error)
@@ -252,7 +254,7 @@ class Fetcher:
         on_outcome = partial(self._on_outcome, node, session, questions)
         timeout_ms = self._settings.request_timeout_ms
         if lone is not None:
-            link.call_packed(
+            link.send_packed(
                 lone.parts,
                 offset,
                 FetchResponse,
@@ -262,7 +264,7 @@ class Fetcher:
             )
             return
         request = fetch_request(self._settings, plan)
-        link.call(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
+        link.send(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
         if plan.is_lone:
             self._lone[node] = SinglePartitionFetch(self._settings, link, plan, version)
 
@@ -303,7 +305,7 @@ class Fetcher:
         failures = self._failures[node] = self._failures.get(node, 0) + 1
         LOGGER.debug("a fetch from broker %d failed: %s", node, error)
         self._forget_preference(node)
-        self._core.metadata.is_old()
+        self._core.metadata.request_update()
         if not error.is_retriable:
             self._fail_all(error)
             return
@@ -378,11 +380,11 @@ class Fetcher:
                 Broker(one.node_id, Address(one.host, one.port), one.rack)
                 for one in answer.node_endpoints
             ]
-            self._core.metadata.learn_leader(
+            self._core.metadata.update_leader(
                 topic, partition, leader.leader_id, leader.leader_epoch, brokers
             )
         elif code in STALE_METADATA:
-            self._core.metadata.is_old()
+            self._core.metadata.request_update()
         if code in RETRIABLE or code == ErrorCode.UNKNOWN_SERVER_ERROR:
             LOGGER.debug("fetch failed and is tried again: %s", error)
             self._back_off(state, 1)

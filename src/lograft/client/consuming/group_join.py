@@ -109,7 +109,7 @@ class GroupJoin:
             decided = await self._decide(answer, assignor)
             if not answer.skip_assignment:
                 assignments = decided
-        sync = await self._coordinator.ask(
+        sync = await self._coordinator.request(
             SyncGroupRequest(
                 group_id=self._coordinator.key,
                 generation_id=answer.generation_id,
@@ -135,10 +135,10 @@ class GroupJoin:
     async def _explain_inconsistency(self) -> str:
         """Another type of group is one cause, different assignors are the other."""
         coordinator = self._coordinator
-        other = (await find_other_types(coordinator.ask)).get(coordinator.key)
+        other = (await find_other_types(coordinator.request)).get(coordinator.key)
         if other is None:
             return _REASONS[ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
-        is_lograft = (await coordinator.link()).is_lograft
+        is_lograft = (await coordinator.connect()).is_lograft
         return explain_other_type(other.group_type, is_lograft=is_lograft)
 
     async def _ask_to_join(self, assignors: list[str], reason: str) -> JoinGroupResponse:
@@ -168,7 +168,7 @@ class GroupJoin:
             ],
             reason=reason,
         )
-        return await self._coordinator.ask(
+        return await self._coordinator.request(
             request,
             JoinGroupResponse,
             # Static members are not known before.
@@ -212,7 +212,7 @@ class GroupJoin:
             deadline_ms = self._core.now_ms() + _METADATA_WAIT_MS
             while metadata.use(topic) is None and not metadata.cache.error_of(topic):
                 try:
-                    await metadata.next_update(deadline_ms, f"topic {topic!r} is not known")
+                    await metadata.wait_update(deadline_ms, f"topic {topic!r} is not known")
                 except TimedOut:
                     return
 

@@ -36,7 +36,7 @@ async def partition_of_key(
 ) -> TopicPartition:
     """The partition to which the default partitioner sends the key."""
     deadline_ms = core.now_ms() + core.settings.default_api_timeout_ms
-    found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
+    found = await core.metadata.wait_topic(topic, deadline_ms=deadline_ms)
     return TopicPartition(topic, murmur2(key) % len(found.partitions))
 
 

@@ -18,7 +18,7 @@ from lograft.client.errors import (
     TimedOut,
     broker_error,
 )
-from lograft.client.metadata import Partition, is_passing
+from lograft.client.metadata import Partition, is_transient
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_EPOCH
@@ -126,7 +126,7 @@ class OffsetLookup:
             found.update(answers.found)
             failed.update(answers.failed)
         if any(getattr(one, "code", None) in STALE_METADATA for one in failed.values()):
-            self._core.metadata.is_old()
+            self._core.metadata.request_update()
         return Answers(found, failed)
 
     async def _of_leader(
@@ -138,7 +138,7 @@ class OffsetLookup:
         try:
             return await question(leader, wanted)
         except ClientError as error:
-            self._core.metadata.is_old()
+            self._core.metadata.request_update()
             return Answers({}, dict.fromkeys(wanted, error))
 
     def _leader_of(self, partition: TopicPartition) -> int | ClientError:
@@ -146,7 +146,7 @@ class OffsetLookup:
         topic = metadata.use(partition.topic)
         if topic is None:
             code = metadata.cache.error_of(partition.topic)
-            if code and not is_passing(code):
+            if code and not is_transient(code):
                 return broker_error(code, str(partition))
             return _unknown(partition)
         known = topic.partition(partition.partition)
@@ -169,7 +169,7 @@ class OffsetLookup:
                     timestamp=timestamp,
                 )
             )
-        answer = await self._core.network.ask(
+        answer = await self._core.network.request(
             listing.ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=READ_COMMITTED if self._settings.is_read_committed else 0,
@@ -202,7 +202,7 @@ class OffsetLookup:
                     leader_epoch=epoch,
                 )
             )
-        answer = await self._core.network.ask(
+        answer = await self._core.network.request(
             epochs.OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values())),
             epochs.OffsetForLeaderEpochResponse,
             node=leader,

@@ -230,7 +230,7 @@ class RangeRead:
                 if not failure.is_retriable or isinstance(failure, TimedOut):
                     raise
                 error = failure
-                self._core.metadata.is_old()
+                self._core.metadata.request_update()
             if self._core.now_ms() >= deadline_ms:
                 raise TimedOut(
                     f"{self._wanted.partition} at offset {position} was not read within"
@@ -246,7 +246,7 @@ class RangeRead:
             known = topic.partition(self._wanted.partition.partition)
             if known is None:
                 raise TopicReplaced(self._wanted, None)
-            await self._core.network.link(known.leader, FETCH_LANE)
+            await self._core.network.connect(known.leader, FETCH_LANE)
             ahead = self._send_if_ready(position)
             if ahead is None:
                 raise OutcomeUnknown(f"broker {known.leader} went away")
@@ -277,7 +277,7 @@ class RangeRead:
         known = None if topic is None else topic.partition(self._wanted.partition.partition)
         if topic is None or known is None or topic.id != self._topic_id:
             return None
-        link = self._core.network.link_if_ready(known.leader, FETCH_LANE)
+        link = self._core.network.ready_connection(known.leader, FETCH_LANE)
         if link is None:
             return None
         settings = self._settings
@@ -286,7 +286,7 @@ class RangeRead:
         )
         uses_ids = topic.id != ZERO_UUID
         plan = Plan(NO_SESSION, LAST_EPOCH, uses_ids, {self._wanted.partition: wanted}, {})
-        return link.start(
+        return link.send_for_future(
             fetch_request(settings, plan),
             FetchResponse,
             version=link.version_of(FETCH_KEY, at_most=None if uses_ids else FETCH_NAMES_UNTIL),
@@ -305,10 +305,10 @@ class RangeRead:
                 missing += 1
                 if missing == _MISSING_MAX:
                     raise TopicReplaced(self._wanted, None)
-                metadata.is_old()
+                metadata.request_update()
             elif code and not error.is_retriable:
                 raise error
-            await metadata.next_update(deadline_ms, f"topic {name!r} is not known")
+            await metadata.wait_update(deadline_ms, f"topic {name!r} is not known")
         if self._topic_id is None:
             self._topic_id = topic.id
         if topic.id != self._topic_id:

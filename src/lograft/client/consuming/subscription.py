@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from lograft.client.arguments import partition_of, several
+from lograft.client.arguments import as_iterable, partition_of
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.reset_policy import ResetPolicy
 from lograft.client.errors import WrongUse
@@ -163,7 +163,7 @@ class Subscription:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Exactly these; those that stay keep their positions."""
-        wanted = dict.fromkeys(map(partition_of, several(partitions)))
+        wanted = dict.fromkeys(map(partition_of, as_iterable(partitions)))
         for gone in self._states.keys() - wanted.keys():
             # Slices and answers on their way are void.
             self._states.pop(gone)._forget_fetched()

@@ -9,7 +9,7 @@ from typing import Final
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, UnsupportedByBroker, WrongUse, raise_for
-from lograft.client.retries import persist
+from lograft.client.retries import retry
 from lograft.wire.messages import describe_configs as describing
 from lograft.wire.messages import incremental_alter_configs as altering
 
@@ -50,13 +50,13 @@ class SubscriptionModes:
         deadline_ms = self._core.now_ms() + budget_ms
         holders: set[str] = set()
         for topic in self._topics:
-            await self._core.metadata.topic(topic, deadline_ms=deadline_ms)
+            await self._core.metadata.wait_topic(topic, deadline_ms=deadline_ms)
 
             async def attempt(topic: str = topic) -> str:
                 return await self._settle_topic(topic)
 
             what = f"the subscription mode of topic {topic!r}"
-            holder = await persist(self._core, attempt, what=what, budget_ms=budget_ms)
+            holder = await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
             if holder:
                 holders.add(holder)
         if group_id is not None:
@@ -70,7 +70,7 @@ class SubscriptionModes:
 
     async def _settle_topic(self, topic: str) -> str:
         """The group that has the topic, or ""."""
-        answer = await self._core.network.ask(
+        answer = await self._core.network.request(
             describing.DescribeConfigsRequest(
                 resources=[
                     describing.DescribeConfigsResource(
@@ -99,7 +99,7 @@ class SubscriptionModes:
         return found.get(_GROUP, "")
 
     async def _set(self, topic: str) -> None:
-        answer = await self._core.network.ask(
+        answer = await self._core.network.request(
             altering.IncrementalAlterConfigsRequest(
                 resources=[
                     altering.AlterConfigsResource(

@@ -9,14 +9,14 @@ from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 async def all_topics(core: ClientCore[ConsumerSettings]) -> dict[str, TopicInfo]:
     """Every topic that this client may see."""
-    answer = await core.network.ask(
+    answer = await core.network.request(
         lambda version: MetadataRequest(
             topics=None if version > 0 else [], allow_auto_topic_creation=False
         ),
         MetadataResponse,
     )
     cache = MetadataCache()
-    cache.learn(answer, covers_all=True)
+    cache.update(answer, covers_all=True)
     return {name: topic_info(topic) for name, topic in sorted(cache.topics.items())}
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from lograft.client.client_settings import ClientSettings
-from lograft.client.coordinators import Coordinator, Kind
+from lograft.client.coordinators import Coordinator, CoordinatorType
 from lograft.client.core import ClientCore
 from lograft.client.errors import BrokerError, broker_error
-from lograft.client.retries import persist
+from lograft.client.retries import retry
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
 from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -74,10 +74,10 @@ async def _complete(
     core: ClientCore[ClientSettings], prepared: PreparedTransaction, commits: bool
 ) -> None:
     what = f"{'committing' if commits else 'aborting'} {prepared.transactional_id!r}"
-    coordinator = Coordinator(core, Kind.TRANSACTION, prepared.transactional_id)
+    coordinator = Coordinator(core, CoordinatorType.TRANSACTION, prepared.transactional_id)
 
     async def attempt() -> None:
-        answer = await coordinator.ask(
+        answer = await coordinator.request(
             EndTxnRequest(
                 transactional_id=prepared.transactional_id,
                 producer_id=prepared.producer_id,
@@ -93,7 +93,7 @@ async def _complete(
         coordinator.raise_for(answer.error_code, what)
 
     try:
-        await persist(core, attempt, what=what, budget_ms=_PATIENCE_MS)
+        await retry(core, attempt, what=what, timeout_ms=_PATIENCE_MS)
     except BrokerError as error:
         if commits or error.code not in _NOT_OURS:
             raise

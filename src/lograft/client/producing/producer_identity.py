@@ -100,7 +100,7 @@ class IdempotentIdentity:
 
     async def _request_once(self) -> None:
         try:
-            response = await self._core.network.ask(
+            response = await self._core.network.request(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS),
                 InitProducerIdResponse,
             )

@@ -131,7 +131,7 @@ class RecordPipeline:
         wanted = record.partition
         found = self._metadata.use(record.topic)
         if found is None:
-            found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
+            found = await self._metadata.wait_topic(record.topic, deadline_ms=deadline_ms)
         if wanted is not None and not _has(found, wanted):
             self._expect(found, wanted, deadline_ms)
         try:
@@ -154,7 +154,7 @@ class RecordPipeline:
     ) -> Deliveries:
         """Waits for room as needed."""
         if isinstance(values, str | bytes | bytearray):
-            raise WrongUse("one value was given where many are wanted: use send(), or a list")
+            raise WrongUse("send_many needs an iterable of values, not one value: use send()")
         deliveries = Deliveries(self._acks)
         if keys is None and self.takes_plain:
             if isinstance(values, list | tuple):
@@ -198,7 +198,7 @@ class RecordPipeline:
         check_index(partition)
         queue = self._accumulator.topic(topic.name).partition(partition)
         queue.missing_until_ms = max(deadline_ms, queue.missing_until_ms or 0)
-        self._metadata.is_old()
+        self._metadata.request_update()
 
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
         name, value, key, partition, timestamp, headers = record

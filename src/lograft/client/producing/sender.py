@@ -51,16 +51,17 @@ _OUT_OF_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOW
 _Outcome: TypeAlias = ProduceResponse | OutcomeUnknown
 
 BATCHES_SENT: Final = Counter(
-    "lograft_client_batches_sent_total", "Batches that the producer sent, with those sent again."
+    "lograft_client_batches_sent_total", "Batches that the producer sent, including retries."
 )
 RECORDS_ACKNOWLEDGED: Final = Counter(
-    "lograft_client_records_acknowledged_total", "Records of which the producer knows the offset."
+    "lograft_client_records_acknowledged_total",
+    "Records of the producer that brokers acknowledged.",
 )
 RETRIES: Final = Counter(
-    "lograft_client_batch_retries_total", "Batches that failed and were queued again."
+    "lograft_client_batch_retries_total", "Batches that failed and were queued for a retry."
 )
 BATCHES_FAILED: Final = Counter(
-    "lograft_client_batches_failed_total", "Batches that the producer gave up."
+    "lograft_client_batches_failed_total", "Batches that failed for good."
 )
 
 
@@ -163,7 +164,7 @@ class Sender:
             leader = self._missing_partitions.leader_of(queue)
             if leader is None:
                 self._core.metadata.use(queue.topic)
-                self._core.metadata.is_old()
+                self._core.metadata.request_update()
                 continue
             by_leader.setdefault(leader, []).append(queue)
         for leader, queues in by_leader.items():
@@ -189,7 +190,7 @@ class Sender:
         ):
             return False
         leader = self._missing_partitions.leader_of(queue)
-        link = None if leader is None else self._core.network.link_if_ready(leader)
+        link = None if leader is None else self._core.network.ready_connection(leader)
         if leader is None or link is None or self._in_flight.get(leader):
             return False
         self._send_request(leader, link, self._drain([queue]))
@@ -238,7 +239,7 @@ class Sender:
                 >= self._settings.max_in_flight_requests_per_connection
             ):
                 return
-            link = self._core.network.link_if_ready(leader)
+            link = self._core.network.ready_connection(leader)
             if link is None:
                 self._connect(leader)
                 return
@@ -276,11 +277,11 @@ class Sender:
 
         async def connect() -> None:
             try:
-                await self._core.network.link(leader)
+                await self._core.network.connect(leader)
             except ClientError as error:
                 LOGGER.debug("no connection to broker %d: %s", leader, error)
                 self._note_obstacle(leader, error)
-                self._core.metadata.is_old()
+                self._core.metadata.request_update()
                 if not error.is_retriable:
                     self.fail(error)
             # Not after a cancellation: the client or its loop is being closed.
@@ -305,7 +306,7 @@ class Sender:
         self._batches_sent += len(sent)
         if not self._acks:
             version = link.version_of(PRODUCE_KEY, at_most=at_most)
-            link.post(self._requests.of(contents, version), version)
+            link.send_oneway(self._requests.of(contents, version), version)
             for queue, batch in sent:
                 queue.in_flight.remove(batch)
                 self._acknowledge(batch, -1)
@@ -317,7 +318,7 @@ class Sender:
             topic, partition, records = contents[0]
             lone = self._requests.lone(topic, partition, link, at_most)
             if lone is not None:
-                link.call_packed(
+                link.send_packed(
                     lone.parts,
                     records,
                     ProduceResponse,
@@ -328,7 +329,7 @@ class Sender:
                 return
         version = link.version_of(PRODUCE_KEY, at_most=at_most)
         request = self._requests.of(contents, version)
-        link.call(request, ProduceResponse, on_outcome, version=version, timeout_ms=timeout_ms)
+        link.send(request, ProduceResponse, on_outcome, version=version, timeout_ms=timeout_ms)
 
     def _content(self, batch: Batch) -> Content:
         data = batch.data(self._codec, self._level)
@@ -354,7 +355,7 @@ class Sender:
         for queue, batch in sent:
             queue.in_flight.remove(batch)
         if isinstance(outcome, OutcomeUnknown):
-            self._core.metadata.is_old()
+            self._core.metadata.request_update()
             for queue, batch in sent:
                 self._retry(queue, batch, outcome)
         else:
@@ -379,7 +380,7 @@ class Sender:
         for queue, batch in sent:
             told = found.get((batch.topic, batch.partition))
             if told is None:
-                self._core.metadata.is_old()
+                self._core.metadata.request_update()
                 self._retry(queue, batch, OutcomeUnknown("the broker's answer leaves it out"))
             else:
                 self._on_told(queue, batch, told, brokers)
@@ -395,16 +396,16 @@ class Sender:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             # A duplicate is in the log already; where, the broker may have forgotten.
             if queue.missing_until_ms is not None:
-                self._core.metadata.is_old()  # the topic has grown
+                self._core.metadata.request_update()  # the topic has grown
             self._acknowledge(batch, told.base_offset, told.log_append_time_ms)
             return
         leader = told.current_leader
         if leader is not None and leader.leader_id >= 0:
-            self._core.metadata.learn_leader(
+            self._core.metadata.update_leader(
                 batch.topic, batch.partition, leader.leader_id, leader.leader_epoch, brokers
             )
         elif code in STALE_METADATA:
-            self._core.metadata.is_old()
+            self._core.metadata.request_update()
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(queue, batch)
             return

@@ -47,7 +47,7 @@ async def commit_offsets(
             )
         )
     is_member = bool(group.member_id) or group.generation >= 0
-    answer = await coordinator.ask(
+    answer = await coordinator.request(
         TxnOffsetCommitRequest(
             transactional_id=owner.transactional_id,
             group_id=group.group_id,

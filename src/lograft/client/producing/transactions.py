@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
-from lograft.client.coordinators import Coordinator, Kind
+from lograft.client.coordinators import Coordinator, CoordinatorType
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
     BrokerError,
@@ -38,7 +38,7 @@ from lograft.client.producing.transaction_states import (
     of_coordinator,
     of_partition,
 )
-from lograft.client.retries import persist
+from lograft.client.retries import retry
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -74,7 +74,7 @@ class Transactions:
         self._accumulator = accumulator
         accumulator.admission = self.check_may_send
         self._sender = sender
-        self._coordinator = Coordinator(core, Kind.TRANSACTION, name)
+        self._coordinator = Coordinator(core, CoordinatorType.TRANSACTION, name)
         self._state = State.NEW
         #: Why the transaction is broken, or the producer.
         self._error: Exception | None = None
@@ -117,7 +117,7 @@ class Transactions:
             self._raise_error()
         await self.identify()
         after(self._state, Event.BEGIN)
-        link = await self._ask(self._coordinator.link, "finding the transaction's coordinator")
+        link = await self._ask(self._coordinator.connect, "finding the transaction's coordinator")
         self._uses_v2 = link.features.get(_FEATURE, 0) >= 2
         self._number += 1
         self._move(Event.BEGIN)
@@ -135,7 +135,7 @@ class Transactions:
                 "adding offsets to the transaction",
             )
         self._groups.add(group.group_id)
-        coordinator = Coordinator(self._core, Kind.GROUP, group.group_id)
+        coordinator = Coordinator(self._core, CoordinatorType.GROUP, group.group_id)
         left = dict(offsets)
         await self._ask(
             self._in_this_one(
@@ -249,7 +249,7 @@ class Transactions:
         transaction or the producer; what took too long may be asked for again."""
         budget_ms = self._core.settings.max_block_ms
         try:
-            return await persist(self._core, attempt, what=what, budget_ms=budget_ms)
+            return await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
         except (TimedOut, TransactionFailed):
             raise
         except ClientError as error:
@@ -271,7 +271,7 @@ class Transactions:
 
     async def _identify(self, *, is_first: bool) -> None:
         sequences = self.sequences
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             InitProducerIdRequest(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=self._core.settings.transaction_timeout_ms,
@@ -304,7 +304,7 @@ class Transactions:
         topics: dict[str, list[int]] = {}
         for topic, partition in wanted:
             topics.setdefault(topic, []).append(partition)
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.transactional_id,
                 v3_and_below_producer_id=self.sequences.producer_id,
@@ -332,7 +332,7 @@ class Transactions:
         self._partitions.update(wanted)
 
     async def _add_group(self, group_id: str) -> None:
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.sequences.producer_id,
@@ -360,7 +360,7 @@ class Transactions:
     async def _ask_for_end(self, commits: bool) -> None:
         if self._is_unknown_to_coordinator():
             return
-        answer = await self._coordinator.ask(
+        answer = await self._coordinator.request(
             EndTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.sequences.producer_id,

@@ -39,7 +39,7 @@ class StandInCore:
             brokers=[MetadataResponseBroker(node_id=1, host="h", port=1)],
             topics=[MetadataResponseTopic(name="t", topic_id=topic_id, partitions=partitions)],
         )
-        assert self.metadata.cache.learn(answer, covers_all=False)
+        assert self.metadata.cache.update(answer, covers_all=False)
 
 
 def link_of(newest: int) -> BrokerConnection:
