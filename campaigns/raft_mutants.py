@@ -29,8 +29,8 @@ SEEDS_MAX: Final = 1_000
 class VoteNotPersisted(RaftCore):
     """A vote is told, and forgotten by a crash."""
 
-    def _finish(self, now_ms: int) -> Effects:
-        effects = super()._finish(now_ms)
+    def _take_effects(self, now_ms: int) -> Effects:
+        effects = super()._take_effects(now_ms)
         state = effects.persist
         if state is None or state.voted_for in (None, self.me):
             return effects
@@ -40,18 +40,18 @@ class VoteNotPersisted(RaftCore):
 class NothingHeldBack(RaftCore):
     """Messages leave while the hard state they rest on is still being written."""
 
-    def _finish(self, now_ms: int) -> Effects:
-        effects = super()._finish(now_ms)
+    def _take_effects(self, now_ms: int) -> Effects:
+        effects = super()._take_effects(now_ms)
         if effects.persist is not None:
             sends, self._sends = tuple(self._sends), []
-            return Effects(persist=effects.persist, unlead=effects.unlead, send=sends)
+            return Effects(persist=effects.persist, step_down=effects.step_down, send=sends)
         return effects
 
 
 class VoteWithoutLogComparison(RaftCore):
     """Whoever asks first gets the vote, whatever it has."""
 
-    def _grants(self, request: VoteRequest) -> bool:
+    def _can_grant(self, request: VoteRequest) -> bool:
         everything = LogEnd(self.log.end.epoch, self.log.end.offset)
         generous = VoteRequest(
             sender=request.sender,
@@ -60,28 +60,28 @@ class VoteWithoutLogComparison(RaftCore):
             log_end=max(everything, request.log_end),
             pre_vote=request.pre_vote,
         )
-        return super()._grants(generous)
+        return super()._can_grant(generous)
 
 
 class TwoVotesAnEpoch(RaftCore):
     """The vote of an epoch can be given again."""
 
-    def _grants(self, request: VoteRequest) -> bool:
+    def _can_grant(self, request: VoteRequest) -> bool:
         if request.pre_vote or self.role is not Role.VOTED:
-            return super()._grants(request)
+            return super()._can_grant(request)
         return request.log_end >= self.log.end
 
 
 class PreVotesCount(RaftCore):
     """Who would be elected thinks it is."""
 
-    def _count(self, election: Election, now_ms: int) -> None:
+    def _count_votes(self, election: Election, now_ms: int) -> None:
         if election.pre_vote and election.is_won and len(self.voters.voters) > 1:
             self._become_candidate(now_ms)
             self.hard_state = HardState(self.epoch, NO_NODE, self.me, self.life)
             self._become_leader(election, now_ms)
         else:
-            super()._count(election, now_ms)
+            super()._count_votes(election, now_ms)
 
 
 class _CountsAnyEpoch(Leadership):
@@ -144,12 +144,12 @@ class EpochOfFetchUnchecked(RaftCore):
     def _fetcher_of(
         self, response: FetchResponse | FetchSnapshotResponse, now_ms: int
     ) -> Fetcher | None:
-        self._learn(response.epoch, response.leader, now_ms)
+        self._learn_leader(response.epoch, response.leader, now_ms)
         fetcher = self.fetcher
         if fetcher is None or response.error is not Error.NONE or self.role is not Role.FOLLOWER:
             return super()._fetcher_of(response, now_ms)
-        fetcher.on_answer(now_ms)
-        fetcher.on_heard(now_ms)
+        fetcher.on_response(now_ms)
+        fetcher.on_contact(now_ms)
         return fetcher
 
 
@@ -200,7 +200,7 @@ class CutTooDeep(RaftCore):
             super()._truncate(min(to, deeper) if deeper > self.log.start.offset else to)
         except CommittedAtRisk:
             self.log.truncate(to)
-            self._wish(truncate=to)
+            self._emit(truncate=to)
 
 
 class DivergenceUnseen(RaftCore):

@@ -71,7 +71,7 @@ async def raise_until_done(cluster: SimulatedCluster) -> None:
 
 def knows_all_voters(cluster: SimulatedCluster) -> bool:
     leadership = leader_of(cluster).core.leadership
-    return leadership is not None and len(leadership.described) == 2
+    return leadership is not None and len(leadership.descriptions) == 2
 
 
 async def change_voters(cluster: SimulatedCluster) -> None:
@@ -167,7 +167,7 @@ async def test_a_leader_that_does_not_know_a_voter_refuses(cluster: SimulatedClu
     await cluster.start()
     leader = leader_of(cluster)
     assert leader.core.leadership is not None
-    leader.core.leadership.described.clear()
+    leader.core.leadership.descriptions.clear()
     for validate_only in (True, False):
         code = await raise_level(cluster, validate_only=validate_only)
         assert code is ErrorCode.INVALID_UPDATE_VERSION

@@ -67,7 +67,7 @@ def _metadata_quorum(shared: SharedServices, version: int) -> DescribeQuorumResp
         state = ReplicaState(
             replica_id=replica.key.node_id,
             log_end_offset=replica.end_offset,
-            last_fetch_timestamp=replica.heard_ms,
+            last_fetch_timestamp=replica.last_contact_ms,
             last_caught_up_timestamp=replica.caught_up_ms,
         )
         if version >= 2:

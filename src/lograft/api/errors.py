@@ -95,7 +95,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.VotesCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     model.Rejected: ErrorCode.UNKNOWN_SERVER_ERROR,  # carries its own code, see code_of
     metadata.InconsistentRecord: ErrorCode.UNKNOWN_SERVER_ERROR,
-    consensus.IllegalMove: ErrorCode.UNKNOWN_SERVER_ERROR,
+    consensus.IllegalTransition: ErrorCode.UNKNOWN_SERVER_ERROR,
     consensus.CommittedAtRisk: ErrorCode.UNKNOWN_SERVER_ERROR,
     consensus.NotLeading: ErrorCode.NOT_CONTROLLER,
 }

@@ -1,34 +1,35 @@
 """Raft as a state machine, in KRaft's flavour; no clock, no socket, no file.
 
-`core.RaftCore` takes what happened (`start`, `tick`, `step`, `on_…`) and returns `Effects`: what
-the driver must do. Messages are the values of `messages.py`. The roles and every legal move between
-them are the table in `roles.py`. One object for each protocol of several steps: `Election`,
-`Fetcher` with `SnapshotDownload`, `Leadership`, `VoterChange`; `LogView` is what the core knows of
-the log.
+`core.RaftCore` receives events (`start`, `tick`, `step`, `on_…`) and returns `Effects`, the actions
+that the driver must execute. Messages are the values of `messages.py`. `roles.py` holds the table
+of roles and legal transitions. Each protocol of several steps has its own object: `Election`,
+`Fetcher` with `SnapshotDownload`, `Leadership`, `VoterChange`. `LogView` is the core's description
+of the log.
 
-Invariants: an epoch or a vote is on disk before anything is done on its strength; an epoch has
-one leader at most; the high watermark never falls, and moves only over a record of the leader's
-own epoch that a majority of the voters has on disk; a replica says it has only what is on its disk.
+Invariants: an epoch or a vote is on disk before any action depends on it; an epoch has at most one
+leader; the high watermark never decreases, and it advances only past a record of the leader's own
+epoch that a majority of the voters has on disk; a replica reports only what is on its disk.
 
 The driver's side of the contract:
 
-* One call at a time; the effects of a call are done, in the order of their fields, before the
-  next. Only `persist` and the fsync of what was appended may take their time: their ends are told
-  by `on_persisted` and `on_durable`, and calls between are fine.
-* `persist` is fsynced before `on_persisted`. There is never a second one before that.
-* `on_durable(offset)`: everything below is fsynced. Needed once after the start too: what a
-  restart finds in the log may be in the page cache only. After a truncation an fsync that was begun
-  before it vouches for nothing behind the cut.
-* A leader's appends are the driver's own: it appends while `is_leader`, then tells `on_appended`.
-  `lead` and `append_voters` ask for control batches, told in the same way.
-* Answers that carry records or pieces of a snapshot leave the core empty: the driver fills in what
-  `read_from` or `position` ask for. What arrives is described by a `LogSlice`.
-* A request's number and its sender's node id say which answer belongs to it. Messages may get lost,
-  come late, twice and in any order. An answer must be to a request of this life of the process
-  (`first_request_id` keeps lives apart if connections do not).
-* `tick` is due at `deadline_ms`; later is safe. There is one such number for each core, so one
-  queue of deadlines serves thousands of them.
-* `on_snapshot` only for what is committed and fsynced in the own log. At the start the log reaches
-  at least to the end of the newest snapshot; a shorter one is replaced by it.
-* A snapshot is put in the log's place whole or not at all, and on disk before `on_installed`.
+* It makes one call at a time and executes the effects of a call, in the order of their fields,
+  before the next call. Only `persist` and the fsync of appended records may complete later: the
+  driver reports that with `on_persisted` and `on_durable`, and may make other calls in between.
+* `persist` is fsynced before `on_persisted`. The core never returns a second one before that.
+* `on_durable(offset)`: everything below is fsynced. The driver also calls it once after the start,
+  since records found after a restart may be in the page cache only. An fsync that was started
+  before a truncation guarantees nothing beyond the truncation point.
+* A leader's driver appends records itself while `is_leader`, then calls `on_appended`. `lead` and
+  `append_voters` request control batches, which are reported in the same way.
+* The core returns responses with records or snapshot chunks empty: the driver fills in the bytes
+  that `read_from` or `position` refer to. Received batches are described by a `LogSlice`.
+* A response is matched to its request by the request id and the sender's node id. Messages may be
+  lost, delayed, duplicated and reordered. A response must belong to a request of this process
+  (`first_request_id` separates the processes of a node if connections do not).
+* `tick` is due at `deadline_ms`; a later call is safe. Each core has one such deadline, so a single
+  queue of deadlines serves thousands of cores.
+* `on_snapshot` only reports snapshots of records that are committed, and fsynced in the local log.
+  At the start the log reaches at least to the end of the newest snapshot; the driver replaces a
+  shorter log by that snapshot.
+* A snapshot replaces the log atomically, and is on disk before `on_installed`.
 """

@@ -1,16 +1,16 @@
-"""What a caller of the core can do wrong."""
+"""Errors raised by the Raft core."""
 
 from lograft.model.errors import LograftError
 
 
-class IllegalMove(LograftError):
-    """A role was left by a way that the table of roles does not have: a bug in the core."""
+class IllegalTransition(LograftError):
+    """The table of roles has no such transition: a bug in the core."""
 
 
-class CommittedAtRisk(IllegalMove):
-    """Another replica asks for a step that would undo what is committed. Whoever is wrong, this
-    replica keeps its log: it must stop, not obey."""
+class CommittedAtRisk(IllegalTransition):
+    """Another replica's message would make this one discard committed records. Whichever of the
+    two is wrong, this replica keeps its log and stops instead."""
 
 
 class NotLeading(LograftError):
-    """Only a leader appends and resigns."""
+    """The call requires a leader, but this replica is not the leader."""

@@ -1,4 +1,4 @@
-"""How a replica pulls: one question at a time, to its leader or to whoever may know the leader."""
+"""Fetching: one request at a time, to the leader or to a replica that may know the leader."""
 
 from lograft.consensus.messages import FetchSnapshotResponse
 from lograft.consensus.types import RaftSettings, SnapshotChunk, SnapshotId
@@ -6,7 +6,7 @@ from lograft.model.types import NodeId
 
 
 class SnapshotDownload:
-    """A snapshot, fetched piece by piece."""
+    """Progress of a snapshot that is fetched in chunks."""
 
     __slots__ = ("is_complete", "position", "snapshot")
 
@@ -16,7 +16,7 @@ class SnapshotDownload:
         self.is_complete = False
 
     def on_chunk(self, response: FetchSnapshotResponse) -> SnapshotChunk | None:
-        """None: not the piece that was asked for."""
+        """Returns the chunk, or None if it is not the requested one."""
         if response.snapshot != self.snapshot or response.position != self.position:
             return None
         if not response.data and response.size_bytes > self.position:
@@ -27,58 +27,60 @@ class SnapshotDownload:
 
 
 class Fetcher:
-    """Made anew for each leader and epoch, so that nothing of an older one is left in it."""
+    """State of fetching from one target. Each leader and epoch gets a new object, so that no state
+    of an earlier one remains."""
 
     __slots__ = (
-        "_patience_ms",
         "_settings",
+        "_timeout_ms",
+        "contact_deadline_ms",
         "download",
-        "has_turn",
-        "heard",
+        "has_contact",
+        "has_election_turn",
         "in_flight",
         "next_ms",
         "request_deadline_ms",
-        "silence_deadline_ms",
         "target",
     )
 
     def __init__(
-        self, target: NodeId, settings: RaftSettings, *, patience_ms: int, now_ms: int
+        self, target: NodeId, settings: RaftSettings, *, timeout_ms: int, now_ms: int
     ) -> None:
         self._settings = settings
-        self._patience_ms = patience_ms
+        self._timeout_ms = timeout_ms
         self.target = target
-        #: The number of the request that waits for its answer.
+        #: Id of the request in flight.
         self.in_flight: int | None = None
         self.request_deadline_ms = 0
-        #: No request before this time.
+        #: Earliest time of the next request.
         self.next_ms = now_ms
-        #: Whether this leader ever answered; who hears from a leader helps nobody to replace it.
-        self.heard = False
-        self.silence_deadline_ms = now_ms + patience_ms
-        #: Whether the leader resigned and named the order in which the voters stand.
-        self.has_turn = False
+        #: Whether this leader has responded. A follower in contact with its leader grants no
+        #: pre-votes.
+        self.has_contact = False
+        self.contact_deadline_ms = now_ms + timeout_ms
+        #: Whether the leader resigned and named the order in which the voters start elections.
+        self.has_election_turn = False
         self.download: SnapshotDownload | None = None
 
     def on_sent(self, request_id: int, now_ms: int) -> None:
         self.in_flight = request_id
         self.request_deadline_ms = now_ms + self._settings.request_timeout_ms
 
-    def on_answer(self, now_ms: int) -> None:
+    def on_response(self, now_ms: int) -> None:
         self.in_flight = None
         self.next_ms = now_ms
 
-    def on_heard(self, now_ms: int) -> None:
-        if self.has_turn:
-            return  # The answer is older than the resignation that it arrived after.
-        self.heard = True
-        self.silence_deadline_ms = now_ms + self._patience_ms
+    def on_contact(self, now_ms: int) -> None:
+        if self.has_election_turn:
+            return  # The response was sent before the resignation, although it arrived later.
+        self.has_contact = True
+        self.contact_deadline_ms = now_ms + self._timeout_ms
 
     def on_failure(self, now_ms: int) -> None:
         self.in_flight = None
         self.next_ms = now_ms + self._settings.retry_backoff_ms
 
-    def may_ask(self, now_ms: int) -> bool:
+    def can_fetch(self, now_ms: int) -> bool:
         return self.in_flight is None and now_ms >= self.next_ms
 
     @property

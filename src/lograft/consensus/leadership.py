@@ -1,4 +1,4 @@
-"""What a leader knows of the others: how far they are, and whether it still has a majority."""
+"""The state of a leader: progress of the other replicas, and contact with a majority."""
 
 from collections.abc import Iterator
 
@@ -8,31 +8,31 @@ from lograft.consensus.types import RaftSettings, ReplicaKey, Voter, VoterSet
 from lograft.consensus.voter_change import VoterChange
 from lograft.model.types import NO_OFFSET, NodeId, Offset
 
-#: Observers are not bounded by the voters; the one that was silent longest is forgotten.
+#: Maximum number of tracked observers; beyond it, the one with the oldest contact is removed.
 OBSERVERS_MAX = 1_000
 
 
 class Progress:
-    """Of one other replica."""
+    """Progress of one other replica."""
 
-    __slots__ = ("begun_ms", "caught_up_ms", "durable", "heard_ms", "key")
+    __slots__ = ("caught_up_ms", "durable", "key", "last_contact_ms", "notified_ms")
 
     def __init__(self, key: ReplicaKey, now_ms: int) -> None:
         self.key = key
-        #: It has the log on disk up to here: the offset of its last fetch. Never falls within an
-        #: epoch: what agreed with this leader's log once is not cut again, and a fetch that was
-        #: late on the way tells nothing new.
+        #: The replica has the log on disk up to here: its highest fetch offset. Never decreases
+        #: within an epoch: a log that once agreed with the leader's is not truncated again, and a
+        #: delayed fetch carries no new information.
         self.durable = NO_OFFSET
-        #: The last request from it; at first the begin of the leadership, as an advance.
-        self.heard_ms = now_ms
-        #: When it last had everything.
+        #: Time of its last request; initially the start of the leadership.
+        self.last_contact_ms = now_ms
+        #: Time at which it was last caught up.
         self.caught_up_ms = -1
-        #: When it was last told who leads.
-        self.begun_ms: int | None = None
+        #: Time of the last BeginQuorumEpoch sent to it.
+        self.notified_ms: int | None = None
 
 
 class Leadership:
-    """Lives as long as the leader leads its epoch."""
+    """Exists as long as the replica leads its epoch."""
 
     __slots__ = (
         "_me",
@@ -41,11 +41,11 @@ class Leadership:
         "_settings",
         "_since_ms",
         "change",
-        "described",
-        "disk_since_ms",
+        "descriptions",
         "epoch_start",
         "granting",
-        "parked",
+        "pending_fetches",
+        "unflushed_since_ms",
     )
 
     def __init__(
@@ -55,24 +55,25 @@ class Leadership:
         self._settings = settings
         self._since_ms = now_ms
         self.granting = granting
-        #: Where the first record of the own epoch lies.
+        #: Offset of the first record of the leader's epoch.
         self.epoch_start = NO_OFFSET
         self._progress: dict[ReplicaKey, Progress] = {}
-        #: Old names of voters that were renamed in this epoch: they use them until they have
-        #: fetched the new ones.
+        #: Previous keys of voters that were renamed in this epoch, which they use until they have
+        #: fetched the new voter set.
         self._renamed: dict[ReplicaKey, ReplicaKey] = {}
-        #: Fetches that wait for something new, by who asked; with the time to give up.
-        self.parked: dict[ReplicaKey, tuple[FetchRequest, int]] = {}
+        #: Delayed fetches by sender, each with its deadline.
+        self.pending_fetches: dict[ReplicaKey, tuple[FetchRequest, int]] = {}
         self.change: VoterChange | None = None
-        #: How the static voters have described themselves; a new leader is told again.
-        self.described: dict[NodeId, Voter] = {}
-        #: Since when the own disk owes something; None: it owes nothing.
-        self.disk_since_ms: int | None = None
+        #: Descriptions that static voters sent of themselves. They send them to every new leader.
+        self.descriptions: dict[NodeId, Voter] = {}
+        #: Since when appended records wait for the local disk; None: all are flushed.
+        self.unflushed_since_ms: int | None = None
 
-    # ── the others ───────────────────────────────────────────────────────────────────────────
+    # ── other replicas ───────────────────────────────────────────────────────────────────────
 
     def progress_of(self, key: ReplicaKey, log: LogView, now_ms: int) -> Progress:
-        """A voter whose directory is not known is one whatever it says its directory is."""
+        """Returns the progress of a replica. A voter whose directory is unknown matches any
+        directory."""
         key = self._renamed.get(key, key)
         voter = log.voters.find(key.node_id)
         slot = voter.key if voter is not None and log.voters.has(key) else key
@@ -83,24 +84,24 @@ class Leadership:
         return found
 
     def on_fetch(self, sender: ReplicaKey, offset: Offset, log: LogView, now_ms: int) -> None:
-        """Its log up to the fetch offset is a prefix of ours, and on its disk."""
+        """The sender's log up to the fetch offset is a prefix of ours and on its disk."""
         progress = self.progress_of(sender, log, now_ms)
-        progress.heard_ms = now_ms
+        progress.last_contact_ms = now_ms
         progress.durable = max(progress.durable, offset)
         if progress.durable >= log.end.offset:
             progress.caught_up_ms = now_ms
 
     def on_directories_known(self, voters: VoterSet) -> None:
-        """The static voters get the directories of `voters`. Which directory has fetched so far is
-        not known, so how far each log reaches counts from the next fetch on."""
+        """The static voters now have the directories of `voters`. Earlier fetches may have come
+        from other directories, so their offsets count only from the next fetch on."""
         for voter in voters.voters:
             before = self._progress.pop(ReplicaKey(voter.key.node_id), None)
             if before is not None:
-                progress = self._progress[voter.key] = Progress(voter.key, before.heard_ms)
-                progress.begun_ms = before.begun_ms
+                progress = self._progress[voter.key] = Progress(voter.key, before.last_contact_ms)
+                progress.notified_ms = before.notified_ms
 
     def rename(self, old: ReplicaKey, new: ReplicaKey) -> None:
-        """The same replica has another name from here on, and has what it had."""
+        """Changes the key of a replica and keeps its progress."""
         if old.node_id == self._me.node_id:
             self._me = new
             return
@@ -117,21 +118,23 @@ class Leadership:
     def replicas(self) -> Iterator[Progress]:
         yield from self._progress.values()
 
-    def to_begin(self, log: LogView, now_ms: int) -> Iterator[ReplicaKey]:
-        """Voters that do not fetch: maybe they do not know who leads."""
+    def voters_to_notify(self, log: LogView, now_ms: int) -> Iterator[ReplicaKey]:
+        """Yields voters that are not fetching and so may not know the leader."""
         for voter in log.voters.others(self._me):
             progress = self.progress_of(voter.key, log, now_ms)
-            if now_ms >= self._begin_due_ms(progress):
-                progress.begun_ms = now_ms
+            if now_ms >= self._notification_due_ms(progress):
+                progress.notified_ms = now_ms
                 yield voter.key
 
-    def _begin_due_ms(self, progress: Progress) -> int:
-        if progress.begun_ms is None:
+    def _notification_due_ms(self, progress: Progress) -> int:
+        if progress.notified_ms is None:
             return self._since_ms
-        return max(progress.begun_ms, progress.heard_ms) + self._settings.begin_interval_ms
+        return (
+            max(progress.notified_ms, progress.last_contact_ms) + self._settings.begin_interval_ms
+        )
 
     def successors(self, log: LogView, preferred: NodeId | None) -> tuple[ReplicaKey, ...]:
-        """Who should lead next: the fullest log first, or whom the caller wants."""
+        """Returns the voters in the order of succession: the preferred one, then by log length."""
         keys = [voter.key for voter in log.voters.others(self._me)]
 
         def rank(key: ReplicaKey) -> tuple[bool, int, NodeId]:
@@ -142,15 +145,17 @@ class Leadership:
         return tuple(sorted(keys, key=rank))
 
     def _forget_observers(self, log: LogView) -> None:
-        observers = [each for each in self._progress.values() if not log.voters.has(each.key)]
+        observers = [
+            progress for progress in self._progress.values() if not log.voters.has(progress.key)
+        ]
         if len(observers) > OBSERVERS_MAX:
-            del self._progress[min(observers, key=lambda each: each.heard_ms).key]
+            del self._progress[min(observers, key=lambda progress: progress.last_contact_ms).key]
 
     # ── the majority ─────────────────────────────────────────────────────────────────────────
 
     def committed(self, log: LogView) -> Offset:
-        """The offset that a majority has on disk, once that lies beyond the first record of the
-        own epoch (Raft, section 5.4.2); else NO_OFFSET."""
+        """Returns the offset that a majority has on disk, if it is beyond the first record of the
+        leader's epoch (Raft, section 5.4.2); else NO_OFFSET."""
         if self.epoch_start == NO_OFFSET:
             return NO_OFFSET
         voters = log.voters
@@ -166,48 +171,51 @@ class Leadership:
         return NO_OFFSET if progress is None else progress.durable
 
     def majority_deadline_ms(self, log: LogView) -> int | None:
-        """When the last majority was heard of, and the patience after it; None: it is one."""
-        heard = [
-            self._since_ms if (each := self._progress.get(voter.key)) is None else each.heard_ms
+        """Returns when the leader resigns unless a majority contacts it before; None if the leader
+        is a majority by itself."""
+        contacts_ms = [
+            self._since_ms
+            if (found := self._progress.get(voter.key)) is None
+            else found.last_contact_ms
             for voter in log.voters.others(self._me)
         ]
-        return self._majority_deadline_ms(log, heard)
+        return self._majority_deadline_ms(log, contacts_ms)
 
-    def _majority_deadline_ms(self, log: LogView, heard: list[int]) -> int | None:
+    def _majority_deadline_ms(self, log: LogView, contacts_ms: list[int]) -> int | None:
         needed = log.voters.majority - log.voters.has(self._me)
         if needed <= 0:
             return None
-        heard.sort(reverse=True)
-        return heard[needed - 1] + self._settings.check_quorum_ms
+        contacts_ms.sort(reverse=True)
+        return contacts_ms[needed - 1] + self._settings.check_quorum_ms
 
-    def disk_deadline_ms(self) -> int | None:
-        if self.disk_since_ms is None:
+    def flush_deadline_ms(self) -> int | None:
+        if self.unflushed_since_ms is None:
             return None
-        return self.disk_since_ms + self._settings.election_timeout_ms
+        return self.unflushed_since_ms + self._settings.election_timeout_ms
 
-    def on_disk_owing(self, now_ms: int) -> None:
-        if self.disk_since_ms is None:
-            self.disk_since_ms = now_ms
+    def on_unflushed(self, now_ms: int) -> None:
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
 
-    def on_disk_progress(self, log: LogView, now_ms: int) -> None:
-        self.disk_since_ms = None if log.durable >= log.end.offset else now_ms
+    def on_flushed(self, log: LogView, now_ms: int) -> None:
+        self.unflushed_since_ms = None if log.durable >= log.end.offset else now_ms
 
     def deadline_ms(self, log: LogView) -> int | None:
-        """The earliest of everything that time does to a leader."""
+        """Returns the earliest deadline of the leader."""
         me, since_ms = self._me.node_id, self._since_ms
-        due = [deadline for _, deadline in self.parked.values()]
-        heard: list[int] = []
+        due = [deadline for _, deadline in self.pending_fetches.values()]
+        contacts_ms: list[int] = []
         for voter in log.voters.voters:
             if voter.key.node_id == me:
                 continue
             progress = self._progress.get(voter.key)
-            heard.append(since_ms if progress is None else progress.heard_ms)
-            due.append(since_ms if progress is None else self._begin_due_ms(progress))
-        majority_ms = self._majority_deadline_ms(log, heard)
+            contacts_ms.append(since_ms if progress is None else progress.last_contact_ms)
+            due.append(since_ms if progress is None else self._notification_due_ms(progress))
+        majority_ms = self._majority_deadline_ms(log, contacts_ms)
         if majority_ms is not None:
             due.append(majority_ms)
-        if self.disk_since_ms is not None:
-            due.append(self.disk_since_ms + self._settings.election_timeout_ms)
+        if self.unflushed_since_ms is not None:
+            due.append(self.unflushed_since_ms + self._settings.election_timeout_ms)
         if self.change is not None:
             due.append(self.change.deadline_ms)
         return min(due, default=None)

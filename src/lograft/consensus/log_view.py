@@ -1,4 +1,4 @@
-"""What a replica must know of its log to take part in Raft: ends, epochs, voters, no records."""
+"""The Raft core's view of the log: offsets, epochs and voter sets, but no records."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -8,8 +8,8 @@ from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
 
 
 class LogView:
-    """Invariants: start <= durable <= end once `durable` is known; the epochs grow with the
-    offsets; two logs that have the same epoch at an offset are equal up to it."""
+    """Invariants: start <= durable <= end once `durable` is known; epochs increase with offsets;
+    two logs with the same epoch at an offset are equal up to that offset."""
 
     __slots__ = ("_epochs", "_starts", "_voters", "durable", "end", "snapshot", "start")
 
@@ -26,10 +26,10 @@ class LogView:
         self.end = end
         #: The first offset of the log, and the epoch of the record before it.
         self.start = LogEnd(NO_EPOCH, Offset(0)) if start is None else start
-        #: Everything below is on disk. Unknown at first: what a restart finds in the log may still
-        #: be in the page cache only.
+        #: Everything below is on disk. Unknown at first: records found after a restart may be in
+        #: the page cache only.
         self.durable = NO_OFFSET
-        #: The newest snapshot; stands for what lies before `start`, and maybe for more.
+        #: The newest snapshot. It covers everything before `start`, and possibly more.
         self.snapshot = snapshot
         self._epochs: list[Epoch] = []
         self._starts: list[Offset] = []
@@ -37,14 +37,14 @@ class LogView:
             self._add_epoch(epoch, offset)
         if not self._epochs and end.offset > self.start.offset:
             self._add_epoch(end.epoch, self.start.offset)
-        #: Voter sets by offset; the first is that of the beginning, or of the configuration.
+        #: Voter sets by offset; the first is that of the snapshot or the configuration.
         self._voters: list[tuple[Offset, VoterSet]] = [(NO_OFFSET, voters), *voter_history]
 
     # ── voters ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def voters(self) -> VoterSet:
-        """The newest set in the log counts, committed or not."""
+        """The newest set in the log applies, committed or not."""
         return self._voters[-1][1]
 
     @property
@@ -55,13 +55,13 @@ class LogView:
         return tuple(self._voters)
 
     def voters_at(self, end: Offset) -> VoterSet:
-        """The set that a snapshot up to `end` must name."""
+        """Returns the set that a snapshot up to `end` must contain."""
         return next(voters for offset, voters in reversed(self._voters) if offset < end)
 
-    # ── growing and shrinking ────────────────────────────────────────────────────────────────
+    # ── appending and truncating ─────────────────────────────────────────────────────────────
 
     def grow(self, epoch: Epoch, end: Offset, voters: VoterSet | None = None) -> None:
-        """Something of one epoch was appended; its last record holds the voters, if any."""
+        """Records of one epoch were appended; `voters` is the set in the last of them, if any."""
         assert end > self.end.offset, (end, self.end)
         self._add_epoch(epoch, self.end.offset)
         if voters is not None:
@@ -86,9 +86,9 @@ class LogView:
         self.durable = min(self.durable, to)
 
     def advance_start(self, start: LogEnd) -> None:
-        """Everything below was deleted: a snapshot stands for it."""
+        """The records below were deleted; a snapshot covers them."""
         assert self.start.offset <= start.offset <= self.end.offset, (self.start, start, self.end)
-        assert self.snapshot is not None, "a log begins at 0 or behind a snapshot"
+        assert self.snapshot is not None, "a log starts at 0 or at the end of a snapshot"
         assert start.offset <= self.snapshot.end_offset, (start, self.snapshot)
         self.start = start
         if start.offset == self.end.offset:
@@ -101,7 +101,7 @@ class LogView:
             del self._voters[0]
 
     def replace(self, snapshot: SnapshotId, voters: VoterSet) -> None:
-        """The log is empty now and begins at the end of the snapshot."""
+        """A snapshot replaced the log, which is now empty and starts at the snapshot's end."""
         self.snapshot = snapshot
         self.start = self.end = LogEnd(snapshot.epoch, snapshot.end_offset)
         self.durable = snapshot.end_offset
@@ -118,7 +118,7 @@ class LogView:
     # ── comparing ────────────────────────────────────────────────────────────────────────────
 
     def end_of(self, epoch: Epoch) -> LogEnd:
-        """Where the newest epoch that is not above `epoch` ends in this log."""
+        """Returns the end of the newest epoch in this log that is not above `epoch`."""
         after = bisect_right(self._epochs, epoch)
         if after == 0:
             return self.start
@@ -126,35 +126,37 @@ class LogView:
         return LogEnd(self._epochs[after - 1], end)
 
     def compare(self, other: LogEnd) -> LogEnd | SnapshotId | None:
-        """What stands between a log with this end and ours: nothing, a divergence (where ours ends
-        in the last epoch both can have), or a past that only the snapshot still has."""
+        """Returns None if a log with this end is a prefix of ours. If it diverges, returns where
+        our log ends in the last epoch that both can have. If it ends before our log starts,
+        returns the snapshot to fetch."""
         start = self.start
         if other.offset <= start.offset:
             if other.offset == 0 and start.offset == 0:
                 return None
             if other.offset == start.offset and other.epoch == start.epoch:
                 return None
-            return self._past()
+            return self._require_snapshot()
         if other.epoch < start.epoch:
-            return self._past()
+            return self._require_snapshot()
         mine = self.end_of(other.epoch)
         if mine.epoch == other.epoch and mine.offset >= other.offset:
             return None
         return mine
 
-    def _past(self) -> SnapshotId:
-        assert self.snapshot is not None, "a log begins at 0 or behind a snapshot"
+    def _require_snapshot(self) -> SnapshotId:
+        assert self.snapshot is not None, "a log starts at 0 or at the end of a snapshot"
         return self.snapshot
 
     def start_of(self, epoch: Epoch) -> Offset:
-        """Where an epoch begins in this log; NO_OFFSET if it is not there."""
+        """Returns the start offset of an epoch; NO_OFFSET if the log has no record of it."""
         try:
             return self._starts[self._epochs.index(epoch)]
         except ValueError:
             return NO_OFFSET
 
     def truncation_for(self, diverging: LogEnd) -> Offset:
-        """Up to where a log can agree with a leader's that ends the epoch there."""
+        """Returns the offset up to which this log can agree with a leader's log in which the epoch
+        ends at `diverging`."""
         mine = self.end_of(diverging.epoch)
         if mine.epoch == diverging.epoch:
             return min(mine.offset, diverging.offset)

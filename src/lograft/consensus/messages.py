@@ -1,9 +1,10 @@
-"""What replicas say to each other, as plain values.
+"""Messages between replicas, as plain values.
 
-They carry what Kafka's Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and *RaftVoter
-carry; the driver translates. A request has a number that its sender chose, and its answer repeats
-it. `epoch` and `leader` of an answer are what the answering replica knows: they teach whoever is
-behind. `life` names the life of the group (see `RaftCore.begin_life`).
+They correspond to Kafka's Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and
+*RaftVoter requests; the driver converts them. The sender of a request chooses its id, which the
+response repeats. `epoch` and `leader` of a response are those that the responding replica knows, so
+that a requester with an older epoch can catch up. `life` is the life of the group (see
+`RaftCore.begin_life`).
 """
 
 from collections.abc import Callable
@@ -18,28 +19,28 @@ from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Off
 
 class Error(Enum):
     NONE = "none"
-    #: The request belongs to an epoch that is over.
+    #: The request belongs to an older epoch.
     FENCED_EPOCH = "fenced leader epoch"
-    #: The request belongs to an epoch that this replica has not heard of.
+    #: The request belongs to a newer epoch than this replica knows.
     UNKNOWN_EPOCH = "unknown leader epoch"
     NOT_LEADER = "not leader"
-    #: Meant for a replica with this node id and another disk.
+    #: The request is for a replica with this node id and another directory id.
     WRONG_VOTER = "invalid voter key"
-    #: The request belongs to another life of the group, or this replica has left its own.
+    #: The request belongs to another life of the group, or this replica has left its life.
     WRONG_LIFE = "other life"
-    #: No replica says such a thing: an offset below zero, an epoch out of all reason.
+    #: No replica sends such a request: a negative offset, or an implausible epoch.
     INVALID = "invalid request"
     SNAPSHOT_NOT_FOUND = "snapshot not found"
     POSITION_OUT_OF_RANGE = "position out of range"
     DUPLICATE_VOTER = "duplicate voter"
     VOTER_NOT_FOUND = "voter not found"
-    #: Another change of the voters is not committed yet, or nothing of this epoch is.
+    #: Another voter change is not committed yet, or no record of this epoch is.
     CHANGE_IN_PROGRESS = "change in progress"
     LAST_VOTER = "last voter"
-    #: The voters of this group are fixed by its configuration (kraft.version 0).
+    #: The configuration fixes the voters of this group (kraft.version 0).
     STATIC_VOTERS = "static voters"
-    #: kraft.version cannot be raised: a voter does not support it, or has not described itself to
-    #: this leader yet.
+    #: kraft.version cannot be upgraded: a voter does not support it, or has not yet reported its
+    #: supported versions to this leader.
     VERSION_NOT_SUPPORTED = "version not supported by all voters"
     TIMED_OUT = "timed out"
 
@@ -47,9 +48,9 @@ class Error(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
     sender: ReplicaKey
-    #: A replica with another disk under the same number must not answer.
+    #: A replica with the same node id and another directory id rejects the request.
     to: ReplicaKey
-    #: The epoch to be led; for a pre-vote the one that the sender is in.
+    #: The candidate's new epoch; for a pre-vote the sender's current one.
     epoch: Epoch
     log_end: LogEnd
     pre_vote: bool = False
@@ -63,7 +64,7 @@ class VoteResponse:
     epoch: Epoch
     leader: NodeId = NO_NODE
     granted: bool = False
-    #: As in the request. (Not on the wire: whoever asked knows what it asked.)
+    #: Copied from the request. Not on the wire, since the requester knows it.
     pre_vote: bool = False
     error: Error = Error.NONE
     request_id: int = 0
@@ -71,7 +72,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
-    """I lead this epoch: fetch from me."""
+    """Announces that the sender leads this epoch, so that the voters fetch from it."""
 
     sender: ReplicaKey
     to: ReplicaKey
@@ -91,7 +92,8 @@ class BeginQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
-    """I lead this epoch no more: elect another, best one of `successors`, in their order."""
+    """Announces that the sender has resigned: the voters elect a new leader, preferably one of
+    `successors`, in this order."""
 
     sender: ReplicaKey
     epoch: Epoch
@@ -113,9 +115,9 @@ class EndQuorumEpochResponse:
 class FetchRequest:
     sender: ReplicaKey
     epoch: Epoch
-    #: Where the sender's log ends *on disk*, and the epoch of its last record.
+    #: End of the sender's log *on disk*, and the epoch of its last record.
     log_end: LogEnd
-    #: What the sender knows to be committed; a leader that knows more answers at once.
+    #: The sender's high watermark; a leader with a higher one responds immediately.
     high_watermark: Offset = NO_OFFSET
     wait_ms: int = 0
     request_id: int = 0
@@ -129,11 +131,11 @@ class FetchResponse:
     leader: NodeId = NO_NODE
     error: Error = Error.NONE
     high_watermark: Offset = NO_OFFSET
-    #: The logs differ: where the leader's ends in the last epoch that both may have.
+    #: The logs diverge: end of the last epoch in the leader's log that both may have.
     diverging: LogEnd | None = None
-    #: The leader's log begins behind the fetch offset: fetch this instead.
+    #: The leader's log starts beyond the fetch offset: fetch this snapshot instead.
     snapshot: SnapshotId | None = None
-    #: On its way out: the driver fills `entries` from the log, from this offset on.
+    #: Before sending, the driver fills `entries` from the log, starting at this offset.
     read_from: Offset = NO_OFFSET
     entries: LogSlice | None = None
     request_id: int = 0
@@ -158,7 +160,7 @@ class FetchSnapshotResponse:
     snapshot: SnapshotId | None = None
     position: int = 0
     size_bytes: int = 0
-    #: On its way out empty: the driver fills it from the snapshot's file.
+    #: Empty until the driver fills it from the snapshot file.
     data: bytes = b""
     request_id: int = 0
 
@@ -179,8 +181,8 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
-    """The same voter with other endpoints, or with another range of versions. With static voters
-    the leader only remembers it, for an upgrade of kraft.version."""
+    """Updates a voter's endpoints or supported versions. With static voters the leader only keeps
+    them in memory, for an upgrade of kraft.version."""
 
     voter: Voter
     sender: NodeId = NO_NODE
@@ -189,10 +191,10 @@ class UpdateVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeVersionRequest:
-    """Raises kraft.version from 0 to 1: the static voters become the first set in the log, with
-    their directories."""
+    """Upgrades kraft.version from 0 to 1: the static voters, with their directories, become the
+    first voter set in the log."""
 
-    #: The leader itself; the other voters have described themselves with UpdateVoterRequest.
+    #: The leader itself; the other voters have reported themselves with UpdateVoterRequest.
     voter: Voter
     validate_only: bool = False
     sender: NodeId = NO_NODE
@@ -201,8 +203,8 @@ class UpgradeVersionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameVoterRequest:
-    """The same voter in another log dir, to which it was moved with its votes. The leader must
-    know that from the voter itself."""
+    """Changes the directory id of a voter that moved, with its votes, to another log dir. Only the
+    voter itself may report that."""
 
     key: ReplicaKey
     directory_id: UUID
@@ -212,7 +214,7 @@ class RenameVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChangeResponse:
-    """NONE: the new set is committed. NOT_LEADER and TIMED_OUT: it may or may not become so."""
+    """NONE: the new set is committed. NOT_LEADER and TIMED_OUT: it may still be committed later."""
 
     sender: NodeId
     epoch: Epoch
@@ -228,7 +230,7 @@ VoterChangeRequest = (
     | RenameVoterRequest
     | UpgradeVersionRequest
 )
-#: Between replicas: they carry the life of the group.
+#: Requests between replicas, which carry the life of the group.
 PeerRequest = (
     VoteRequest
     | BeginQuorumEpochRequest
@@ -247,7 +249,7 @@ Response = (
 )
 Message = Request | Response
 
-#: Request -> its response.
+#: Response type of each request type.
 RESPONSE_OF: Final[dict[type, Callable[..., Response]]] = {
     VoteRequest: VoteResponse,
     BeginQuorumEpochRequest: BeginQuorumEpochResponse,
@@ -262,15 +264,15 @@ RESPONSE_OF: Final[dict[type, Callable[..., Response]]] = {
 }
 
 
-#: More elections than there can have been since the other side was last heard.
+#: More elections than can have taken place since the last contact with the sender.
 EPOCHS_AHEAD_MAX: Final = 1_000_000
-#: The wire has 31 bits for an epoch; an epoch that has no successor would end the group for good.
+#: The wire has 31 bits for an epoch. After the highest epoch the group could elect no leader again.
 EPOCH_MAX: Final = (1 << 31) - 1 - EPOCHS_AHEAD_MAX
 
 
 def is_plausible(request: PeerRequest, known: Epoch) -> bool:
-    """Whether a replica of a group whose epoch is about `known` can have said that. Requests come
-    from outside: one that is believed too much ends elections for ever."""
+    """Whether a replica of a group whose epoch is about `known` can have sent this. Requests come
+    from outside: accepting an arbitrarily high epoch would make further elections impossible."""
     if not NO_EPOCH <= request.epoch <= min(max(known, 0) + EPOCHS_AHEAD_MAX, EPOCH_MAX):
         return False
     match request:

@@ -1,28 +1,28 @@
-"""The roles of a voter and every legal move between them. The code reads this table."""
+"""The roles of a replica and the table of legal transitions, which the code reads."""
 
 from enum import Enum
 from typing import Final
 
-from lograft.consensus.errors import IllegalMove
+from lograft.consensus.errors import IllegalTransition
 
 
 class Role(Enum):
-    #: Knows an epoch, but neither its leader nor a candidate it voted for.
+    #: Knows the epoch, but no leader of it, and has not voted in it.
     UNATTACHED = "unattached"
-    #: Gave its vote in this epoch and waits for the winner.
+    #: Voted for another replica in this epoch and waits for the winner.
     VOTED = "voted"
-    #: Asks whether it could win before it disturbs the others with a new epoch (KIP-996).
+    #: Sends pre-votes, to find out if it could win before it starts a new epoch (KIP-996).
     PROSPECTIVE = "prospective"
-    #: Stands for election in an epoch that it opened.
+    #: Requests votes in an epoch that it started.
     CANDIDATE = "candidate"
     LEADER = "leader"
     FOLLOWER = "follower"
-    #: Led this epoch and gave it up, or led it before a restart: it will not lead it again.
+    #: Led this epoch until it resigned or restarted: it will not lead this epoch again.
     RESIGNED = "resigned"
 
 
 class Cause(Enum):
-    #: Nothing was heard of a leader or of an election's end in time; at once for an only voter.
+    #: No contact with a leader, or no result of an election, in time. Immediate for a sole voter.
     TIMEOUT = "timeout"
     VOTE_GIVEN = "vote given"
     PRE_VOTES_WON = "pre-votes won"
@@ -65,4 +65,4 @@ def next_role(role: Role, cause: Cause) -> Role:
     try:
         return NEXT_ROLE[role, cause]
     except KeyError:
-        raise IllegalMove(f"{role.value} does not end by {cause.value}") from None
+        raise IllegalTransition(f"role {role.value} has no transition for: {cause.value}") from None

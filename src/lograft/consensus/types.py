@@ -1,4 +1,4 @@
-"""The values that go into the core and come out of it."""
+"""Values that the core receives and returns."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,26 +11,28 @@ from lograft.model.types import NO_EPOCH, NO_NODE, ZERO_UUID, Epoch, NodeId, Off
 if TYPE_CHECKING:
     from lograft.consensus.messages import Message
 
-#: Where chance comes from: a number from 0 up to, and without, the bound.
+#: Source of random numbers: returns an integer from 0 up to, but not including, the bound.
 Chance = Callable[[int], int]
 
 
 class ReplicaKey(NamedTuple):
-    """A voter is a node with a certain disk: a node whose disk was replaced is another voter."""
+    """Identity of a voter: a node and its log directory. A node with a replaced disk is another
+    voter."""
 
     node_id: NodeId
-    #: ZERO_UUID: not known (a static quorum, kraft.version 0).
+    #: ZERO_UUID if unknown (a static quorum, kraft.version 0).
     directory_id: UUID = ZERO_UUID
 
-    def names(self, other: "ReplicaKey") -> bool:
-        """Whether the other is meant; without a directory id the node id says it alone."""
+    def matches(self, other: "ReplicaKey") -> bool:
+        """Whether this key identifies the other replica; without a directory id, by node id
+        alone."""
         return self.node_id == other.node_id and self.directory_id in (
             ZERO_UUID,
             other.directory_id,
         )
 
 
-#: Who a replica votes for when its raft life is ended from above (see `RaftCore.leave_life`).
+#: Candidate that a replica votes for when the controller ends its life (`RaftCore.leave_life`).
 CONTROLLER: Final = ReplicaKey(NodeId(-2))
 
 
@@ -43,7 +45,7 @@ class VoterEndpoint(NamedTuple):
 class Voter(NamedTuple):
     key: ReplicaKey
     endpoints: tuple[VoterEndpoint, ...] = ()
-    #: Range of kraft.version that the voter understands.
+    #: Range of kraft.version that the voter supports.
     kraft_version_min: int = 0
     kraft_version_max: int = 1
 
@@ -51,8 +53,8 @@ class Voter(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class VoterSet:
     voters: tuple[Voter, ...]
-    #: The configuration names the voters (kraft.version 0). The sets in the log are not static, so
-    #: that the first of them, appended or truncated, also changes the level.
+    #: The voters come from the configuration (kraft.version 0). Sets in the log are not static, so
+    #: appending or truncating the first of them also changes kraft.version.
     is_static: bool = False
 
     @staticmethod
@@ -68,7 +70,7 @@ class VoterSet:
         return tuple(voter.key.node_id for voter in self.voters)
 
     def has(self, key: ReplicaKey) -> bool:
-        return any(voter.key.names(key) for voter in self.voters)
+        return any(voter.key.matches(key) for voter in self.voters)
 
     def find(self, node_id: NodeId) -> Voter | None:
         return next((voter for voter in self.voters if voter.key.node_id == node_id), None)
@@ -92,14 +94,15 @@ class VoterSet:
 
 
 class LogEnd(NamedTuple):
-    """Of two logs the one with the greater LogEnd has everything that was committed."""
+    """Epoch of the last record, and end offset. Of two logs, the one with the greater LogEnd
+    contains every committed record of the other."""
 
     epoch: Epoch
     offset: Offset
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot stands for everything below `end_offset`; `epoch` is that of its last record."""
+    """A snapshot replaces all records below `end_offset`; `epoch` is that of the last of them."""
 
     end_offset: Offset
     epoch: Epoch
@@ -107,21 +110,22 @@ class SnapshotId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """A run of batches and what the core must know of it; made from their headers by the driver.
+    """Description of consecutive batches, which the driver builds from their headers.
 
-    The batches themselves are `data`, which the core hands on without a look.
+    The batches themselves are `data`, which the core passes on unread.
     """
 
     base: Offset
     end: Offset
-    #: Where each epoch of the slice begins, ascending; the first begins at `base`.
+    #: Start offset of each epoch in the slice, ascending; the first is `base`.
     epochs: tuple[tuple[Epoch, Offset], ...]
-    #: The voter sets written in it (VotersRecord), each with the offset of its record.
+    #: Voter sets in the slice (VotersRecord), each with the offset of its record.
     voters: tuple[tuple[Offset, VoterSet], ...] = ()
     data: object = None
 
     def follows(self, log_end: LogEnd) -> bool:
-        """Whether a log that ends there can go on with this slice: it came from outside."""
+        """Whether the slice can be appended to a log with this end. It is input from another node,
+        so everything is checked."""
         if not self.epochs or not log_end.offset == self.base < self.end:
             return False
         begins = [self.base - 1, *(offset for _, offset in self.epochs), self.end]
@@ -137,37 +141,37 @@ class LogSlice:
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What must be on disk before anyone may act on it."""
+    """Epoch, leader and vote, which must be on disk before any action depends on them."""
 
     epoch: Epoch = NO_EPOCH
     leader: NodeId = NO_NODE
     voted_for: ReplicaKey | None = None
-    #: Which life of the group it belongs to; NO_EPOCH where a group has only one.
+    #: Life of the group that the state belongs to; NO_EPOCH where a group has only one.
     life: Epoch = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Kafka's controller.quorum.* settings and what Kafka derives from them."""
+    """Kafka's controller.quorum.* settings, and the values that Kafka derives from them."""
 
-    #: A voter without a leader stands after this time, and up to as much again by chance.
+    #: A voter without a leader starts an election after this time plus a random part of it.
     election_timeout_ms: int = 1_000
-    #: After a lost election it waits by chance up to a bound that doubles up to this one.
+    #: Upper bound of the random backoff after a lost election; the backoff doubles up to it.
     election_backoff_max_ms: int = 1_000
-    #: A follower that cannot fetch for so long stands.
+    #: A follower that could not fetch for this time starts an election.
     fetch_timeout_ms: int = 2_000
-    #: A request without an answer for so long is lost.
+    #: A request without a response after this time is considered lost.
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
-    #: How long a leader may hold a fetch that has nothing to bring.
+    #: How long a leader may delay the response to a fetch that has nothing new.
     fetch_wait_ms: int = 500
-    #: How long a new voter may take to catch up, and its record to be committed.
+    #: Time limit for a new voter to catch up, and for the new voter set to be committed.
     voter_change_timeout_ms: int = 30_000
 
     @property
     def check_quorum_ms(self) -> int:
-        """A leader that no majority fetched from for so long resigns. Longer than the followers'
-        own patience: if all is well on their side they go first."""
+        """A leader from which no majority has fetched for this time resigns. It exceeds the
+        followers' fetch timeout, so that healthy followers elect a new leader first."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
@@ -176,23 +180,23 @@ class RaftSettings:
 
     @property
     def succession_slot_ms(self) -> int:
-        """The successors of a leader that is known to be gone stand one such slot apart."""
+        """Delay between the elections that successive successors of a lost leader start."""
         return max(1, self.election_timeout_ms // 10)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """The first batch of an epoch: it makes the high watermark free to move."""
+    """The first batch of an epoch. Once it is committed, the high watermark can advance."""
 
     epoch: Epoch
     leader: NodeId
     voters: tuple[NodeId, ...]
-    #: Those whose votes made the leader.
+    #: Voters that granted their vote to the leader.
     granting: tuple[NodeId, ...]
 
 
 class Send(NamedTuple):
-    """A message for another replica, or an answer to whoever asked (`request_id` says what)."""
+    """A request for another replica, or a response to one (matched by its `request_id`)."""
 
     to: NodeId
     message: "Message"
@@ -200,7 +204,7 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """Write these bytes at this position of the snapshot that is being fetched."""
+    """Bytes to write at `position` of the snapshot that is being fetched."""
 
     snapshot: SnapshotId
     position: int
@@ -208,24 +212,24 @@ class SnapshotChunk:
 
 
 class Effects(NamedTuple):
-    """What to do now, in this order: what asks for a call back comes last, so that its effects are
-    newer than these. When `persist` is set, whatever rests on it is held back until
-    `on_persisted`; besides it only `unlead` can be set then."""
+    """Actions for the driver, in this order. Those that require a call back are last, since that
+    call returns newer effects. If `persist` is set, the core holds back everything that depends on
+    it until `on_persisted`; only `step_down` can be set at the same time."""
 
     persist: HardState | None = None
-    #: The node led until now: appends are refused, waiting ones fail.
-    unlead: Epoch | None = None
-    #: Cut the log here: what follows was never committed.
+    #: The node no longer leads this epoch: reject appends, and fail those that wait for a commit.
+    step_down: Epoch | None = None
+    #: Truncate the log to this offset: the records behind it were never committed.
     truncate: Offset | None = None
-    #: Append these batches as they are; `on_durable` when they are on disk.
+    #: Append these batches unchanged, and call `on_durable` when they are on disk.
     append: LogSlice | None = None
     chunk: SnapshotChunk | None = None
     send: tuple[Send, ...] = ()
-    #: The high watermark moved here: everything below is committed.
+    #: The high watermark advanced to this offset: everything below is committed.
     committed: Offset | None = None
-    #: The snapshot is here whole: check it, let it replace the log, then `on_installed`.
+    #: The snapshot is complete: check it, replace the log by it, then call `on_installed`.
     install: SnapshotId | None = None
-    #: Append this batch: the node leads from here on.
+    #: Append this batch: the node is the leader from here on.
     lead: LeaderChange | None = None
     #: Append a VotersRecord with this set, then `on_appended(…, voters=…)`.
     append_voters: VoterSet | None = None

@@ -1,11 +1,12 @@
-"""One change of the voters, from the request to its commit (KIP-853).
+"""A change of the voter set, from the request to its commit (KIP-853).
 
-An upgrade of kraft.version is one, too: its set has the same nodes, now with their directories.
+An upgrade of kraft.version is such a change, too: the set has the same nodes, with their
+directories.
 
-Only single steps: the majorities of two neighbouring sets always share a replica, so the new set
-may count as soon as it is in the log. A second step before the first is committed would break that,
-and so would one before this leader has committed anything: an older leader's uncommitted set may
-still be somewhere.
+Only one voter changes at a time: majorities of two successive sets then always share a replica, so
+the new set can apply as soon as it is in the log. A second change before the first is committed
+would break that. So would a change before this leader has committed a record of its epoch, since
+an uncommitted set of an earlier leader may still exist in some log.
 """
 
 from collections.abc import Mapping
@@ -24,32 +25,34 @@ from lograft.consensus.messages import (
 from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.model.types import NO_OFFSET, ZERO_UUID, NodeId, Offset
 
-#: The first level whose voters are in the log.
+#: First kraft.version with the voter set in the log.
 DYNAMIC_VOTERS_VERSION: Final = 1
 
 
 class Stage(Enum):
-    #: A new voter must not hold up commits: it first fetches what is there.
+    #: A new voter first catches up with the log, so that it does not delay commits.
     CATCHING_UP = "catching up"
-    #: The driver was asked to append the new set.
+    #: The core has requested that the driver append the new set.
     APPENDING = "appending"
     COMMITTING = "committing"
 
 
 class VoterChange:
+    """The change in progress of a leader."""
+
     __slots__ = ("deadline_ms", "end", "request", "stage", "target", "voters")
 
     def __init__(
         self, request: VoterChangeRequest, voters: VoterSet, *, target: Offset, deadline_ms: int
     ) -> None:
         self.request = request
-        #: The set as it will be.
+        #: The new set.
         self.voters = voters
-        #: Up to where a new voter must have fetched: the log's end when it was asked for.
+        #: Offset to which a new voter must catch up: the log end offset at the time of the request.
         self.target = target
         self.deadline_ms = deadline_ms
         self.stage = Stage.CATCHING_UP
-        #: Committed once the high watermark is here.
+        #: The change is committed once the high watermark reaches this offset.
         self.end = NO_OFFSET
 
     @property
@@ -62,11 +65,12 @@ class VoterChange:
         self.end = end
 
 
-def upgraded(voters: VoterSet, described: Mapping[NodeId, Voter]) -> VoterSet | Error:
-    """The static voters as they have described themselves, or why the level cannot be raised."""
+def upgrade_voters(voters: VoterSet, descriptions: Mapping[NodeId, Voter]) -> VoterSet | Error:
+    """Returns the static voters with the directories that they reported, or the error if one of
+    them has not reported, or does not support dynamic voters."""
     dynamic: list[Voter] = []
     for node_id in voters.node_ids:
-        voter = described.get(node_id)
+        voter = descriptions.get(node_id)
         if (
             voter is None
             or voter.key.directory_id == ZERO_UUID
@@ -77,11 +81,11 @@ def upgraded(voters: VoterSet, described: Mapping[NodeId, Voter]) -> VoterSet | 
     return VoterSet(tuple(dynamic))
 
 
-def changed(
+def change_voters(
     voters: VoterSet,
     request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | RenameVoterRequest,
 ) -> VoterSet | Error:
-    """The voters after the change, or why there is none."""
+    """Returns the voter set after the change, or the error."""
     if isinstance(request, AddVoterRequest):
         if voters.find(request.voter.key.node_id) is not None:
             return Error.DUPLICATE_VOTER
@@ -97,28 +101,28 @@ def changed(
     return voters.replacing(request.voter)
 
 
-def changed_static(
+def change_static_voters(
     voters: VoterSet,
     request: VoterChangeRequest,
     *,
     leader: ReplicaKey,
-    described: dict[NodeId, Voter],
+    descriptions: dict[NodeId, Voter],
     may_change: bool,
 ) -> VoterSet | Error:
-    """Static voters can only become dynamic ones. NONE: there is nothing to append. Notes in
-    `described` how a voter describes itself."""
+    """Returns the dynamic set that replaces static voters, the error, or NONE if there is nothing
+    to append. Stores the description that a voter sends of itself in `descriptions`."""
     match request:
         case UpdateVoterRequest():
             node_id = request.voter.key.node_id
             if voters.find(node_id) is None:
                 return Error.VOTER_NOT_FOUND
-            described[node_id] = request.voter
+            descriptions[node_id] = request.voter
             return Error.NONE
         case UpgradeVersionRequest():
             if not may_change:
                 return Error.CHANGE_IN_PROGRESS
             own = request.voter._replace(key=leader)
-            dynamic = upgraded(voters, {**described, leader.node_id: own})
+            dynamic = upgrade_voters(voters, {**descriptions, leader.node_id: own})
             is_checked = request.validate_only and not isinstance(dynamic, Error)
             return Error.NONE if is_checked else dynamic
         case _:

@@ -183,7 +183,7 @@ class IsrFollower:
         self._step(Step.NOTHING_NEW)
         return self._follow_leader()
 
-    def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
+    def on_request_failed(self, fetch: FollowerFetch, *, now_ms: int) -> None:
         """The connection broke, or the time was over."""
         if self._is_awaited(fetch):
             self._on_error(ErrorCode.NETWORK_EXCEPTION, now_ms=now_ms)

@@ -45,7 +45,7 @@ class RaftPort(Protocol):
     def committed(self) -> None:
         """The high watermark moved by something that the partition did not do itself."""
 
-    def heard_ms(self, node_id: NodeId) -> int:
+    def last_contact_ms(self, node_id: NodeId) -> int:
         """When the stream from that node last stood for an answer to this partition's fetch, which
         had nothing to bring; negative: it did not."""
 

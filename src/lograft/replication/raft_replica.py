@@ -123,9 +123,9 @@ class RaftReplica:
             return
         now_ms = self.port.now_ms()
         if self.follower is not None:
-            heard_ms = self.port.heard_ms(self.follower.leader)
-            if heard_ms >= 0:
-                self.alive_ms[self.follower.leader] = heard_ms
+            last_contact_ms = self.port.last_contact_ms(self.follower.leader)
+            if last_contact_ms >= 0:
+                self.alive_ms[self.follower.leader] = last_contact_ms
         if self.alive_ms:
             # Most deadlines only ask whether the other side is there.
             self.core.note_alive(self.alive_ms, now_ms)
@@ -184,7 +184,7 @@ class RaftReplica:
         self._request = None
         now_ms = self.port.now_ms()
         if core.fetcher is not None:
-            core.fetcher.on_answer(now_ms)
+            core.fetcher.on_response(now_ms)
         self._tell(core.on_durable(min(log.durable_offset, view.end.offset), now_ms))
         self._step_held()
 
@@ -199,7 +199,7 @@ class RaftReplica:
         fetcher, now_ms = self.core.fetcher, self.port.now_ms()
         if fetcher is not None and fetcher.in_flight is not None:
             # Its answer may have come meanwhile, and was not looked at.
-            self._tell(self.core.on_unanswered(fetcher.in_flight, now_ms))
+            self._tell(self.core.on_request_failed(fetcher.in_flight, now_ms))
         self._step_held()
         self.tell_deadline()
 

@@ -133,7 +133,7 @@ class RaftLeader:
         if core.leadership is not None:
             for progress in core.leadership.replicas():
                 its_start = self._log_starts.get(progress.key.node_id, log_start)
-                if its_start < lowest and now_ms - progress.heard_ms <= IN_SYNC_MS:
+                if its_start < lowest and now_ms - progress.last_contact_ms <= IN_SYNC_MS:
                     lowest = its_start
         return lowest
 
@@ -160,7 +160,7 @@ class RaftLeader:
                     durable,
                     max(0, end - durable) if known else -1,
                     known and self._keeps_up(progress, now_ms),
-                    progress.heard_ms if known else NEVER_MS,
+                    progress.last_contact_ms if known else NEVER_MS,
                     caught_up_ms if caught_up_ms >= 0 else NEVER_MS,
                     NO_BROKER_EPOCH,
                 )
@@ -173,7 +173,7 @@ class RaftLeader:
         whatever it has on disk."""
         core = self._replica.core
         alive_ms = self._replica.alive_ms.get(progress.key.node_id, NEVER_MS)
-        if now_ms - max(progress.heard_ms, alive_ms) > IN_SYNC_MS:
+        if now_ms - max(progress.last_contact_ms, alive_ms) > IN_SYNC_MS:
             return False
         caught_up = now_ms - progress.caught_up_ms <= IN_SYNC_MS and progress.caught_up_ms >= 0
         return core.log.voters.has(progress.key) and (
@@ -242,7 +242,7 @@ class RaftLeader:
             voter = core.voters.find(key.node_id)
             if voter is None or voter.key.directory_id == directory_id:
                 continue
-            if voter.key.names(key):
+            if voter.key.matches(key):
                 return RenameVoterRequest(key=voter.key, directory_id=directory_id)
         return None
 
@@ -372,7 +372,7 @@ class RaftFollower:
         error = ERROR_OF.get(answer.error)
         replica = self._replica
         if error is None:
-            replica.do(replica.core.on_unanswered(request.request_id, now_ms))
+            replica.do(replica.core.on_request_failed(request.request_id, now_ms))
             return NO_FOLLOWER_EFFECTS
         response = FetchResponse(
             sender=self.leader,
@@ -424,10 +424,10 @@ class RaftFollower:
             high_watermark=replica.high_watermark if moved else None, advance_log_start=advance
         )
 
-    def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
+    def on_request_failed(self, fetch: FollowerFetch, *, now_ms: int) -> None:
         request = self._awaited(fetch)
         if request is not None:
-            self._replica.do(self._replica.core.on_unanswered(request.request_id, now_ms))
+            self._replica.do(self._replica.core.on_request_failed(request.request_id, now_ms))
 
     def on_appended(self) -> FollowerEffects:
         """The answer's records are in the log: the core is told what they were."""
@@ -448,7 +448,7 @@ class RaftFollower:
 
     def on_append_failed(self, *, now_ms: int) -> None:
         assert self._sent is not None
-        self._replica.do(self._replica.core.on_unanswered(self._sent[1].request_id, now_ms))
+        self._replica.do(self._replica.core.on_request_failed(self._sent[1].request_id, now_ms))
 
     # A leader that has deleted what this replica would need next.
 
@@ -472,7 +472,7 @@ class RaftFollower:
             replica.core.log.truncate(Offset(keep))
             self.is_cutting = True
             return FollowerEffects(truncate_to=Offset(keep))
-        replica.do(replica.core.on_unanswered(request.request_id, now_ms))
+        replica.do(replica.core.on_request_failed(request.request_id, now_ms))
         return NO_FOLLOWER_EFFECTS
 
     def _restart(self, leader_start: Offset) -> FollowerEffects:

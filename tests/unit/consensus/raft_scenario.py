@@ -359,8 +359,8 @@ def describe(effects: Effects, *, quiet: bool) -> list[str]:
         voted = "the controller" if state.voted_for == CONTROLLER else voted
         life = "" if state.life < 0 else f" life={state.life}"
         lines.append(f"persist epoch={state.epoch} leader={state.leader} voted={voted}{life}")
-    if effects.unlead is not None:
-        lines.append(f"leads epoch {effects.unlead} no more")
+    if effects.step_down is not None:
+        lines.append(f"leads epoch {effects.step_down} no more")
     if effects.truncate is not None:
         lines.append(f"truncate to {effects.truncate}")
     if effects.append is not None and not quiet:

@@ -92,8 +92,8 @@ def describe(effects: Effects | None) -> list[str]:
             f"append leader change epoch={change.epoch} leader={change.leader}"
             f" voters={list(change.voters)} granting={list(change.granting)}"
         )
-    if effects.unlead is not None:
-        lines.append(f"leads no more epoch={effects.unlead}")
+    if effects.step_down is not None:
+        lines.append(f"leads no more epoch={effects.step_down}")
     lines.extend(f"send to={send.to} {send.message}" for send in effects.send)
     if effects.committed is not None:
         lines.append(f"committed {effects.committed}")

@@ -19,7 +19,7 @@ def test_a_majority_wins() -> None:
     held.grant(NodeId(1))
     won = []
     for node in (NodeId(2), NodeId(5)):
-        held.on_answer(asked[node], granted=True)
+        held.on_response(asked[node], granted=True)
         won.append(held.is_won)
     assert won == [False, True]
     assert list(held.granting) == [1, 2, 5]
@@ -30,16 +30,16 @@ def test_an_answer_counts_once_and_only_from_whom_was_asked() -> None:
     number = asked[NodeId(2)]
     assert not held.is_answer(number, NodeId(3))
     assert held.is_answer(number, NodeId(2))
-    held.on_answer(number, granted=True)
+    held.on_response(number, granted=True)
     assert not held.is_answer(number, NodeId(2))
 
 
 def test_it_is_hopeless_when_too_few_are_left() -> None:
     held, asked = election(4)
     held.grant(NodeId(1))
-    held.on_answer(asked[NodeId(2)], granted=False)
-    hopeless = [held.is_hopeless]
+    held.on_response(asked[NodeId(2)], granted=False)
+    hopeless = [held.cannot_win]
     assert held.on_unreachable(NodeId(3))
-    hopeless.append(held.is_hopeless)
+    hopeless.append(held.cannot_win)
     assert hopeless == [False, True]
     assert not held.on_unreachable(NodeId(3)), "known already"

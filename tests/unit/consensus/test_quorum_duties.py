@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from lograft.consensus.core import HELD_MAX, RaftCore
+from lograft.consensus.core import HELD_MESSAGES_MAX, RaftCore
 from lograft.consensus.errors import NotLeading
 from lograft.consensus.leadership import OBSERVERS_MAX
 from lograft.consensus.messages import (
@@ -149,9 +149,9 @@ def test_a_leader_that_goes_leaves_nobody_waiting() -> None:
     core = leader()
     core.step(fetch(THREE, 1), 1)
     waiting = fetch(THREE, 1, number=9, wait_ms=1_000)
-    core.leadership.parked[THREE] = (waiting, 5_000)  # type: ignore[union-attr]
+    core.leadership.pending_fetches[THREE] = (waiting, 5_000)  # type: ignore[union-attr]
     effects = core.resign(2)
-    assert effects.unlead == 1
+    assert effects.step_down == 1
     answers = [each.message for each in effects.send]
     errors = [answer.error for answer in answers if isinstance(answer, FetchResponse)]
     assert errors == [Error.NOT_LEADER]
@@ -246,9 +246,9 @@ def test_nothing_is_said_before_the_disk_has_it_and_not_without_bound() -> None:
     effects = core.step(ask, 0)
     assert effects.persist == HardState(Epoch(4), NO_NODE, THREE)
     assert not effects.send
-    for _ in range(HELD_MAX + 10):
+    for _ in range(HELD_MESSAGES_MAX + 10):
         assert core.step(ask, 1) == Effects()
-    assert len(core.on_persisted(2).send) == HELD_MAX
+    assert len(core.on_persisted(2).send) == HELD_MESSAGES_MAX
 
 
 def test_a_newer_epoch_while_the_disk_writes_is_written_too() -> None:

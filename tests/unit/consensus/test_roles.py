@@ -1,6 +1,6 @@
 import pytest
 
-from lograft.consensus.errors import IllegalMove
+from lograft.consensus.errors import IllegalTransition
 from lograft.consensus.roles import NEXT_ROLE, Cause, Role, next_role
 
 
@@ -21,5 +21,5 @@ def test_only_a_candidate_becomes_leader() -> None:
 
 
 def test_a_move_outside_the_table_is_an_error_that_names_it() -> None:
-    with pytest.raises(IllegalMove, match="follower does not end by votes won"):
+    with pytest.raises(IllegalTransition, match="follower does not end by votes won"):
         next_role(Role.FOLLOWER, Cause.VOTES_WON)

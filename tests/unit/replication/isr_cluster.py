@@ -151,7 +151,7 @@ class IsrCluster:
             f"fetch {node.node_id}>{leader.node_id}",
             node,
             lambda: self._on_fetch(leader, node, fetch, life),
-            lambda: follower.on_unanswered(fetch, now_ms=self.now_ms),
+            lambda: follower.on_request_failed(fetch, now_ms=self.now_ms),
         )
 
     def deliver(self, number: int) -> None:
@@ -260,7 +260,7 @@ class IsrCluster:
         def lost() -> None:
             follower = sender.replica.follower if sender.replica is not None else None
             if follower is not None:
-                follower.on_unanswered(fetch, now_ms=self.now_ms)
+                follower.on_request_failed(fetch, now_ms=self.now_ms)
 
         self._send(f"answer {at.node_id}>{sender.node_id}", sender, deliver, lost)
 

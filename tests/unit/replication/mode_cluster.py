@@ -131,7 +131,7 @@ class Node:
     def committed(self) -> None:
         self.cluster.release(self)
 
-    def heard_ms(self, node_id: NodeId) -> int:
+    def last_contact_ms(self, node_id: NodeId) -> int:
         return -1
 
     def deadline_changed(self) -> None:
@@ -215,14 +215,14 @@ class ModeCluster:
                 f"answer {leader.node_id}>{node.node_id}",
                 node,
                 lambda: self._on_answer(node, follower, fetch, answer, entries),
-                lambda: follower.on_unanswered(fetch, now_ms=self.now_ms),
+                lambda: follower.on_request_failed(fetch, now_ms=self.now_ms),
             )
 
         self._send(
             f"fetch {node.node_id}>{leader.node_id}",
             node,
             arrive,
-            lambda: follower.on_unanswered(fetch, now_ms=self.now_ms),
+            lambda: follower.on_request_failed(fetch, now_ms=self.now_ms),
             reaches=leader,
         )
 
@@ -270,8 +270,8 @@ class ModeCluster:
         if raft is None or raft.core.leadership is not None or raft.is_cutting:
             return
         if raft.core.fetcher is not None:
-            raft.core.fetcher.heard = False
-            raft.core.fetcher.silence_deadline_ms = self.now_ms
+            raft.core.fetcher.has_contact = False
+            raft.core.fetcher.contact_deadline_ms = self.now_ms
         if raft.core.deadline_ms is not None:
             raft.core.deadline_ms = self.now_ms
             raft.tick()

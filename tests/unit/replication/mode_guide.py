@@ -92,7 +92,7 @@ class Guide:
             replica = self.node(voter).replica
             raft = None if replica is None else replica.raft
             if raft is not None and raft.core.fetcher is not None:
-                raft.core.fetcher.heard = False
+                raft.core.fetcher.has_contact = False
         self.cluster.stand(self.node(number))
         for _ in range(4):
             self.persist(number, *voters)

@@ -296,7 +296,7 @@ class Scenario:
 
     def do_unanswered(self) -> list[str]:
         assert self.asked is not None
-        self.follower.on_unanswered(self.asked, now_ms=self.now_ms)
+        self.follower.on_request_failed(self.asked, now_ms=self.now_ms)
         return []
 
     def do_bounds(self, start: str, end: str) -> list[str]:

@@ -107,7 +107,7 @@ class PartitionFetches(Protocol):
     is_over: bool
 
     @property
-    def heard_ms(self) -> int: ...
+    def last_contact_ms(self) -> int: ...
 
     def consider(self) -> None:
         """The role may have something to ask for."""

@@ -124,7 +124,7 @@ class ReplicaView(NamedTuple):
     key: ReplicaKey
     end_offset: Offset
     #: Wall clock; -1: never in this epoch.
-    heard_ms: int
+    last_contact_ms: int
     caught_up_ms: int
     is_voter: bool
 
@@ -372,14 +372,14 @@ class RaftDriver:
             voter.key: ReplicaView(voter.key, NO_OFFSET, -1, -1, True) for voter in voters.voters
         }
         for each in leadership.replicas():
-            is_gone = each.heard_ms + OBSERVER_MS_MAX < clock.mono_ms()
+            is_gone = each.last_contact_ms + OBSERVER_MS_MAX < clock.mono_ms()
             if each.key.node_id < 0 or each.durable == NO_OFFSET:
                 continue
             if is_gone and not voters.has(each.key):
                 continue
             caught_up_ms = -1 if each.caught_up_ms < 0 else each.caught_up_ms + back_ms
             found[each.key] = ReplicaView(
-                each.key, each.durable, each.heard_ms + back_ms, caught_up_ms, voters.has(each.key)
+                each.key, each.durable, each.last_contact_ms + back_ms, caught_up_ms, voters.has(each.key)
             )
         mine = me if own is None or not voters.has(me) else own.key
         end = self.core.log_end.offset
@@ -554,8 +554,8 @@ class RaftDriver:
     def _do(self, effects: Effects) -> None:
         if effects.persist is not None:
             self._network.spawn(self._persist(effects.persist), name="quorum state")
-        if effects.unlead is not None:
-            self._unlead(effects.unlead)
+        if effects.step_down is not None:
+            self._step_down(effects.step_down)
         if effects.truncate is not None:
             self._replace(self._truncate(effects.truncate, effects))
         else:
@@ -627,7 +627,7 @@ class RaftDriver:
         self._pending.extend(entries.data.batches)
         self._wake.set()
 
-    def _unlead(self, epoch: Epoch) -> None:
+    def _step_down(self, epoch: Epoch) -> None:
         self._led = None
         self._fail_waiters()
         for on_unleader in self._unleader_listeners:

@@ -47,7 +47,7 @@ class Stream(Protocol):
 
     def ask_bounds(self, followed: "FollowerPartition") -> Awaitable[Bounds]: ...
 
-    def heard_ms(self, followed: "FollowerPartition") -> int: ...
+    def last_contact_ms(self, followed: "FollowerPartition") -> int: ...
 
 
 class FollowerPartition:
@@ -116,9 +116,9 @@ class FollowerPartition:
         return self.partition.kept_offsets is not None or self.role.waits_for_flush
 
     @property
-    def heard_ms(self) -> int:
+    def last_contact_ms(self) -> int:
         """When the leader was last known to lead this partition; -1: not since its last answer."""
-        return self._stream.heard_ms(self)
+        return self._stream.last_contact_ms(self)
 
     def consider(self) -> None:
         """The role may have something to ask for."""
@@ -127,9 +127,9 @@ class FollowerPartition:
     def on_flushed(self) -> None:
         self._stream.consider(self)
 
-    def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
+    def on_request_failed(self, fetch: FollowerFetch, *, now_ms: int) -> None:
         if not self.is_over:
-            self.role.on_unanswered(fetch, now_ms=now_ms)
+            self.role.on_request_failed(fetch, now_ms=now_ms)
 
     def on_answer(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
         """`data.records` is a view that lives only during the call."""

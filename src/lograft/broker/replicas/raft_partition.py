@@ -186,11 +186,11 @@ class RaftPartition:
     def committed(self) -> None:
         self.partition.tell_committed()
 
-    def heard_ms(self, node_id: NodeId) -> int:
+    def last_contact_ms(self, node_id: NodeId) -> int:
         following = self.partition.following
         if following is None or following.role.leader != node_id:
             return -1
-        return following.heard_ms
+        return following.last_contact_ms
 
     def deadline_changed(self) -> None:
         self._host.on_deadline(self)

@@ -388,7 +388,7 @@ class ReplicaFetcher:
         awaiting, self._awaiting = self._awaiting, {}
         self._end_session()
         for key, asked in awaiting.items():
-            self.followed[key].on_unanswered(asked.fetch, now_ms=now_ms)
+            self.followed[key].on_request_failed(asked.fetch, now_ms=now_ms)
             self._due[key] = None
         if isinstance(error, PeerUnreachable) and error.refused:
             self._around.on_refused(self.leader)
@@ -421,7 +421,7 @@ class ReplicaFetcher:
         self._session_id = NO_SESSION
         self._session_epoch = EPOCH_INITIAL
 
-    def heard_ms(self, followed: FollowerPartition) -> int:
+    def last_contact_ms(self, followed: FollowerPartition) -> int:
         """When the leader last let this partition's fetch wait, or answered a poll of the session
         in which the partition waits for its disk; -1: it did not."""
         asked = self._awaiting.get(followed.key)

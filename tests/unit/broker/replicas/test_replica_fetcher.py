@@ -99,7 +99,7 @@ class FakeFollowed:
         if data.records:
             self.end += 1
 
-    def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
+    def on_request_failed(self, fetch: FollowerFetch, *, now_ms: int) -> None:
         assert fetch is self._asked
         self._asked = None
         self.unanswered += 1
@@ -215,14 +215,14 @@ async def test_a_partition_whose_disk_is_busy_stays_in_the_session(bench: Bench,
     await turn()
     assert len(bench.peers.sent) == 1, "most flushes are done before the leader needs a sign"
     followed = cast(FollowerPartition, one)
-    assert bench.fetcher.heard_ms(followed) == -1
+    assert bench.fetcher.last_contact_ms(followed) == -1
     bench.clock.now_ms = 400
     bench.fetcher.consider(followed)
     await wait_for_request(bench, 1)
     assert (bench.told(1), bench.peers.sent[1].forgotten_topics_data) == ({}, [])
     bench.clock.now_ms = 900
     bench.peers.answer()
-    assert bench.fetcher.heard_ms(followed) == 900
+    assert bench.fetcher.last_contact_ms(followed) == 900
     # The flush is done while the next poll is parked.
     one.ready, one.is_disk_busy = True, False
     bench.fetcher.consider(followed)
@@ -253,8 +253,8 @@ async def test_a_leader_that_is_none_any_more_is_not_heard(bench: Bench, /) -> N
     bench.peers.answer(data(0, records=b"x"))
     bench.clock.now_ms = 100
     bench.peers.answer(data(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    assert bench.fetcher.heard_ms(cast(FollowerPartition, one)) == -1
-    assert bench.fetcher.heard_ms(cast(FollowerPartition, two)) == 100
+    assert bench.fetcher.last_contact_ms(cast(FollowerPartition, one)) == -1
+    assert bench.fetcher.last_contact_ms(cast(FollowerPartition, two)) == 100
     assert (one.answers, two.answers) == ([(0, 0)], [])
     await turn()
     bench.peers.answer()
