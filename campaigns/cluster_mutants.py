@@ -175,7 +175,7 @@ def _counts_nobody_outside(self: IsrLeader, view: Any) -> bool:
 
 def _believe_watermark(self: IsrFollower) -> Any:
     """The leader's word, however far the own log reaches."""
-    self.high_watermark = max(self.high_watermark, self._answer.high_watermark)
+    self.high_watermark = max(self.high_watermark, self._response.high_watermark)
     return _FOLLOW(self)
 
 
@@ -206,8 +206,8 @@ def _release_all(self: OffsetWaits, make_error: Any) -> None:
 
 def _pretend_cut(self: FollowerPartition, cut: Any, to: Any) -> None:
     """The role is told that the log ends where it should."""
-    self.role._cut_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
-    self._do(self.role.on_log_cut())
+    self.role._truncate_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
+    self._do(self.role.on_log_truncated())
 
 
 def _switch_without_producers(self: Partition, assignment: Any) -> None:
@@ -286,7 +286,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
         "the ISR takes in whoever its leader once saw (KIP-903)",
         [
             (alter_partition, "_check_members", _nothing),
-            (BrokersSeen, "may_join_isr", _true),
+            (BrokersSeen, "can_join_isr", _true),
             (IsrLeader, "_is_eligible", _true),
         ],
         kills,
@@ -298,7 +298,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "logs not cut": ClusterMutant(
         "a follower goes on after records that its leader does not have",
-        [(FollowerPartition, "_cut", _pretend_cut)],
+        [(FollowerPartition, "_truncate", _pretend_cut)],
         kills,
     ),
     "producers outlive a cut": ClusterMutant(
@@ -313,7 +313,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "latest offset told too soon": ClusterMutant(
         "a new leader tells its own watermark before it has caught up (KIP-207)",
-        [(IsrLeader, "knows_latest", property(_true))],
+        [(IsrLeader, "can_report_latest", property(_true))],
         failovers,
     ),
     "unknown logs are set aside too soon": ClusterMutant(

@@ -60,7 +60,7 @@ class Alone:
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
         return BrokerEpoch(1)
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
+    def can_join_isr(self, node_id: NodeId) -> bool:
         return True
 
     def make_replica(

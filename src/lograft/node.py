@@ -310,7 +310,7 @@ class Node:
         here = Router(
             shared, broker, listener=config.inter_broker_listener_name, role="broker", link=link
         )
-        broker.brokers.call_here = here.call
+        broker.brokers.call_local = here.call
         self._measured += [registration, producer_ids, broker]
         return broker
 

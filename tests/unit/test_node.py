@@ -114,7 +114,7 @@ def test_a_starting_node_warns_of_what_its_metadata_contains_without_effect(
     )
 
     async def store_quota(node: Node) -> None:
-        controller = node.shared.controller_here
+        controller = node.shared.local_controller
         assert controller is not None
         await controller.submit(lambda _: ControllerResult((quota,), None))
 

@@ -18,7 +18,7 @@ TIMEOUT_MS: Final = 30_000
 
 def controller_of(context: Context) -> ControllerPort:
     """Returns the controller in this process, active or not."""
-    controller = context.shared.controller_here
+    controller = context.shared.local_controller
     if controller is None:
         raise NotController(f"node {context.shared.node_id} is not a controller")
     return controller

@@ -50,7 +50,7 @@ async def _hand_over(
 ) -> None:
     """Requests partitions whose replicas elect their own leader (Raft) to hand over leadership to
     the preferred replica, or to the broker that the request names."""
-    controller = context.shared.controller_here
+    controller = context.shared.local_controller
     image = None if controller is None else controller.image
     if controller is None or image is None or controller.hand_over is None:
         return

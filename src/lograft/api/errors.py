@@ -86,7 +86,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.ControllerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
     broker.PeerUnreachable: ErrorCode.NETWORK_EXCEPTION,
     broker.PeerIncompatible: ErrorCode.NETWORK_EXCEPTION,
-    broker.UnusableAnswer: ErrorCode.UNKNOWN_SERVER_ERROR,
+    broker.UnusableResponse: ErrorCode.UNKNOWN_SERVER_ERROR,
     broker.ForeignCluster: ErrorCode.INCONSISTENT_CLUSTER_ID,
     broker.PeerLost: ErrorCode.REQUEST_TIMED_OUT,
     # The controller and its quorum.

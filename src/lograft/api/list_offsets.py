@@ -126,7 +126,7 @@ def _find(
 
 def _check_high_watermark_known(partition: Partition, request: ListOffsetsRequest) -> None:
     leader = partition.leader
-    if request.replica_id == CONSUMER and leader is not None and not leader.knows_latest:
+    if request.replica_id == CONSUMER and leader is not None and not leader.can_report_latest:
         raise OffsetNotAvailable(
             f"The new leader of {partition.topic_partition} does not know the high watermark yet."
         )

@@ -59,7 +59,7 @@ def _tail(broker: Broker, topic_id: UUID, requested: OffsetForLeaderPartition) -
     ready is queried again."""
     response = EpochEndOffset(partition=requested.partition)
     port = broker.replicas.raft.find(TopicIdPartition(topic_id, requested.partition))
-    tail = None if port is None else port.modes.tail_in(Epoch(requested.leaving_epoch))
+    tail = None if port is None else port.modes.find_tail(Epoch(requested.leaving_epoch))
     if tail is None:
         response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
     elif isinstance(tail, LogEnd):

@@ -126,9 +126,9 @@ class ControllerUnreachable(LograftError):
     """No active controller answered in time; the last request may or may not have happened."""
 
 
-class UnusableAnswer(LograftError):
+class UnusableResponse(LograftError):
     """Another node's answer says nothing that the quorum could use."""
 
 
-class ForeignCluster(UnusableAnswer):
+class ForeignCluster(UnusableResponse):
     """The other node belongs to another cluster."""

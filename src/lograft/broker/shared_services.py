@@ -88,7 +88,7 @@ class QuorumView(Protocol):
 
     def replicas(self) -> Sequence[ReplicaView]: ...
 
-    def describe_me(self) -> Voter: ...
+    def describe_voter(self) -> Voter: ...
 
     def ask(
         self, request: raft_messages.Request, *, bytes_max: int = 0
@@ -114,7 +114,7 @@ class SharedServices:
         #: Owns the image and the configuration.
         self.metadata = metadata
         #: In this process; None on a node that is a broker only.
-        self.controller_here = controller
+        self.local_controller = controller
         self.quorum = quorum
         #: The way to all brokers, also to this one.
         self.brokers = BrokerLink(

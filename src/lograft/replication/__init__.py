@@ -12,7 +12,7 @@ the roles of `raft_roles` in raft mode. The shell (`broker/replicas/`) reports e
 the time, and executes the returned effects (`types.Effects`, `types.FollowerEffects`).
 
 Invariants: log start <= high watermark <= log end on every replica; the high watermark of a replica
-never falls, except by an unclean election that loses records; below the high watermark all replicas
-hold the same records; a batch that was acknowledged with acks=all is below the high watermark of
-every later leader.
+never decreases, except after an unclean election that loses records; below the high watermark all
+replicas have the same records; a batch that was acknowledged with acks=all is below the high
+watermark of every later leader.
 """

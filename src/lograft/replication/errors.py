@@ -1,15 +1,15 @@
-"""Broken invariants with a name. They are assertions: no client and no setting can cause them."""
+"""Violated invariants. They are assertion errors, since no client and no setting can cause them."""
 
 from lograft.model.types import Offset
 
 
 class TruncatesCommitted(AssertionError):
-    """The leader's log lacks records that this replica knows to be committed. Only an unclean
-    election may do that; anything else means that acknowledged records are being lost."""
+    """The leader's log lacks records that this replica knows to be committed. That is legal only
+    after an unclean election; otherwise acknowledged records are being lost."""
 
     def __init__(self, to: Offset, *, high_watermark: Offset) -> None:
         super().__init__(
-            f"cutting the log to {to} would lose {high_watermark - to} committed records"
+            f"truncating the log to {to} would lose {high_watermark - to} committed records"
             f" (high watermark {high_watermark})"
         )
         self.to = to

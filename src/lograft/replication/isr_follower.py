@@ -1,12 +1,12 @@
 """The follower's side of ISR replication: one object for one leader epoch of one partition.
 
-It fetches from the end of its own log and says which epoch its last record has. The leader's
-answer brings records, or the point where the logs part. The order that keeps readers of this
-replica safe (KAFKA-14704): cut first, raise the high watermark only by an answer that found this
-log to be a prefix of the leader's.
+It fetches from the end of its own log and includes the epoch of its last record. The leader's
+response contains records, or the point where the logs diverge. The order that protects readers of
+this replica (KAFKA-14704): truncate first, and raise the high watermark only after a response that
+found this log to be a prefix of the leader's.
 
-Answers count only if they belong to the fetch in flight: one that an earlier leader, or this
-leader before a cut, sent late says nothing about the log as it is now.
+A response counts only if it belongs to the fetch in flight. A delayed one, from an earlier leader
+or from before a truncation, does not describe the present log.
 """
 
 from enum import Enum
@@ -21,31 +21,31 @@ from lograft.replication.types import (
     EpochEnd,
     FollowerEffects,
     FollowerFetch,
-    LeaderAnswer,
+    LeaderResponse,
     ReplicaLog,
     ReplicationSettings,
 )
 
-#: replica.fetch.backoff.ms is the longest pause after an error; the first one is this long.
+#: First backoff after an error; it doubles up to replica.fetch.backoff.ms.
 BACKOFF_MS_MIN: Final = 20
 BACKOFF_DOUBLINGS_MAX: Final = 16
 
 
 class FollowerState(Enum):
     READY = "ready"
-    #: A fetch is on its way.
+    #: A fetch is in flight.
     FETCHING = "fetching"
-    #: The shell appends what came.
+    #: The shell appends the fetched records.
     APPENDING = "appending"
-    #: The shell cuts or restarts the log.
-    CUTTING = "cutting"
-    #: Out of the leader's range: it is asked where its log begins and ends.
-    ASKING = "asking"
-    #: After an error, until a time.
+    #: The shell truncates or restarts the log.
+    TRUNCATING = "truncating"
+    #: The fetch offset is out of range: the leader's log start and log end are being requested.
+    FETCHING_BOUNDS = "fetching bounds"
+    #: After an error, until `retry_at_ms`.
     BACKING_OFF = "backing off"
-    #: The leader knows a newer epoch: nothing to do until the metadata brings it.
+    #: The leader knows a newer epoch: waits for the metadata.
     FENCED = "fenced"
-    #: A cut would lose committed records.
+    #: A truncation would lose committed records.
     FAILED = "failed"
 
 
@@ -53,7 +53,7 @@ class Step(Enum):
     FETCH = "fetch"
     RECORDS = "records"
     NOTHING_NEW = "nothing new"
-    CUT = "cut"
+    TRUNCATE = "truncate"
     OUT_OF_RANGE = "out of range"
     DONE = "done"
     ERROR = "error"
@@ -67,37 +67,37 @@ NEXT_STATE: Final = {
     (FollowerState.READY, Step.FETCH): FollowerState.FETCHING,
     (FollowerState.FETCHING, Step.RECORDS): FollowerState.APPENDING,
     (FollowerState.FETCHING, Step.NOTHING_NEW): FollowerState.READY,
-    (FollowerState.FETCHING, Step.CUT): FollowerState.CUTTING,
-    (FollowerState.FETCHING, Step.OUT_OF_RANGE): FollowerState.ASKING,
+    (FollowerState.FETCHING, Step.TRUNCATE): FollowerState.TRUNCATING,
+    (FollowerState.FETCHING, Step.OUT_OF_RANGE): FollowerState.FETCHING_BOUNDS,
     (FollowerState.FETCHING, Step.ERROR): FollowerState.BACKING_OFF,
     (FollowerState.FETCHING, Step.FENCE): FollowerState.FENCED,
     (FollowerState.FETCHING, Step.LOSS): FollowerState.FAILED,
     (FollowerState.APPENDING, Step.DONE): FollowerState.READY,
     (FollowerState.APPENDING, Step.ERROR): FollowerState.BACKING_OFF,
-    (FollowerState.CUTTING, Step.DONE): FollowerState.READY,
-    (FollowerState.ASKING, Step.CUT): FollowerState.CUTTING,
-    (FollowerState.ASKING, Step.NOTHING_NEW): FollowerState.READY,
-    (FollowerState.ASKING, Step.ERROR): FollowerState.BACKING_OFF,
-    (FollowerState.ASKING, Step.FENCE): FollowerState.FENCED,
-    (FollowerState.ASKING, Step.LOSS): FollowerState.FAILED,
+    (FollowerState.TRUNCATING, Step.DONE): FollowerState.READY,
+    (FollowerState.FETCHING_BOUNDS, Step.TRUNCATE): FollowerState.TRUNCATING,
+    (FollowerState.FETCHING_BOUNDS, Step.NOTHING_NEW): FollowerState.READY,
+    (FollowerState.FETCHING_BOUNDS, Step.ERROR): FollowerState.BACKING_OFF,
+    (FollowerState.FETCHING_BOUNDS, Step.FENCE): FollowerState.FENCED,
+    (FollowerState.FETCHING_BOUNDS, Step.LOSS): FollowerState.FAILED,
     (FollowerState.BACKING_OFF, Step.TIME): FollowerState.READY,
-    (FollowerState.FAILED, Step.ACCEPT_LOSS): FollowerState.CUTTING,
+    (FollowerState.FAILED, Step.ACCEPT_LOSS): FollowerState.TRUNCATING,
 }
 
 
 class IsrFollower:
     __slots__ = (
-        "_answer",
-        "_asked",
-        "_cut_to",
         "_errors",
+        "_in_flight",
         "_log",
+        "_response",
+        "_truncate_to",
         "broker_epoch",
+        "can_lose_committed",
         "failure",
         "high_watermark",
         "leader",
         "leader_epoch",
-        "may_lose_committed",
         "me",
         "retry_at_ms",
         "settings",
@@ -114,40 +114,41 @@ class IsrFollower:
         log: ReplicaLog,
         high_watermark: Offset,
         settings: ReplicationSettings,
-        may_lose_committed: bool,
+        can_lose_committed: bool,
     ) -> None:
         assert log.log_start_offset <= high_watermark <= log.end_offset, (high_watermark, log)
         self.me = me
         self.broker_epoch = broker_epoch
         self.leader = leader
         self.leader_epoch = leader_epoch
-        #: Never falls while this process lives, except with committed records that were lost.
+        #: Never decreases while the process runs, except when committed records are lost.
         self.high_watermark = high_watermark
         self.settings = settings
-        #: An unclean election is known or allowed: the leader's log may lack committed records.
-        self.may_lose_committed = may_lose_committed
+        #: An unclean election took place or is allowed: the leader's log may lack committed
+        #: records.
+        self.can_lose_committed = can_lose_committed
         self.state = FollowerState.READY
         self.retry_at_ms = 0
         self.failure: TruncatesCommitted | None = None
         self._log = log
-        self._asked: FollowerFetch | None = None
-        self._answer = LeaderAnswer()
-        self._cut_to = NO_OFFSET
-        #: In a row.
+        self._in_flight: FollowerFetch | None = None
+        self._response = LeaderResponse()
+        self._truncate_to = NO_OFFSET
+        #: Number of consecutive errors.
         self._errors = 0
 
     # Fetching.
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
-        """What to ask the leader for; None: nothing now. Where only what is on disk counts, the
-        fetch is the promise that it is there, so it waits for the flush."""
+        """Returns the next fetch, or None if none is due. Where only records on disk count, the
+        fetch offset promises that they are, so the fetch waits for the flush."""
         if self.state is FollowerState.BACKING_OFF and now_ms >= self.retry_at_ms:
             self._step(Step.TIME)
         if self.state is not FollowerState.READY or self.waits_for_flush:
             return None
         log = self._log
         self._step(Step.FETCH)
-        self._asked = FollowerFetch(
+        self._in_flight = FollowerFetch(
             self.me,
             self.broker_epoch,
             self.leader_epoch,
@@ -155,55 +156,55 @@ class IsrFollower:
             log.latest_epoch,
             log.log_start_offset,
         )
-        return self._asked
+        return self._in_flight
 
     @property
     def waits_for_flush(self) -> bool:
         return self.settings.durable_only and self._log.durable_offset < self._log.end_offset
 
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, response: LeaderResponse, *, now_ms: int
     ) -> FollowerEffects:
-        if not self._is_awaited(fetch):
+        if not self._is_in_flight(fetch):
             return NO_FOLLOWER_EFFECTS
-        if answer.error is not ErrorCode.NONE:
-            return self._on_error(answer.error, now_ms=now_ms)
+        if response.error is not ErrorCode.NONE:
+            return self._on_error(response.error, now_ms=now_ms)
         self._errors = 0
-        if answer.diverging is not None:
-            own = EpochEnd(*self._log.epoch_end(answer.diverging.epoch))
-            return self._cut(
-                truncation_offset(answer.diverging, own=own, log_end=self._log.end_offset)
+        if response.diverging is not None:
+            own = EpochEnd(*self._log.epoch_end(response.diverging.epoch))
+            return self._truncate(
+                truncation_offset(response.diverging, own=own, log_end=self._log.end_offset)
             )
-        if self._log.log_start_offset < self._log.end_offset <= answer.log_start_offset:
-            return self._restart(answer.log_start_offset)
-        self._answer = answer
-        if answer.has_records:
+        if self._log.log_start_offset < self._log.end_offset <= response.log_start_offset:
+            return self._restart_log(response.log_start_offset)
+        self._response = response
+        if response.has_records:
             self._step(Step.RECORDS)
             return FollowerEffects(append=True)
         self._step(Step.NOTHING_NEW)
         return self._follow_leader()
 
     def on_request_failed(self, fetch: FollowerFetch, *, now_ms: int) -> None:
-        """The connection broke, or the time was over."""
-        if self._is_awaited(fetch):
+        """The connection broke, or the request timed out."""
+        if self._is_in_flight(fetch):
             self._on_error(ErrorCode.NETWORK_EXCEPTION, now_ms=now_ms)
 
     def on_appended(self) -> FollowerEffects:
-        """The answer's records are in the log."""
+        """The records of the response are in the log."""
         self._step(Step.DONE)
         return self._follow_leader()
 
     def on_append_failed(self, *, now_ms: int) -> None:
-        """The records were damaged on their way, or do not fit: fetched again later."""
+        """The records were corrupt or do not continue the log: they are fetched again later."""
         self._back_off(now_ms)
 
-    def _is_awaited(self, fetch: FollowerFetch) -> bool:
-        return self.state is FollowerState.FETCHING and fetch is self._asked
+    def _is_in_flight(self, fetch: FollowerFetch) -> bool:
+        return self.state is FollowerState.FETCHING and fetch is self._in_flight
 
     def _on_error(self, error: ErrorCode, *, now_ms: int) -> FollowerEffects:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._step(Step.OUT_OF_RANGE)
-            return FollowerEffects(ask_bounds=True)
+            return FollowerEffects(fetch_bounds=True)
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._step(Step.FENCE)
             return NO_FOLLOWER_EFFECTS
@@ -211,17 +212,17 @@ class IsrFollower:
         return NO_FOLLOWER_EFFECTS
 
     def _back_off(self, now_ms: int) -> None:
-        """Short at first: mostly the leader has only not read as much of the metadata as we."""
+        """Backs off, briefly at first: most often the leader's metadata is just older than ours."""
         self._step(Step.ERROR)
         wait_ms = BACKOFF_MS_MIN << min(self._errors, BACKOFF_DOUBLINGS_MAX)
         self.retry_at_ms = now_ms + min(wait_ms, self.settings.replica_fetch_backoff_ms)
         self._errors += 1
 
     def _follow_leader(self) -> FollowerEffects:
-        """Takes over the leader's high watermark and log start, as far as this log reaches. A
-        leader fresh from an election tells a lower watermark than we know: ours stays."""
-        moved = self._raise_high_watermark(min(self._answer.high_watermark, self._log.end_offset))
-        start = self._answer.log_start_offset
+        """Adopts the leader's high watermark and log start, up to the end of this log. A newly
+        elected leader may report a lower high watermark than ours, which is ignored."""
+        moved = self._raise_high_watermark(min(self._response.high_watermark, self._log.end_offset))
+        start = self._response.log_start_offset
         advance = start if self._log.log_start_offset < start <= self.high_watermark else None
         if not moved and advance is None:
             return NO_FOLLOWER_EFFECTS
@@ -235,65 +236,65 @@ class IsrFollower:
         self.high_watermark = to
         return True
 
-    # Where the logs part.
+    # Divergence.
 
     def on_leader_bounds(
         self, error: ErrorCode, *, log_start: Offset, end: Offset, now_ms: int
     ) -> FollowerEffects:
-        """The leader's ListOffsets answer in this epoch, or why there is none."""
-        if self.state is not FollowerState.ASKING:
+        """Handles the leader's ListOffsets response in this epoch, or its error."""
+        if self.state is not FollowerState.FETCHING_BOUNDS:
             return NO_FOLLOWER_EFFECTS
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._step(Step.FENCE)
         elif error is not ErrorCode.NONE:
             self._on_error(ErrorCode.NETWORK_EXCEPTION, now_ms=now_ms)
         elif log_start > self._log.end_offset:
-            return self._restart(log_start)
+            return self._restart_log(log_start)
         elif end < self._log.end_offset:
-            return self._cut(end)
+            return self._truncate(end)
         else:
             self._step(Step.NOTHING_NEW)
         return NO_FOLLOWER_EFFECTS
 
-    def _cut(self, to: Offset) -> FollowerEffects:
-        self._cut_to = to
+    def _truncate(self, to: Offset) -> FollowerEffects:
+        self._truncate_to = to
         if to >= self.high_watermark:
-            self._step(Step.CUT)
+            self._step(Step.TRUNCATE)
             return FollowerEffects(truncate_to=to)
-        if not self.may_lose_committed:
+        if not self.can_lose_committed:
             self._step(Step.LOSS)
             self.failure = TruncatesCommitted(to, high_watermark=self.high_watermark)
             raise self.failure
-        self._step(Step.CUT)
+        self._step(Step.TRUNCATE)
         return FollowerEffects(truncate_to=to, lost_records=self.high_watermark - to)
 
-    def _restart(self, leader_start: Offset) -> FollowerEffects:
-        """All that we have was deleted by the leader, or was never its own: nobody can tell any
-        more, so it must not come back, not even after a crash."""
-        self._step(Step.CUT)
-        self._cut_to = leader_start
+    def _restart_log(self, leader_start: Offset) -> FollowerEffects:
+        """Restarts the log. The leader has deleted all offsets of this log, so nothing can prove
+        that our records were the leader's: they must not reappear, not even after a crash."""
+        self._step(Step.TRUNCATE)
+        self._truncate_to = leader_start
         return FollowerEffects(restart_at=leader_start)
 
     def accept_loss(self) -> FollowerEffects:
-        """An operator, or metadata that tells of an unclean election, lets the cut happen."""
+        """Truncates after all: an operator or an unclean election in the metadata allows it."""
         self._step(Step.ACCEPT_LOSS)
         self.failure = None
-        self.may_lose_committed = True
-        lost = self.high_watermark - self._cut_to
-        return FollowerEffects(truncate_to=self._cut_to, lost_records=lost)
+        self.can_lose_committed = True
+        lost = self.high_watermark - self._truncate_to
+        return FollowerEffects(truncate_to=self._truncate_to, lost_records=lost)
 
-    def on_log_cut(self) -> FollowerEffects:
-        """The log ends at the cut, or begins anew there."""
+    def on_log_truncated(self) -> FollowerEffects:
+        """The log was truncated to the offset, or restarted there."""
         log = self._log
-        # A batch that only ends above the cut goes whole.
-        assert log.end_offset <= self._cut_to, (log.end_offset, self._cut_to)
+        # A batch that contains the offset was removed completely.
+        assert log.end_offset <= self._truncate_to, (log.end_offset, self._truncate_to)
         self._step(Step.DONE)
         if log.log_start_offset > self.high_watermark:
-            # Begun anew above it: what the leader deleted was committed.
+            # Restarted above it: the records that the leader deleted were committed.
             self.high_watermark = log.log_start_offset
             return FollowerEffects(high_watermark=self.high_watermark)
         if log.end_offset < self.high_watermark:
-            assert self.may_lose_committed, (log.end_offset, self.high_watermark)
+            assert self.can_lose_committed, (log.end_offset, self.high_watermark)
             self.high_watermark = log.end_offset
             return FollowerEffects(high_watermark=self.high_watermark)
         return NO_FOLLOWER_EFFECTS

@@ -1,15 +1,16 @@
 """The leader's side of ISR replication: one object for one leader epoch of one partition.
 
-The high watermark is the lowest end among the replicas that may be in the ISR. Three rules keep
-what is below it:
+The high watermark is the lowest log end among the replicas that may be in the ISR. Three rules
+protect the records below it:
 
-- it waits for `maximal`, every replica that a proposal in flight may already have made a member;
-- it stands still while the committed ISR is smaller than min.insync.replicas, so that those who
-  left the ISR since (the ELR, KIP-966) hold everything that was ever committed;
-- a follower joins only with all that is committed *and* all that this leader began with, in the
-  very registration that fetched it (KIP-903): what it held before a crash does not count.
+- it waits for `maximal`: every replica that a proposal in flight may already have added;
+- it does not advance while the committed ISR is smaller than min.insync.replicas, so that replicas
+  that left the ISR since (the ELR, KIP-966) have every committed record;
+- a follower joins only with all committed records *and* everything in the leader's log at the start
+  of its epoch, fetched under the current registration of its broker (KIP-903): records that it had
+  before a crash do not count.
 
-Everything here is decided in memory; the shell sends proposals, and spaces repeated ones.
+All decisions are made in memory; the shell sends proposals and limits the rate of retries.
 """
 
 from collections.abc import Iterable
@@ -18,13 +19,14 @@ from typing import Final
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_EPOCH, BrokerEpoch, NodeId, Offset
 from lograft.replication.divergence import diverging_epoch
-from lograft.replication.isr_state import AfterRefusal, IsrState, Pending, PendingKind
+from lograft.replication.isr_state import IsrState, Pending, PendingKind, RejectionAction
 from lograft.replication.replica_view import FollowerView, ReplicaStatus
 from lograft.replication.types import (
     ACCEPTED,
     NO_BROKER_EPOCH,
     NO_EFFECTS,
     NO_EPOCH_END,
+    AcceptedIsr,
     Assignment,
     Brokers,
     Effects,
@@ -32,18 +34,17 @@ from lograft.replication.types import (
     FetchVerdict,
     FollowerFetch,
     InSync,
-    IsrGranted,
     IsrProposal,
     ReplicaLog,
     ReplicationSettings,
 )
 
-#: Looked up once: acknowledgements are many.
+#: Looked up once, since acknowledgements are frequent.
 NO_ERROR: Final = ErrorCode.NONE
 
 
 class IsrLeader:
-    """A `roles.LeaderRole`."""
+    """The leader of a partition in isr mode (`roles.LeaderRole`)."""
 
     __slots__ = (
         "_brokers",
@@ -78,7 +79,7 @@ class IsrLeader:
         assert log.log_start_offset <= high_watermark <= log.end_offset, (high_watermark, log)
         self.me = me
         self.leader_epoch = assignment.leader_epoch
-        #: Where this leadership began: everything below came from earlier leaders.
+        #: Log end at the start of this leadership: everything below came from earlier leaders.
         self.epoch_start = log.end_offset
         self.end = log.end_offset
         self.durable = log.durable_offset
@@ -91,16 +92,16 @@ class IsrLeader:
         self._replica_count = 0
         #: min.insync.replicas, or all replicas where there are fewer.
         self.min_isr = 0
-        #: One replica that needs no flush: what it appends is committed. Most topics of a
-        #: single node are so, and appends are many.
+        #: The only replica, without the need for a flush: its appends are committed at once. That
+        #: is the case for most topics of a single node, and appends are frequent.
         self._commits_alone = False
-        #: The newest time told; appends do not bring one of their own.
+        #: Time of the last event; appends do not carry one.
         self._now_ms = now_ms
         self._set_replicas(assignment, now_ms=now_ms)
 
     def begin(self) -> Effects:
-        """The first thing that a new leader does."""
-        return self._settle(self._propose_recovered())
+        """Returns the first effects of a new leader."""
+        return self._collect_effects(self._propose_recovered())
 
     # The commit rule: called for every append, so without Effects.
 
@@ -114,7 +115,7 @@ class IsrLeader:
         assert end >= self.end, (end, self.end)
         before, self.end = self.end, end
         if before > self.high_watermark or self.durable_only:
-            # Not our own end holds the watermark back: it is not this append that moves it.
+            # Other log ends hold the high watermark back, so this append cannot advance it.
             return False
         return self._advance()
 
@@ -129,13 +130,14 @@ class IsrLeader:
         return len(self.isr.committed) < self.min_isr
 
     def check_append(self, *, acks_all: bool) -> ErrorCode:
-        """Before the append: with too few replicas acks=all is refused, and nothing is written."""
+        """Rejects acks=all before the append if the ISR is too small, so that nothing is
+        written."""
         if acks_all and not self._commits_alone and self.is_below_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return NO_ERROR
 
     def ack_of(self, end: Offset) -> ErrorCode | None:
-        """What acks=all is told about an append that ended at `end`; None: it has to wait."""
+        """Returns the result of an acks=all append that ended at `end`; None if it must wait."""
         if end > self.high_watermark:
             return None
         return NO_ERROR if self._commits_alone else self._ack_code()
@@ -149,23 +151,23 @@ class IsrLeader:
     # Reading.
 
     @property
-    def knows_latest(self) -> bool:
-        """Whether the high watermark can be told as the latest offset: before it has reached the
-        start of this epoch an earlier leader may have told a higher one (KIP-207,
+    def can_report_latest(self) -> bool:
+        """Whether the high watermark can be reported as the latest offset. Before it has reached
+        the start of this epoch, an earlier leader may have reported a higher one (KIP-207,
         OFFSET_NOT_AVAILABLE)."""
         return self.high_watermark >= self.epoch_start
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        """Everything below is deleted on all replicas that are up; DeleteRecords waits for it.
-        `log_start` is the leader's own."""
+        """Returns the offset below which all live replicas have deleted their records, for which
+        DeleteRecords waits. `log_start` is the leader's."""
         lowest = log_start
         for view in self._followers.values():
-            if view.log_start_offset < lowest and self._brokers.may_join_isr(view.node_id):
+            if view.log_start_offset < lowest and self._brokers.can_join_isr(view.node_id):
                 lowest = view.log_start_offset
         return lowest
 
     def statuses(self, log_start: Offset) -> list[ReplicaStatus]:
-        """Every replica, the leader first."""
+        """Returns the status of every replica, the leader first."""
         own_epoch = self._brokers.registered_epoch(self.me)
         own = ReplicaStatus(
             self.me,
@@ -187,7 +189,7 @@ class IsrLeader:
     def on_follower_fetch(
         self, fetch: FollowerFetch, *, log_start: Offset, epoch_end: EpochEnd, now_ms: int
     ) -> FetchVerdict:
-        """`epoch_end` is what the leader's log knows about the fetch's last epoch."""
+        """Checks a fetch. `epoch_end` is the end of the fetch's last epoch in the leader's log."""
         self._now_ms = max(self._now_ms, now_ms)
         view = self._followers.get(fetch.node_id)
         error = self._check_fetch(fetch, view, log_start=log_start, epoch_end=epoch_end)
@@ -196,7 +198,7 @@ class IsrLeader:
         assert view is not None
         diverging = self._diverging(fetch, epoch_end)
         if diverging is not None:
-            # Its offset says nothing about our log: it does not count.
+            # Its offset belongs to a diverging log, so it does not count.
             return FetchVerdict(ErrorCode.NONE, diverging, NO_EFFECTS)
         assert fetch.offset <= self.end, (fetch, self.end)
         log_start_moved = fetch.log_start_offset > view.log_start_offset
@@ -206,28 +208,28 @@ class IsrLeader:
         propose = self._propose_expand(view) if view.is_known_prefix else None
         if propose is None and not end_moved and not log_start_moved:
             return ACCEPTED
-        effects = self._settle(propose, log_start_moved=log_start_moved)
+        effects = self._collect_effects(propose, log_start_moved=log_start_moved)
         return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.NONE, None, effects)
 
-    def on_follower_polls(
+    def on_follower_poll(
         self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
     ) -> Effects:
-        """A follower that asks for nothing new within its session: where it has all there is, it
-        is caught up now, and an append that follows finds it so. Its broker may have become fit
-        for the ISR since its last fetch."""
+        """Handles a follower that polls within its session at an unchanged position. If it has
+        everything, it is caught up as of now. Its broker may also have become eligible for the ISR
+        since its last fetch."""
         self._now_ms = max(self._now_ms, now_ms)
         view = self._followers.get(node_id)
         if view is None:
             return NO_EFFECTS
         if broker_epoch > view.broker_epoch:
-            # It has registered anew without a new life: its log is what its fetch said.
+            # The broker registered again without a restart: its log is still the fetched one.
             view.broker_epoch = broker_epoch
         view.on_poll(leader_end=self.end, now_ms=now_ms)
         propose = self._propose_expand(view) if view.is_known_prefix else None
-        return NO_EFFECTS if propose is None else self._settle(propose)
+        return NO_EFFECTS if propose is None else self._collect_effects(propose)
 
     def on_follower_alive(self, node_id: NodeId, *, now_ms: int) -> None:
-        """Only a follower that catches up stays in the ISR, however alive it is."""
+        """Does nothing: a sign of life does not keep a follower that lags in the ISR."""
 
     def _check_fetch(
         self,
@@ -243,7 +245,7 @@ class IsrLeader:
             if fetch.leader_epoch > self.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
         if view is None:
-            # We have not heard of its assignment yet, or it has not heard of its removal.
+            # Our metadata lacks its assignment, or its metadata lacks its removal.
             if fetch.leader_epoch == NO_EPOCH:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -259,7 +261,7 @@ class IsrLeader:
         return ErrorCode.NONE
 
     def _is_stale_registration(self, fetch: FollowerFetch, view: FollowerView) -> bool:
-        """Whether a later life of the same broker is known already."""
+        """Whether a later registration of the same broker is known."""
         if fetch.broker_epoch == NO_BROKER_EPOCH:
             return False
         registered = self._brokers.registered_epoch(fetch.node_id)
@@ -274,29 +276,32 @@ class IsrLeader:
         )
 
     def _is_known_prefix(self, fetch: FollowerFetch, log_start: Offset) -> bool:
-        """A follower whose whole log lies below our start cannot be compared with what we have
-        deleted: it may hold other records there. It drops them when it hears of our start."""
+        """Whether the follower's log is known to be a prefix of ours. A log that is entirely below
+        our log start cannot be compared with the deleted records, and may differ from them. The
+        follower deletes it when it receives our log start."""
         return fetch.offset > log_start or fetch.log_start_offset >= log_start
 
     # The ISR.
 
     def tick(self, now_ms: int) -> Effects:
-        """At least every half replica.lag.time.max.ms: drops followers that lag."""
+        """Proposes to remove lagging followers. Called at least every half
+        replica.lag.time.max.ms."""
         self._now_ms = max(self._now_ms, now_ms)
-        return self._settle(self._propose_shrink())
+        return self._collect_effects(self._propose_shrink())
 
-    def on_granted(self, proposal: IsrProposal, granted: IsrGranted, *, now_ms: int) -> Effects:
+    def on_accepted(self, proposal: IsrProposal, accepted: AcceptedIsr, *, now_ms: int) -> Effects:
         self._now_ms = max(self._now_ms, now_ms)
-        if not self.isr.on_granted(proposal, granted):
+        if not self.isr.on_accepted(proposal, accepted):
             return NO_EFFECTS
         self._refresh()
-        return self._settle(None)
+        return self._collect_effects(None)
 
-    def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
-        """Also for a request that got no answer: any code that names no refusal is asked again."""
-        if self.isr.on_refused(proposal, error) is AfterRefusal.RETRY:
+    def on_rejected(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
+        """Handles an error response, or a request without a response: codes that do not tell
+        whether the proposal was applied are retried."""
+        if self.isr.on_rejected(proposal, error) is RejectionAction.RETRY:
             return Effects(propose=proposal)
-        return self._settle(None)
+        return self._collect_effects(None)
 
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> Effects:
         """Newer metadata about this same leadership."""
@@ -305,16 +310,16 @@ class IsrLeader:
         self._now_ms = max(self._now_ms, now_ms)
         if assignment.partition_epoch < self.isr.partition_epoch:
             return NO_EFFECTS
-        # The answer to a proposal may have brought this epoch already, but not its replicas.
+        # The response to a proposal may have contained this epoch already, but not its replicas.
         self.isr.on_assignment(assignment)
         self._set_replicas(assignment, now_ms=now_ms)
-        return self._settle(self._propose_recovered())
+        return self._collect_effects(self._propose_recovered())
 
     def on_settings(self, settings: ReplicationSettings) -> Effects:
         self.settings = settings
         self.durable_only = settings.durable_only
         self._refresh()
-        return self._settle(None)
+        return self._collect_effects(None)
 
     def _set_replicas(self, assignment: Assignment, *, now_ms: int) -> None:
         self._replica_count = len(assignment.replicas)
@@ -337,18 +342,18 @@ class IsrLeader:
     def _propose_expand(self, view: FollowerView) -> IsrProposal | None:
         if view.node_id in self.isr.committed or self.isr.pending is not None:
             return None
-        if not self._holds_enough_to_join(view) or not self._is_eligible(view):
+        if not self._has_enough_to_join(view) or not self._is_eligible(view):
             return None
         return self._propose(PendingKind.EXPAND, [view.node_id])
 
-    def _holds_enough_to_join(self, view: FollowerView) -> bool:
+    def _has_enough_to_join(self, view: FollowerView) -> bool:
         return view.end_offset >= self.high_watermark and view.end_offset >= self.epoch_start
 
     def _is_eligible(self, view: FollowerView) -> bool:
-        """Whether the controller would take it, as far as we know: the life of the broker that
-        fetched is the one that is registered."""
+        """Whether the controller would accept the follower, as far as we know: the broker epoch of
+        its last fetch is the registered one."""
         registered = self._brokers.registered_epoch(view.node_id)
-        if registered is None or not self._brokers.may_join_isr(view.node_id):
+        if registered is None or not self._brokers.can_join_isr(view.node_id):
             return False
         return view.broker_epoch in (NO_BROKER_EPOCH, registered)
 
@@ -358,11 +363,11 @@ class IsrLeader:
         lagging = [
             node_id
             for node_id in self.isr.committed
-            if node_id != self.me and self._lags(self._followers.get(node_id))
+            if node_id != self.me and self._is_lagging(self._followers.get(node_id))
         ]
         return self._propose(PendingKind.SHRINK, lagging) if lagging else None
 
-    def _lags(self, view: FollowerView | None) -> bool:
+    def _is_lagging(self, view: FollowerView | None) -> bool:
         return view is None or not self._is_caught_up(view)
 
     def _is_caught_up(self, view: FollowerView) -> bool:
@@ -373,8 +378,8 @@ class IsrLeader:
         )
 
     def _propose_recovered(self) -> IsrProposal | None:
-        """There is nothing to recover beyond what opening the log did: say so at once, since
-        with one replica no change of the ISR would ever carry it."""
+        """Reports the recovery from an unclean election. Opening the log has done all that was
+        needed. It is reported at once, since with one replica there may never be an ISR change."""
         if not self.isr.recovering or self.isr.pending is not None:
             return None
         return self._propose(PendingKind.RECOVER, [])
@@ -382,18 +387,18 @@ class IsrLeader:
     def _propose(self, kind: PendingKind, nodes: Iterable[NodeId]) -> IsrProposal:
         changed = frozenset(nodes)
         isr = self.isr.committed
-        wanted = isr - changed if kind is PendingKind.SHRINK else isr | changed
+        proposed = isr - changed if kind is PendingKind.SHRINK else isr | changed
         proposal = IsrProposal(
             self.leader_epoch,
             self.isr.partition_epoch,
-            tuple(InSync(node_id, self._broker_epoch(node_id)) for node_id in sorted(wanted)),
+            tuple(InSync(node_id, self._broker_epoch(node_id)) for node_id in sorted(proposed)),
             recovering=False,
         )
         self.isr.begin(Pending(kind, changed, proposal))
         return proposal
 
     def _broker_epoch(self, node_id: NodeId) -> BrokerEpoch:
-        """Of the registration that we have seen fetching; not the newest that we know of."""
+        """Returns the broker epoch of the last fetch, not the newest registered one."""
         if node_id == self.me:
             own = self._brokers.registered_epoch(node_id)
             return NO_BROKER_EPOCH if own is None else own
@@ -402,7 +407,9 @@ class IsrLeader:
 
     # The high watermark.
 
-    def _settle(self, propose: IsrProposal | None, *, log_start_moved: bool = False) -> Effects:
+    def _collect_effects(
+        self, propose: IsrProposal | None, *, log_start_moved: bool = False
+    ) -> Effects:
         moved = self._advance()
         if not moved and propose is None and not log_start_moved:
             return NO_EFFECTS
@@ -418,16 +425,17 @@ class IsrLeader:
             return False
         lowest = min(self.end, self.durable) if self.durable_only else self.end
         for view in self._followers.values():
-            if view.end_offset < lowest and self._counts(view):
+            if view.end_offset < lowest and self._counts_for_watermark(view):
                 lowest = view.end_offset
         if lowest <= self.high_watermark:
             return False
         self.high_watermark = lowest
         return True
 
-    def _counts(self, view: FollowerView) -> bool:
-        """A follower outside the ISR counts too while it is about to join: otherwise a steady
-        stream of appends would keep the watermark always one step ahead of it."""
+    def _counts_for_watermark(self, view: FollowerView) -> bool:
+        """Whether the high watermark waits for the follower. One outside the ISR counts, too, while
+        it is about to join: otherwise, under constant appends, the high watermark would always be
+        one step ahead of it."""
         if view.node_id in self.isr.maximal:
             return True
         return self._is_caught_up(view) and self._is_eligible(view)

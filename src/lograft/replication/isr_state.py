@@ -1,19 +1,19 @@
-"""The ISR as its leader knows it: what the controller has committed, and what is asked for.
+"""The ISR as its leader knows it: the one that the controller has committed, and a pending change.
 
     committed ──propose──▶ pending (expand | shrink | recover)
-        ▲                      │ granted (a smaller ISR: not yet),
-        │                      │ or newer metadata                 → committed (as told)
-        ├──────────────────────┤ surely not applied                → committed (as before)
-        │                      │ outcome settled by metadata only  → stays pending, silent
-        └──────────────────────┘ outcome unknown                   → stays pending, asked again
+        ▲                      │ accepted (but not a smaller ISR),
+        │                      │ or newer metadata                 → committed (the new ISR)
+        ├──────────────────────┤ certainly not applied             → committed (unchanged)
+        │                      │ only metadata can tell            → stays pending, not sent again
+        └──────────────────────┘ unknown                           → stays pending, retried
 
-A pending proposal may have been applied by a controller whose answer never came. So a replica
-that is being added already counts for the high watermark, and one being removed still does:
-`maximal` holds every ISR that may be the committed one.
+A controller may have applied a pending proposal although its response was lost. So a replica that
+is being added already counts for the high watermark, and one that is being removed still does:
+`maximal` is the union of all ISRs that may be committed (Kafka's maximal ISR).
 
-A smaller ISR counts only once the metadata log says so. Whoever left it may be eligible to lead
-by a `min.insync.replicas` that the log raised before: this leader must know that minimum before
-it commits anything without them.
+A smaller ISR applies only once it is in the metadata log. A replica that left the ISR may be
+eligible to lead because the log raised `min.insync.replicas` before: this leader must know that
+minimum before it commits anything without the replica.
 """
 
 from enum import Enum
@@ -21,42 +21,42 @@ from typing import Final, NamedTuple
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
-from lograft.replication.types import Assignment, IsrGranted, IsrProposal
+from lograft.replication.types import AcceptedIsr, Assignment, IsrProposal
 
 
 class PendingKind(Enum):
     EXPAND = "expand"
     SHRINK = "shrink"
-    #: Only says that the leader has recovered from an unclean election.
+    #: Only reports that the leader has recovered from an unclean election.
     RECOVER = "recover"
 
 
 class Pending(NamedTuple):
     kind: PendingKind
-    #: Who is added or removed.
+    #: Replicas that are added or removed.
     nodes: frozenset[NodeId]
     proposal: IsrProposal
 
 
-class AfterRefusal(Enum):
-    #: The controller says that it did not apply the proposal and that our state is current.
+class RejectionAction(Enum):
+    #: The controller did not apply the proposal, and our state is current.
     REVERT = "revert"
-    #: Our state is old, or the partition is gone: the metadata log will say.
+    #: Our state is outdated, or the partition was deleted: the metadata log will tell.
     AWAIT_METADATA = "await metadata"
     RETRY = "retry"
 
 
-#: What is not here may have been applied or not: retry.
-AFTER_REFUSAL: Final = {
-    ErrorCode.OPERATION_NOT_ATTEMPTED: AfterRefusal.REVERT,
-    ErrorCode.INELIGIBLE_REPLICA: AfterRefusal.REVERT,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.UNKNOWN_TOPIC_ID: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.FENCED_LEADER_EPOCH: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.INVALID_UPDATE_VERSION: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.INVALID_REQUEST: AfterRefusal.AWAIT_METADATA,
-    # Applied, and a reassignment that it completed took the leadership away.
-    ErrorCode.NEW_LEADER_ELECTED: AfterRefusal.AWAIT_METADATA,
+#: After any other error the proposal may have been applied or not: retry.
+REJECTION_ACTIONS: Final = {
+    ErrorCode.OPERATION_NOT_ATTEMPTED: RejectionAction.REVERT,
+    ErrorCode.INELIGIBLE_REPLICA: RejectionAction.REVERT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: RejectionAction.AWAIT_METADATA,
+    ErrorCode.UNKNOWN_TOPIC_ID: RejectionAction.AWAIT_METADATA,
+    ErrorCode.FENCED_LEADER_EPOCH: RejectionAction.AWAIT_METADATA,
+    ErrorCode.INVALID_UPDATE_VERSION: RejectionAction.AWAIT_METADATA,
+    ErrorCode.INVALID_REQUEST: RejectionAction.AWAIT_METADATA,
+    # Applied, and it completed a reassignment that moved the leadership to another replica.
+    ErrorCode.NEW_LEADER_ELECTED: RejectionAction.AWAIT_METADATA,
 }
 
 
@@ -64,13 +64,13 @@ class IsrState:
     __slots__ = ("committed", "maximal", "partition_epoch", "pending", "recovering")
 
     def __init__(self, assignment: Assignment) -> None:
-        #: As the controller last told us.
+        #: The last ISR from the controller.
         self.committed: frozenset[NodeId] = frozenset(assignment.isr)
         self.partition_epoch = assignment.partition_epoch
         self.recovering = assignment.recovering
         #: At most one proposal at a time.
         self.pending: Pending | None = None
-        #: Everyone who may be in the ISR by now; the high watermark waits for all of them.
+        #: Every replica that may be in the ISR by now; the high watermark waits for all of them.
         self.maximal = self.committed
 
     def begin(self, pending: Pending) -> None:
@@ -80,32 +80,32 @@ class IsrState:
         if pending.kind is PendingKind.EXPAND:
             self.maximal = self.committed | pending.nodes
 
-    def on_granted(self, proposal: IsrProposal, granted: IsrGranted) -> bool:
-        """Whether this answer counts. One to a proposal that metadata has overtaken does not, nor
-        one that only metadata may bring."""
+    def on_accepted(self, proposal: IsrProposal, accepted: AcceptedIsr) -> bool:
+        """Applies the response, and returns whether it was applied. A response to a proposal that
+        newer metadata has superseded is not, nor a smaller ISR, which only metadata may bring."""
         if self.pending is None or self.pending.proposal != proposal:
             return False
-        if granted.leader_epoch != proposal.leader_epoch:
+        if accepted.leader_epoch != proposal.leader_epoch:
             return False
-        if granted.partition_epoch < self.partition_epoch:
+        if accepted.partition_epoch < self.partition_epoch:
             return False
-        if not self.committed <= frozenset(granted.isr):
-            return False  # stays pending, silent
-        self._commit(frozenset(granted.isr), granted.partition_epoch, granted.recovering)
+        if not self.committed <= frozenset(accepted.isr):
+            return False  # Stays pending until the metadata log contains it.
+        self._commit(frozenset(accepted.isr), accepted.partition_epoch, accepted.recovering)
         return True
 
-    def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> AfterRefusal:
+    def on_rejected(self, proposal: IsrProposal, error: ErrorCode) -> RejectionAction:
         if self.pending is None or self.pending.proposal != proposal:
-            return AfterRefusal.AWAIT_METADATA
-        after = AFTER_REFUSAL.get(error, AfterRefusal.RETRY)
-        if after is AfterRefusal.REVERT:
+            return RejectionAction.AWAIT_METADATA
+        after = REJECTION_ACTIONS.get(error, RejectionAction.RETRY)
+        if after is RejectionAction.REVERT:
             self.pending = None
             self.maximal = self.committed
         return after
 
     def on_assignment(self, assignment: Assignment) -> None:
-        """Newer metadata settles what was pending: a proposal made on an older partition epoch
-        was applied in it or never will be."""
+        """Newer metadata ends the pending proposal, which was based on an older partition epoch: it
+        was either applied by then or never will be."""
         if assignment.partition_epoch > self.partition_epoch:
             self._commit(
                 frozenset(assignment.isr), assignment.partition_epoch, assignment.recovering

@@ -1,16 +1,17 @@
-"""One replica of a partition through its modes: ISR, entering, raft, leaving, ISR again.
+"""A replica of a partition that switches modes: isr, entering, raft, leaving, and isr again.
 
-isr         ISR's rules.
-entering    The same, but everything is fsynced before it counts. A leader begins with a batch of
-            its own epoch (leader change, voters) and asks for raft when all that are in sync have
-            fetched past it.
-raft        First writes the begin of the life to the journal, then a Raft core takes over.
-leaving     While nobody leads: votes for the controller, on disk, fsyncs its whole log, and then
-            says where it ends. Until a record above that epoch comes it neither appends, stands,
-            votes nor acknowledges. With a leader: ISR's rules, fsynced, and nothing is committed
-            before enough replicas are in sync.
+isr         The rules of ISR replication.
+entering    The same, but records count only once they are fsynced. A leader starts with a batch of
+            its own epoch (leader change, voters), and requests raft mode when all in-sync replicas
+            have fetched past it.
+raft        The start of the life is written to the vote journal, then a Raft core takes over.
+leaving     Without a leader: the replica votes for the controller, on disk, fsyncs its whole log,
+            and then reports its log end. Until a record of a higher epoch arrives, it neither
+            appends, votes, acknowledges nor starts elections. With a leader: the rules of ISR
+            replication with fsync, and nothing is committed before all replicas are in sync.
 
-Satisfies `roles.PartitionReplica`; what is not in that protocol is for the shell of raft mode.
+Why a switch is safe is explained at the head of `metadata/mode_switch.py`. `ModeReplica` implements
+`roles.PartitionReplica`; its other methods are for the shell of raft mode.
 """
 
 from collections.abc import Iterable
@@ -51,9 +52,9 @@ from lograft.replication.types import (
     ReplicationSettings,
 )
 
-#: How many epochs back voters are looked for in the log: each epoch begins with them.
+#: Number of epochs in which the log is searched for voter sets: each epoch starts with one.
 EPOCHS_WITH_VOTERS: Final = 3
-#: More than there are replicas: nothing is committed before all of them are in sync.
+#: More than any number of replicas: nothing is committed before all of them are in sync.
 ALL_REPLICAS: Final = 1 << 30
 
 
@@ -75,30 +76,30 @@ class ModeReplica:
         journal: HardState,
         past_directories: Iterable[UUID] = (),
     ) -> None:
-        """Takes over from `isr`, which was all there is to the replica until now. `journal`: what
-        the journal of votes says about this partition."""
+        """Takes over from `isr`, the replica in isr mode until now. `journal` is the state of this
+        partition in the vote journal."""
         self.me = me
-        #: Log dirs of this node that the replica was moved from, with its votes.
+        #: Log dirs of this node from which the replica was moved, including its votes.
         self.past_directories = tuple(past_directories)
         self.broker_epoch = isr.broker_epoch
         self.log = log
         self.assignment = isr.assignment
         self.raft: RaftReplica | None = None
-        #: On disk.
+        #: State in the vote journal, on disk.
         self.journal = journal
-        #: While a new assignment is taken up: its caller asks for the roles afterwards.
-        self.is_taking = False
+        #: While an assignment is being applied; its caller reads the roles afterwards.
+        self.is_applying = False
         self._writing: HardState | None = None
         self._brokers = brokers
         self._settings = settings
         self._raft_settings = raft_settings
         self._chance = chance
         self._port = port
-        #: Where the batch ends that a leader of an entering or leaving epoch begins with.
+        #: End of the first batch of a leader's entering or leaving epoch.
         self._control_end = NO_OFFSET
         self._isr = isr
 
-    def _make_isr(self, high_watermark: Offset) -> IsrReplica:
+    def _build_isr(self, high_watermark: Offset) -> IsrReplica:
         return type(self._isr)(
             self.me.node_id,
             broker_epoch=self.broker_epoch,
@@ -108,7 +109,7 @@ class ModeReplica:
             settings=self._settings_in(self.assignment),
         )
 
-    # ── what partitions ask of a replica ─────────────────────────────────────────────────────
+    # ── PartitionReplica ─────────────────────────────────────────────────────────────────────
 
     @property
     def leader(self) -> LeaderRole | None:
@@ -145,27 +146,27 @@ class ModeReplica:
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
         if assignment.partition_epoch <= self.assignment.partition_epoch:
             return RoleChange.STALE, NO_EFFECTS
-        self.is_taking = True
+        self.is_applying = True
         try:
-            return self._take(assignment, now_ms=now_ms)
+            return self._apply(assignment, now_ms=now_ms)
         finally:
-            self.is_taking = False
+            self.is_applying = False
 
-    def _take(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
+    def _apply(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
         if assignment.mode is ReplicationMode.RAFT:
             return self._on_raft(assignment)
         if assignment.mode is ReplicationMode.LEAVING and assignment.leader == NO_NODE:
             return self._on_leaving(assignment)
         return self._on_isr(assignment, now_ms=now_ms)
 
-    # ── ISR's rules: isr, entering, leaving with a leader ────────────────────────────────────
+    # ── rules of isr mode: isr, entering, leaving with a leader ──────────────────────────────
 
     def _on_isr(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
-        if self._is_barred_from(assignment):
+        if self._is_superseded_by_vote(assignment):
             return RoleChange.STALE, NO_EFFECTS
         before, self.assignment = self.assignment, assignment
-        # The next epoch of a leader that has led until now: nobody can have cut its log between.
-        goes_on = (
+        # The same leader in the next epoch: its log cannot have been truncated in between.
+        continues_role = (
             self.raft is None
             and self._isr.leader is not None
             and assignment.mode is ReplicationMode.ENTERING
@@ -176,22 +177,22 @@ class ModeReplica:
         if self.raft is not None:
             raft, self.raft = self.raft, None
             raft.leader = raft.follower = None
-            self._isr = self._make_isr(raft.high_watermark)
+            self._isr = self._build_isr(raft.high_watermark)
         elif before.mode is not assignment.mode:
-            # The rules of isr are milder than those of leaving, and may commit what waited.
+            # The rules of isr are less strict than those of leaving, and may commit more records.
             released = self._isr.on_settings(self._settings_in(assignment)).high_watermark
         change, effects = self._isr.on_assignment(assignment, now_ms=now_ms)
         if released is not None and effects.high_watermark is None:
             effects = replace(effects, high_watermark=released)
-        if change is RoleChange.LEADS and assignment.mode is not ReplicationMode.ISR:
-            self._lead_with_a_batch(assignment)
+        if change is RoleChange.LEADER and assignment.mode is not ReplicationMode.ISR:
+            self._append_first_batch(assignment)
         if assignment.mode is not ReplicationMode.ISR:
             self._port.request_flush()
-        return RoleChange.CONTINUES if goes_on else change, effects
+        return RoleChange.CONTINUES if continues_role else change, effects
 
-    def _is_barred_from(self, assignment: Assignment) -> bool:
-        """Until a record above the epoch in which it voted for the controller comes, that vote
-        counts, whatever older records say."""
+    def _is_superseded_by_vote(self, assignment: Assignment) -> bool:
+        """Whether the assignment is older than the epoch in which the replica voted for the
+        controller: that vote applies until a record of a higher epoch arrives."""
         journal = self.journal
         return (
             journal.voted_for == CONTROLLER
@@ -199,9 +200,10 @@ class ModeReplica:
             and assignment.leader_epoch <= journal.epoch
         )
 
-    def _lead_with_a_batch(self, assignment: Assignment) -> None:
-        """Raft elects and commits by records of the own epoch (its figure 8): the leader of every
-        entering epoch writes one first. It also says who votes."""
+    def _append_first_batch(self, assignment: Assignment) -> None:
+        """Appends the first batch of an entering or leaving epoch. Raft elects and commits by
+        records of the leader's own epoch (figure 8 of its paper), so every such leader first writes
+        one. It also contains the voter set."""
         leader = self._isr.leader
         assert leader is not None
         voters = voters_of(assignment)
@@ -211,13 +213,13 @@ class ModeReplica:
         if end is None:
             return
         leader.on_appended(end)
-        # Nobody joins the ISR without that batch.
+        # A follower needs that batch to join the ISR.
         leader.epoch_start = self._control_end
 
     @property
-    def may_enter_raft(self) -> bool:
-        """Whether this leader has the evidence for `raft`: its own log and those of all in-sync
-        replicas are on disk past the batch that its epoch began with."""
+    def can_enter_raft(self) -> bool:
+        """Whether this leader can request raft mode: its log and those of all in-sync replicas are
+        on disk beyond the first batch of its epoch."""
         leader = self._isr.leader
         if (
             self.raft is not None
@@ -248,36 +250,36 @@ class ModeReplica:
             roles = raft.leader, raft.follower
             raft.on_leader_known(assignment.leader_epoch, assignment.leader)
             same = roles == (raft.leader, raft.follower)
-            return RoleChange.UPDATED if same else RoleChange.FOLLOWS, NO_EFFECTS
-        begins = HardState(assignment.leader_epoch, assignment.leader, None, assignment.life)
+            return RoleChange.UPDATED if same else RoleChange.FOLLOWER, NO_EFFECTS
+        initial = HardState(assignment.leader_epoch, assignment.leader, None, assignment.life)
         if self.journal.life != assignment.life:
-            # Taken up only when that is on disk: until then it is as if the record came later.
-            self._write(begins)
+            # Applied once that is on disk; until then, as if the metadata record were not there.
+            self._write(initial)
             return RoleChange.STALE, NO_EFFECTS
-        # From here on the core writes the journal. A beginning that a newer record has asked for
-        # may be overtaken by the core's own state, and then it is never reported as written.
+        # From here on the core writes the journal. Its state may supersede an initial state that
+        # a newer record requested, which is then never reported as written.
         self._writing = None
         before, self.assignment = self.assignment, assignment
-        # A leader goes on leading if it has led this very epoch until now.
-        goes_on = (
+        # The roles continue if this leader has led this same epoch until now.
+        continues_role = (
             raft is None
             and before.mode is ReplicationMode.ENTERING
             and before.leader_epoch == assignment.leader_epoch == assignment.life
             and before.leader == assignment.leader
-            and self.journal == begins
+            and self.journal == initial
             and (self._isr.leader is not None or self._isr.follower is not None)
         )
         high_watermark = self.high_watermark
-        if goes_on:
-            self.raft = self._make_raft(assignment, HardState(), high_watermark)
+        if continues_role:
+            self.raft = self._build_raft(assignment, HardState(), high_watermark)
             self.raft.begin_life(assignment.life, assignment.leader)
             return RoleChange.CONTINUES, NO_EFFECTS
-        self.raft = self._make_raft(assignment, self.journal, high_watermark)
+        self.raft = self._build_raft(assignment, self.journal, high_watermark)
         self.raft.start()
         self.raft.on_leader_known(assignment.leader_epoch, assignment.leader)
-        return RoleChange.RESTS, NO_EFFECTS
+        return RoleChange.NONE, NO_EFFECTS
 
-    def _make_raft(
+    def _build_raft(
         self, assignment: Assignment, hard_state: HardState, high_watermark: Offset
     ) -> RaftReplica:
         log, port = self.log, self._port
@@ -312,7 +314,7 @@ class ModeReplica:
 
     def _on_leaving(self, assignment: Assignment) -> tuple[RoleChange, Effects]:
         if self._writing is not None and self.raft is None:
-            # The begin of the life is being written: its end comes after it.
+            # The start of the life is still being written; its end is applied after that.
             return RoleChange.STALE, NO_EFFECTS
         self.assignment = assignment
         if self.raft is None or self.raft.core.life != assignment.life:
@@ -320,14 +322,15 @@ class ModeReplica:
             if journal.life != assignment.life:
                 journal = HardState(life=assignment.life)
             high_watermark = self.high_watermark
-            self.raft = self._make_raft(assignment, journal, high_watermark)
+            self.raft = self._build_raft(assignment, journal, high_watermark)
             self.raft.on_durable(self.log.durable_offset)
         self.raft.leave(assignment.leader_epoch)
-        return RoleChange.RESTS, NO_EFFECTS
+        return RoleChange.NONE, NO_EFFECTS
 
-    def tail_in(self, epoch: Epoch) -> LogEnd | Epoch | None:
-        """The answer to the controller that ends a life with `epoch`: where the log ends; an epoch,
-        if a higher one is needed than that; None: not yet."""
+    def find_tail(self, epoch: Epoch) -> LogEnd | Epoch | None:
+        """Returns the response to the controller that ends a life in `epoch`: the log end; or an
+        epoch, if the controller needs a higher one than that; or None if the replica is not
+        ready."""
         raft = self.raft
         if raft is None or self.assignment.mode is not ReplicationMode.LEAVING:
             return None
@@ -337,14 +340,14 @@ class ModeReplica:
         if core.epoch > epoch or (core.epoch == epoch and not core.is_barred):
             return core.epoch
         is_bound = core.is_barred and core.is_settled and core.epoch == epoch
-        if not is_bound or self.log.durable_offset < self.log.end_offset or raft.is_cutting:
+        if not is_bound or self.log.durable_offset < self.log.end_offset or raft.is_truncating:
             return None
         return log_tail(self.log)
 
     # ── another log dir ──────────────────────────────────────────────────────────────────────
 
     def on_moved(self, key: ReplicaKey, past_directories: Iterable[UUID]) -> None:
-        """The log, and what the journal says, lie in another log dir, on disk."""
+        """The log and its state in the vote journal were moved to another log dir."""
         self.me, self.past_directories = key, tuple(past_directories)
         if self.raft is not None:
             self.raft.core.on_moved(key, self.past_directories)
@@ -357,7 +360,7 @@ class ModeReplica:
             self._port.persist(state)
 
     def on_persisted(self, state: HardState) -> bool:
-        """It is on disk. True: take the assignment up again."""
+        """The state is on disk. Returns whether the assignment must be applied again."""
         self.journal = state
         if self._writing is not None:
             if self._writing == state:
@@ -370,7 +373,8 @@ class ModeReplica:
 
 
 def voters_of(assignment: Assignment) -> VoterSet:
-    """Where the log does not say otherwise: all replicas but those that are being added."""
+    """Returns the initial voters, for a log without a voter set: all replicas except those that are
+    being added."""
     directories = assignment.directories or (ZERO_UUID,) * len(assignment.replicas)
     return VoterSet.of(
         ReplicaKey(node, directory)

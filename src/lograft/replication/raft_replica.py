@@ -1,8 +1,7 @@
-"""One replica of a partition in raft mode: a Raft core, its roles as the shell knows them, and the
-way of the core's effects to the shell.
+"""A replica of a partition in raft mode: the Raft core, its roles as the shell uses them, and the
+execution of the core's effects.
 
-Everything that asks something of the log waits while the shell cuts it: messages are held, time
-stands still.
+While the shell truncates the log, nothing is decided: messages are held back and timeouts wait.
 """
 
 from typing import Final
@@ -15,18 +14,20 @@ from lograft.replication.raft_port import RaftPort
 from lograft.replication.raft_roles import RaftFollower, RaftLeader
 from lograft.replication.types import ReplicaLog
 
-#: Messages that wait for a cut; any of them may get lost.
-HELD_MAX: Final = 100
+#: Maximum number of messages that wait for a truncation; further ones replace the oldest.
+HELD_MESSAGES_MAX: Final = 100
 
 
 class RaftReplica:
+    """A replica in raft mode. `ModeReplica` creates one for each life."""
+
     __slots__ = (
-        "_answer",
-        "_cut",
-        "_held",
+        "_held_messages",
+        "_reported_deadline_ms",
         "_request",
+        "_response",
         "_role",
-        "_told_deadline_ms",
+        "_truncation",
         "alive_ms",
         "broker_epoch",
         "core",
@@ -52,74 +53,75 @@ class RaftReplica:
         self.log = log
         self.port = port
         self.broker_epoch = broker_epoch
-        #: Who may fetch: those that the metadata names, voters or not.
+        #: Replicas in the metadata, voters or not: only they may fetch.
         self.replicas = replicas
         self.leader: RaftLeader | None = None
         self.follower: RaftFollower | None = None
-        #: When the stream between this node and another last stood for this partition too.
+        #: Last sign of life from each node on the fetch streams, not yet reported to the core.
         self.alive_ms: dict[NodeId, int] = {}
-        #: Whom the leader hands over to as soon as that one has everything; meanwhile it appends
-        #: nothing for clients.
+        #: Voter to which the leader hands over leadership as soon as it is caught up. Until then
+        #: the leader rejects appends of clients.
         self.successor: NodeId | None = None
-        #: The log changes its log dir: nothing may be decided meanwhile.
+        #: The log is being moved to another log dir: nothing may be decided.
         self.is_paused = False
         self._role: tuple[bool, Epoch, NodeId] | None = None
-        #: The core's next fetch, until the stream takes it.
+        #: The core's next fetch, until the stream sends it.
         self._request: FetchRequest | None = None
-        #: The core's answer to the fetch that it is being asked.
-        self._answer: FetchResponse | None = None
-        self._cut: Offset | None = None
-        self._held: list[Message] = []
-        self._told_deadline_ms: int | None = None
+        #: The core's response to the fetch that it is handling.
+        self._response: FetchResponse | None = None
+        self._truncation: Offset | None = None
+        self._held_messages: list[Message] = []
+        self._reported_deadline_ms: int | None = None
 
     @property
     def high_watermark(self) -> Offset:
         return max(self.core.high_watermark, self.log.log_start_offset)
 
     @property
-    def is_cutting(self) -> bool:
-        """Whether the log cannot be used now: it is being cut, or changes its log dir."""
-        return self.is_paused or (self.follower is not None and self.follower.is_cutting)
+    def is_truncating(self) -> bool:
+        """Whether the log is unavailable: it is being truncated, or moved to another log dir."""
+        return self.is_paused or (self.follower is not None and self.follower.is_truncating)
 
     @property
     def deadline_ms(self) -> int | None:
         return self.core.deadline_ms
 
-    # ── what happens ─────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """After a restart: the log was recovered, so all of it is on disk as far as it says."""
+        """Starts the core after a restart. The log was recovered, so its durable offset is
+        valid."""
         now_ms = self.port.now_ms()
-        self._tell(self.core.start(now_ms))
-        self._tell_durable()
+        self._execute_and_report(self.core.start(now_ms))
+        self._report_durable()
 
     def begin_life(self, life: Epoch, leader: NodeId) -> None:
-        """The hard state of the life's beginning is on disk already."""
+        """Starts a life whose initial hard state is on disk already."""
         now_ms = self.port.now_ms()
         effects = self.core.begin_life(life, leader, now_ms)
         assert effects.persist == HardState(life, leader, None, life), effects
-        self._tell(self.core.on_persisted(now_ms))
-        self._tell_durable()
+        self._execute_and_report(self.core.on_persisted(now_ms))
+        self._report_durable()
 
     def leave(self, epoch: Epoch) -> None:
-        """An election that the controller wins."""
-        self._tell(self.core.leave_life(epoch, self.port.now_ms()))
+        """Votes for the controller, which ends the life in this epoch."""
+        self._execute_and_report(self.core.leave_life(epoch, self.port.now_ms()))
         self.port.request_flush()
 
     def on_leader_known(self, epoch: Epoch, leader: NodeId) -> None:
         if leader != NO_NODE and epoch >= self.core.epoch:
-            self._tell(self.core.on_leader_known(epoch, leader, self.port.now_ms()))
+            self._execute_and_report(self.core.on_leader_known(epoch, leader, self.port.now_ms()))
 
     def step(self, message: Message) -> None:
-        if self.is_cutting:
-            self._held.append(message)
-            del self._held[:-HELD_MAX]
+        if self.is_truncating:
+            self._held_messages.append(message)
+            del self._held_messages[:-HELD_MESSAGES_MAX]
             return
-        self._tell(self.core.step(message, self.port.now_ms()))
+        self._execute_and_report(self.core.step(message, self.port.now_ms()))
 
     def tick(self) -> None:
-        """When `deadline_ms` is over; later is safe."""
-        if self.is_cutting:
+        """Handles an expired `deadline_ms`; a late call is safe."""
+        if self.is_truncating:
             return
         now_ms = self.port.now_ms()
         if self.follower is not None:
@@ -127,15 +129,15 @@ class RaftReplica:
             if last_contact_ms >= 0:
                 self.alive_ms[self.follower.leader] = last_contact_ms
         if self.alive_ms:
-            # Most deadlines only ask whether the other side is there.
+            # Most deadlines only check for signs of life.
             self.core.note_alive(self.alive_ms, now_ms)
             self.alive_ms.clear()
-            self._told_deadline_ms = self.core.deadline_ms
+            self._reported_deadline_ms = self.core.deadline_ms
         if self.core.deadline_ms is not None and now_ms >= self.core.deadline_ms:
-            self._tell(self.core.tick(now_ms))
+            self._execute_and_report(self.core.tick(now_ms))
 
     def on_persisted(self) -> None:
-        self._tell(self.core.on_persisted(self.port.now_ms()))
+        self._execute_and_report(self.core.on_persisted(self.port.now_ms()))
 
     def on_durable(self, durable: Offset) -> bool:
         view = self.core.log
@@ -146,19 +148,20 @@ class RaftReplica:
         plain = self.core.note_progress(now_ms, log_end=LogEnd(self.core.epoch, reached))
         if plain is not None:
             return plain
-        return self.do(self.core.on_durable(reached, now_ms))
+        return self.execute(self.core.on_durable(reached, now_ms))
 
     def on_unreachable(self, node_id: NodeId) -> None:
-        """Its process is gone: a connection to it was refused."""
-        if not self.is_cutting:
-            self._tell(self.core.on_unreachable(node_id, self.port.now_ms()))
+        """The process of the node has terminated: a connection to it was refused."""
+        if not self.is_truncating:
+            self._execute_and_report(self.core.on_unreachable(node_id, self.port.now_ms()))
 
     def resign(self, preferred: NodeId | None = None) -> None:
         if self.core.leadership is not None:
-            self._tell(self.core.resign(self.port.now_ms(), preferred=preferred))
+            self._execute_and_report(self.core.resign(self.port.now_ms(), preferred=preferred))
 
     def hand_over(self, successor: NodeId) -> None:
-        """To a certain voter: once it has all there is, or it would not be elected."""
+        """Hands leadership over to a voter once it is caught up; before, it would not be
+        elected."""
         self.successor = successor
         self.advance_hand_over()
 
@@ -172,8 +175,8 @@ class RaftReplica:
                 self.resign(successor)
                 return
 
-    def on_log_cut(self) -> None:
-        """The log was cut, or begun anew behind its end."""
+    def on_log_truncated(self) -> None:
+        """The log was truncated, or restarted beyond its end."""
         core, log, view = self.core, self.log, self.core.log
         if log.log_start_offset > view.end.offset:
             view.replace(SnapshotId(log.log_start_offset, NO_EPOCH), core.voters)
@@ -185,69 +188,69 @@ class RaftReplica:
         now_ms = self.port.now_ms()
         if core.fetcher is not None:
             core.fetcher.on_response(now_ms)
-        self._tell(core.on_durable(min(log.durable_offset, view.end.offset), now_ms))
+        self._execute_and_report(core.on_durable(min(log.durable_offset, view.end.offset), now_ms))
         self._step_held()
 
     def _step_held(self) -> None:
-        held, self._held = self._held, []
+        held, self._held_messages = self._held_messages, []
         for message in held:
             self.step(message)
 
     def resume(self) -> None:
-        """After a pause."""
+        """Continues after the move of the log."""
         self.is_paused = False
         fetcher, now_ms = self.core.fetcher, self.port.now_ms()
         if fetcher is not None and fetcher.in_flight is not None:
-            # Its answer may have come meanwhile, and was not looked at.
-            self._tell(self.core.on_request_failed(fetcher.in_flight, now_ms))
+            # Its response may have arrived in the meantime, and was ignored.
+            self._execute_and_report(self.core.on_request_failed(fetcher.in_flight, now_ms))
         self._step_held()
-        self.tell_deadline()
+        self.report_deadline()
 
-    def _tell_durable(self) -> None:
+    def _report_durable(self) -> None:
         if self.on_durable(self.log.durable_offset):
             self.port.committed()
 
-    # ── the core's effects ───────────────────────────────────────────────────────────────────
+    # ── effects of the core ──────────────────────────────────────────────────────────────────
 
-    def _tell(self, effects: Effects) -> None:
-        """For what did not come through one of the roles."""
-        if self.do(effects):
+    def _execute_and_report(self, effects: Effects) -> None:
+        """Executes effects that did not arise in a call of one of the roles."""
+        if self.execute(effects):
             self.port.committed()
 
-    def do(self, effects: Effects) -> bool:
-        """Carries them out; says whether the high watermark moved."""
+    def execute(self, effects: Effects) -> bool:
+        """Executes the effects, and returns whether the high watermark advanced."""
         moved = False
         pending = [effects]
-        for one in pending:
-            if one.persist is not None:
-                self.port.persist(one.persist)
-            if one.truncate is not None:
-                self._cut = one.truncate
-            for to, message in one.send:
+        for effects in pending:
+            if effects.persist is not None:
+                self.port.persist(effects.persist)
+            if effects.truncate is not None:
+                self._truncation = effects.truncate
+            for to, message in effects.send:
                 self._route(to, message)
-            moved = moved or one.committed is not None
-            if one.lead is not None:
+            moved = moved or effects.committed is not None
+            if effects.lead is not None:
                 voters = self.core.voters
-                end = self.port.append_control(one.lead, voters)
+                end = self.port.append_control(effects.lead, voters)
                 if end is None:
                     break
                 pending.append(self.core.on_appended(end, self.port.now_ms(), voters=voters))
                 self.port.request_flush()
-            if one.append_voters is not None:
-                end = self.port.append_voters(self.core.epoch, one.append_voters)
+            if effects.append_voters is not None:
+                end = self.port.append_voters(self.core.epoch, effects.append_voters)
                 if end is None:
                     break
                 pending.append(
-                    self.core.on_appended(end, self.port.now_ms(), voters=one.append_voters)
+                    self.core.on_appended(end, self.port.now_ms(), voters=effects.append_voters)
                 )
                 self.port.request_flush()
-        self._settle_role()
-        self.tell_deadline()
+        self._update_role()
+        self.report_deadline()
         return moved
 
-    def tell_deadline(self) -> None:
-        if self.core.deadline_ms != self._told_deadline_ms:
-            self._told_deadline_ms = self.core.deadline_ms
+    def report_deadline(self) -> None:
+        if self.core.deadline_ms != self._reported_deadline_ms:
+            self._reported_deadline_ms = self.core.deadline_ms
             self.port.deadline_changed()
 
     def _route(self, to: NodeId, message: Message) -> None:
@@ -255,7 +258,7 @@ class RaftReplica:
             self._request = message
             self.port.fetch_ready()
         elif isinstance(message, FetchResponse):
-            self._answer = message
+            self._response = message
         else:
             self.port.send(to, message)
 
@@ -266,15 +269,15 @@ class RaftReplica:
         request, self._request = self._request, None
         return request
 
-    def take_answer(self) -> FetchResponse | None:
-        answer, self._answer = self._answer, None
-        return answer
+    def take_response(self) -> FetchResponse | None:
+        response, self._response = self._response, None
+        return response
 
-    def take_cut(self) -> Offset | None:
-        cut, self._cut = self._cut, None
-        return cut
+    def take_truncation(self) -> Offset | None:
+        offset, self._truncation = self._truncation, None
+        return offset
 
-    def _settle_role(self) -> None:
+    def _update_role(self) -> None:
         core = self.core
         role: tuple[bool, Epoch, NodeId] | None = None
         if core.is_leader:

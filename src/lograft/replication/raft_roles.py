@@ -1,8 +1,8 @@
-"""A raft leader and a raft follower as the shell of partitions knows roles.
+"""Leader and follower of a partition in raft mode, with the interfaces of `roles.py`.
 
-The core speaks in messages; here a fetch that rides on the stream between two nodes becomes one,
-and the core's answer becomes a verdict or an effect. The core never holds a fetch back (it is
-asked with a wait of 0): the stream's own long poll does that for all partitions together.
+The core exchanges messages. These classes convert a fetch on the stream between two nodes into a
+message, and the core's response into a verdict or effects. The core never delays a fetch (its wait
+is 0), since the long poll of the stream does that for all partitions together.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -36,21 +36,20 @@ from lograft.replication.types import (
     NO_EFFECTS,
     NO_EPOCH_END,
     NO_FOLLOWER_EFFECTS,
+    AcceptedIsr,
     Effects,
     EpochEnd,
     FetchVerdict,
     FollowerEffects,
     FollowerFetch,
-    IsrGranted,
     IsrProposal,
-    LeaderAnswer,
+    LeaderResponse,
 )
 
 if TYPE_CHECKING:
     from lograft.replication.raft_replica import RaftReplica
 
-#: A follower that had everything so short a time ago keeps up; one that was silent for longer
-#: does not.
+#: A follower counts as in sync if it was caught up, and sent a sign of life, within this time.
 IN_SYNC_MS: Final = 10_000
 CODE_OF: Final = {
     Error.FENCED_EPOCH: ErrorCode.FENCED_LEADER_EPOCH,
@@ -67,17 +66,17 @@ ERROR_OF: Final = {
 
 
 class RaftLeader:
-    """Satisfies `roles.LeaderRole`."""
+    """The leader of a partition in raft mode (`roles.LeaderRole`)."""
 
     __slots__ = ("_log_starts", "_moved", "_replica", "leader_epoch")
 
     def __init__(self, replica: "RaftReplica") -> None:
         self._replica = replica
         self.leader_epoch = replica.core.epoch
-        #: Where the followers' logs begin, as they said.
+        #: Log start offsets of the followers, from their last fetches.
         self._log_starts: dict[NodeId, Offset] = {}
-        #: Followers that lie in other log dirs than the voters in their logs say, as their last
-        #: fetches told: the name in use, and the log dir.
+        #: Followers that, according to their last fetch, moved to another log dir than that in the
+        #: voter set: the key in use, and the log dir.
         self._moved: dict[NodeId, tuple[ReplicaKey, UUID]] = {}
 
     @property
@@ -89,13 +88,13 @@ class RaftLeader:
     def on_appended(self, end: Offset) -> bool:
         replica = self._replica
         if end <= replica.core.log.end.offset:
-            # The core asked for this append (a control batch) and knows it already.
+            # The core requested this append (a control batch) and knows it already.
             return False
         now_ms = replica.port.now_ms()
         if replica.core.note_appended(end, now_ms):
-            replica.tell_deadline()
+            replica.report_deadline()
             return False
-        return replica.do(replica.core.on_appended(end, now_ms))
+        return replica.execute(replica.core.on_appended(end, now_ms))
 
     def on_durable(self, durable: Offset) -> bool:
         return self._replica.on_durable(durable)
@@ -104,8 +103,8 @@ class RaftLeader:
 
     @property
     def is_serving(self) -> bool:
-        """Whether a record of its own epoch is committed: what earlier leaders acknowledged is
-        known to be there, and to be committed, only from then on."""
+        """Whether a record of the leader's epoch is committed. Only from then on is it certain that
+        the records acknowledged by earlier leaders are present and committed."""
         core = self._replica.core
         leadership = core.leadership
         return (
@@ -123,11 +122,11 @@ class RaftLeader:
         return ErrorCode.NONE if end <= self.high_watermark else None
 
     @property
-    def knows_latest(self) -> bool:
+    def can_report_latest(self) -> bool:
         return self.is_serving
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        """Followers that have not been heard of for a while do not hold it up."""
+        """Followers without recent contact do not hold the low watermark back."""
         core, now_ms = self._replica.core, self._replica.port.now_ms()
         lowest = log_start
         if core.leadership is not None:
@@ -168,9 +167,9 @@ class RaftLeader:
         return found
 
     def _keeps_up(self, progress: Progress, now_ms: int) -> bool:
-        """What people are told as the ISR; the commit rule does not rest on it. An idle follower
-        sends no fetch for the partition, but its polls arrive; a silent one is not in sync,
-        whatever it has on disk."""
+        """Whether the follower is reported as in sync; the commit rule does not use it. An idle
+        follower sends no fetches for the partition, but polls on the stream. One without contact is
+        not in sync, whatever it has on disk."""
         core = self._replica.core
         alive_ms = self._replica.alive_ms.get(progress.key.node_id, NEVER_MS)
         if now_ms - max(progress.last_contact_ms, alive_ms) > IN_SYNC_MS:
@@ -192,7 +191,8 @@ class RaftLeader:
         sender = ReplicaKey(fetch.node_id, fetch.directory_id)
         voter = replica.core.voters.find(fetch.node_id)
         if fetch.life == NO_EPOCH and voter is not None:
-            # Under ISR's rules, in the epoch that has become a life, it does not name its disk.
+            # It still follows the rules of isr mode in the first epoch of the life, and so sends
+            # no directory id.
             sender = voter.key
         if fetch.moved_to != ZERO_UUID and fetch.life != NO_EPOCH:
             self._moved[fetch.node_id] = sender, fetch.moved_to
@@ -213,16 +213,17 @@ class RaftLeader:
         request = FetchRequest(
             sender=sender, epoch=fetch.leader_epoch, log_end=log_end, life=replica.core.life
         )
-        moved = replica.do(replica.core.step(request, now_ms))
-        answer = replica.take_answer()
-        if answer is None:
-            # The answer waits until a newer epoch is on disk: it is not ours to give any more.
+        moved = replica.execute(replica.core.step(request, now_ms))
+        response = replica.take_response()
+        if response is None:
+            # The response is held back until a newer epoch is on disk: this is no longer the
+            # leader.
             return FetchVerdict(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, NO_EFFECTS)
-        if answer.error is not Error.NONE:
-            return FetchVerdict(CODE_OF[answer.error], None, NO_EFFECTS)
+        if response.error is not Error.NONE:
+            return FetchVerdict(CODE_OF[response.error], None, NO_EFFECTS)
         effects = Effects(high_watermark=replica.high_watermark) if moved else NO_EFFECTS
-        if answer.diverging is not None:
-            diverging = EpochEnd(answer.diverging.epoch, answer.diverging.offset)
+        if response.diverging is not None:
+            diverging = EpochEnd(response.diverging.epoch, response.diverging.offset)
             return FetchVerdict(ErrorCode.NONE, diverging, effects)
         self._log_starts[fetch.node_id] = fetch.log_start_offset
         if replica.successor is not None:
@@ -230,9 +231,9 @@ class RaftLeader:
         return FetchVerdict(ErrorCode.NONE, None, effects) if moved else ACCEPTED
 
     def find_moved_voter(self) -> RenameVoterRequest | None:
-        """A voter that lies in another log dir than the voters in the log say, or whose log dir
-        they do not know. Only the voter itself can tell that it is the same: a node with a new
-        disk has forgotten its votes."""
+        """Returns the change for a voter whose log dir differs from that in the voter set, or is
+        missing there. Only the voter itself can confirm that it is the same replica: a node with a
+        new disk has lost its votes."""
         core = self._replica.core
         if core.unlisted_directory != ZERO_UUID:
             voter = core.voters.find(core.key.node_id)
@@ -251,7 +252,7 @@ class RaftLeader:
     ) -> ErrorCode:
         core = self._replica.core
         if fetch.life != core.life and not (
-            # It has not heard yet that the entering epoch, which it is in, has become a life.
+            # It does not know yet that its entering epoch has become the start of a life.
             fetch.life == NO_EPOCH and fetch.leader_epoch == core.epoch == core.life
         ):
             is_behind = fetch.life > core.life
@@ -266,42 +267,44 @@ class RaftLeader:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         return ErrorCode.NONE
 
-    def on_follower_polls(
+    def on_follower_poll(
         self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
     ) -> Effects:
-        """Told to the core when its deadline comes: most deadlines are moved by this alone."""
+        """Records the sign of life, which is reported to the core at its next deadline and mostly
+        just postpones it."""
         self._replica.alive_ms[node_id] = now_ms
         return NO_EFFECTS
 
     def on_follower_alive(self, node_id: NodeId, *, now_ms: int) -> None:
-        """For check-quorum: the offset of its last fetch, which commits records, stays as it is."""
+        """Records the sign of life for the quorum check; the replica's durable offset is
+        unchanged."""
         self._replica.alive_ms[node_id] = now_ms
 
-    # The ISR is not the leader's in raft mode.
+    # In raft mode the leader does not manage an ISR.
 
     def tick(self, now_ms: int) -> Effects:
         return NO_EFFECTS
 
-    def on_granted(self, proposal: IsrProposal, granted: IsrGranted, *, now_ms: int) -> Effects:
+    def on_accepted(self, proposal: IsrProposal, accepted: AcceptedIsr, *, now_ms: int) -> Effects:
         return NO_EFFECTS
 
-    def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
+    def on_rejected(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
         return NO_EFFECTS
 
 
 class RaftFollower:
-    """Satisfies `roles.FollowerRole`."""
+    """The follower of a partition in raft mode (`roles.FollowerRole`)."""
 
-    __slots__ = ("_answer", "_replica", "_sent", "is_cutting", "leader", "leader_epoch")
+    __slots__ = ("_replica", "_response", "_sent", "is_truncating", "leader", "leader_epoch")
 
     def __init__(self, replica: "RaftReplica", leader: NodeId) -> None:
         self._replica = replica
         self.leader = leader
         self.leader_epoch = replica.core.epoch
         self._sent: tuple[FollowerFetch, FetchRequest] | None = None
-        self._answer = LeaderAnswer()
-        #: The shell cuts the log: nothing may be decided on it meanwhile.
-        self.is_cutting = False
+        self._response = LeaderResponse()
+        #: The shell is truncating the log: nothing may be decided.
+        self.is_truncating = False
 
     @property
     def high_watermark(self) -> Offset:
@@ -319,7 +322,7 @@ class RaftFollower:
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
         replica = self._replica
-        if self.is_cutting or replica.follower is not self:
+        if self.is_truncating or replica.follower is not self:
             return None
         replica.on_durable(replica.log.durable_offset)
         request = replica.take_request(now_ms)
@@ -339,49 +342,51 @@ class RaftFollower:
         self._sent = (fetch, request)
         return fetch
 
-    def _awaited(self, fetch: FollowerFetch) -> FetchRequest | None:
+    def _request_in_flight(self, fetch: FollowerFetch) -> FetchRequest | None:
         sent, replica = self._sent, self._replica
         if sent is None or sent[0] is not fetch or replica.follower is not self:
             return None
         fetcher = replica.core.fetcher
-        if fetcher is None or fetcher.in_flight != sent[1].request_id or replica.is_cutting:
+        if fetcher is None or fetcher.in_flight != sent[1].request_id or replica.is_truncating:
             return None
         return sent[1]
 
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, response: LeaderResponse, *, now_ms: int
     ) -> FollowerEffects:
-        request = self._awaited(fetch)
+        request = self._request_in_flight(fetch)
         if request is None:
             return NO_FOLLOWER_EFFECTS
-        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            return FollowerEffects(ask_bounds=True)
-        if answer.error is not ErrorCode.NONE:
-            return self._refused(request, answer, now_ms)
-        if self._is_all_deleted(answer.log_start_offset):
-            return self._restart(answer.log_start_offset)
-        self._answer = answer
-        if answer.has_records:
+        if response.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return FollowerEffects(fetch_bounds=True)
+        if response.error is not ErrorCode.NONE:
+            return self._on_error_response(request, response, now_ms)
+        if self._is_all_deleted(response.log_start_offset):
+            return self._restart_log(response.log_start_offset)
+        self._response = response
+        if response.has_records:
             return FollowerEffects(append=True)
         diverging = None
-        if answer.diverging is not None:
-            diverging = LogEnd(answer.diverging.epoch, answer.diverging.end_offset)
+        if response.diverging is not None:
+            diverging = LogEnd(response.diverging.epoch, response.diverging.end_offset)
         return self._step(request, now_ms, diverging=diverging)
 
-    def _refused(self, request: FetchRequest, answer: LeaderAnswer, now_ms: int) -> FollowerEffects:
-        error = ERROR_OF.get(answer.error)
+    def _on_error_response(
+        self, request: FetchRequest, response: LeaderResponse, now_ms: int
+    ) -> FollowerEffects:
+        error = ERROR_OF.get(response.error)
         replica = self._replica
         if error is None:
-            replica.do(replica.core.on_request_failed(request.request_id, now_ms))
+            replica.execute(replica.core.on_request_failed(request.request_id, now_ms))
             return NO_FOLLOWER_EFFECTS
         response = FetchResponse(
             sender=self.leader,
-            epoch=answer.leader_epoch if answer.leader_epoch != NO_EPOCH else request.epoch,
-            leader=answer.leader if answer.leader_epoch != NO_EPOCH else NO_NODE,
+            epoch=response.leader_epoch if response.leader_epoch != NO_EPOCH else request.epoch,
+            leader=response.leader if response.leader_epoch != NO_EPOCH else NO_NODE,
             error=error,
             request_id=request.request_id,
         )
-        replica.do(replica.core.step(response, now_ms))
+        replica.execute(replica.core.step(response, now_ms))
         return NO_FOLLOWER_EFFECTS
 
     def _step(
@@ -397,21 +402,21 @@ class RaftFollower:
             sender=self.leader,
             epoch=request.epoch,
             leader=self.leader,
-            high_watermark=self._answer.high_watermark,
+            high_watermark=self._response.high_watermark,
             diverging=diverging,
             entries=entries,
             request_id=request.request_id,
         )
         try:
-            moved = replica.do(replica.core.step(response, now_ms))
+            moved = replica.execute(replica.core.step(response, now_ms))
         except CommittedAtRisk as error:
             cut = NO_OFFSET if diverging is None else diverging.offset
             raise TruncatesCommitted(cut, high_watermark=replica.high_watermark) from error
-        cut_to = replica.take_cut()
-        if cut_to is not None:
-            self.is_cutting = True
-            return FollowerEffects(truncate_to=cut_to)
-        start = self._answer.log_start_offset
+        truncate_to = replica.take_truncation()
+        if truncate_to is not None:
+            self.is_truncating = True
+            return FollowerEffects(truncate_to=truncate_to)
+        start = self._response.log_start_offset
         advance = (
             start
             if replica.log.log_start_offset < start <= replica.high_watermark
@@ -425,12 +430,12 @@ class RaftFollower:
         )
 
     def on_request_failed(self, fetch: FollowerFetch, *, now_ms: int) -> None:
-        request = self._awaited(fetch)
+        request = self._request_in_flight(fetch)
         if request is not None:
-            self._replica.do(self._replica.core.on_request_failed(request.request_id, now_ms))
+            self._replica.execute(self._replica.core.on_request_failed(request.request_id, now_ms))
 
     def on_appended(self) -> FollowerEffects:
-        """The answer's records are in the log: the core is told what they were."""
+        """The records of the response are in the log: reports them to the core."""
         replica = self._replica
         assert self._sent is not None
         request = self._sent[1]
@@ -448,9 +453,11 @@ class RaftFollower:
 
     def on_append_failed(self, *, now_ms: int) -> None:
         assert self._sent is not None
-        self._replica.do(self._replica.core.on_request_failed(self._sent[1].request_id, now_ms))
+        self._replica.execute(
+            self._replica.core.on_request_failed(self._sent[1].request_id, now_ms)
+        )
 
-    # A leader that has deleted what this replica would need next.
+    # Out of range: the leader has deleted the records that this replica would fetch next.
 
     def _is_all_deleted(self, leader_start: Offset) -> bool:
         log = self._replica.log
@@ -461,29 +468,29 @@ class RaftFollower:
     ) -> FollowerEffects:
         assert self._sent is not None
         fetch, request = self._sent
-        if self._awaited(fetch) is None:
+        if self._request_in_flight(fetch) is None:
             return NO_FOLLOWER_EFFECTS
         replica = self._replica
         if error is ErrorCode.NONE and log_start > replica.log.end_offset:
-            return self._restart(log_start)
+            return self._restart_log(log_start)
         keep = max(replica.high_watermark, log_start)
         if error is ErrorCode.NONE and keep < replica.log.end_offset:
-            # Nothing that the leader still knows is in this log above what is committed.
+            # Above the committed offset, this log has no records in common with the leader's.
             replica.core.log.truncate(Offset(keep))
-            self.is_cutting = True
+            self.is_truncating = True
             return FollowerEffects(truncate_to=Offset(keep))
-        replica.do(replica.core.on_request_failed(request.request_id, now_ms))
+        replica.execute(replica.core.on_request_failed(request.request_id, now_ms))
         return NO_FOLLOWER_EFFECTS
 
-    def _restart(self, leader_start: Offset) -> FollowerEffects:
-        self.is_cutting = True
+    def _restart_log(self, leader_start: Offset) -> FollowerEffects:
+        self.is_truncating = True
         return FollowerEffects(restart_at=leader_start)
 
-    def on_log_cut(self) -> FollowerEffects:
-        """The log ends where it was to be cut, or earlier: batches go whole."""
-        self.is_cutting = False
+    def on_log_truncated(self) -> FollowerEffects:
+        """The log was truncated to the offset, or to the start of the batch that contains it."""
+        self.is_truncating = False
         before = self._replica.high_watermark
-        self._replica.on_log_cut()
+        self._replica.on_log_truncated()
         after = self._replica.high_watermark
         if after == before:
             return NO_FOLLOWER_EFFECTS

@@ -1,9 +1,9 @@
-"""One replica of a partition in ISR mode: leader, follower or neither, as the metadata says.
+"""A replica of a partition in ISR mode: leader, follower or neither, according to the metadata.
 
-Invariants over its life: partition epochs and leader epochs only grow; the high watermark is
-handed from role to role and never falls (a lossy unclean election excepted); a leader's or
-follower's object serves one leader epoch and is thrown away with it, so nothing learnt in one
-epoch can be mistaken for news of the next.
+Invariants: partition epochs and leader epochs only increase; the high watermark is passed from role
+to role and never decreases, except after an unclean election that loses records; a leader or
+follower object serves one leader epoch and is discarded with it, so no state of one epoch can be
+mistaken for state of the next.
 """
 
 from typing import ClassVar
@@ -50,8 +50,8 @@ class IsrReplica:
         brokers: Brokers,
         settings: ReplicationSettings,
     ) -> None:
-        """`high_watermark` is the one checkpointed: what is below it survived, or the crash was
-        one that the metadata must hear of before this replica takes part again."""
+        """`high_watermark` comes from the checkpoint. Records below it survived the last crash;
+        after a crash that could lose them, the broker reports that to the controller first."""
         self.me = me
         self.broker_epoch = broker_epoch
         self.assignment = NO_ASSIGNMENT
@@ -71,8 +71,8 @@ class IsrReplica:
         return self._high_watermark
 
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
-        """Metadata arrives in order, but a leader learns its own changes from the answers to its
-        proposals too: what it knows already is stale."""
+        """Applies an assignment. Metadata arrives in order, but a leader also learns its own
+        changes from the responses to its proposals, so the same metadata may be stale."""
         before = self.assignment
         if assignment.partition_epoch <= before.partition_epoch:
             return RoleChange.STALE, NO_EFFECTS
@@ -106,7 +106,7 @@ class IsrReplica:
                 settings=self.settings,
                 now_ms=now_ms,
             )
-            return RoleChange.LEADS, self.leader.begin()
+            return RoleChange.LEADER, self.leader.begin()
         if self._is_follower(assignment):
             self.follower = self.follower_type(
                 self.me,
@@ -116,10 +116,10 @@ class IsrReplica:
                 log=self._log,
                 high_watermark=self._high_watermark,
                 settings=self.settings,
-                may_lose_committed=assignment.recovering or self.settings.unclean_elections,
+                can_lose_committed=assignment.recovering or self.settings.unclean_elections,
             )
-            return RoleChange.FOLLOWS, NO_EFFECTS
-        return RoleChange.RESTS, NO_EFFECTS
+            return RoleChange.FOLLOWER, NO_EFFECTS
+        return RoleChange.NONE, NO_EFFECTS
 
     def on_registered(self, broker_epoch: BrokerEpoch) -> None:
         self.broker_epoch = broker_epoch
@@ -130,5 +130,5 @@ class IsrReplica:
         self.settings = settings
         if self.follower is not None:
             self.follower.settings = settings
-            self.follower.may_lose_committed |= settings.unclean_elections
+            self.follower.can_lose_committed |= settings.unclean_elections
         return self.leader.on_settings(settings) if self.leader is not None else NO_EFFECTS

@@ -1,33 +1,33 @@
-"""What a leader knows about each replica: the base of its decisions, and what people are shown."""
+"""A leader's view of each replica, on which it bases its decisions, and the status for users."""
 
 from typing import Final, NamedTuple
 
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import NO_BROKER_EPOCH, FollowerFetch
 
-#: Never in this leader's time.
+#: Not since the start of this leadership.
 NEVER_MS: Final = -1
 
 
 class ReplicaStatus(NamedTuple):
-    """One line of `topics describe`."""
+    """Status of one replica, as in a line of `topics describe`."""
 
     node_id: NodeId
-    #: NO_OFFSET: it has not fetched from this leader yet.
+    #: NO_OFFSET if the replica has not fetched from this leader yet.
     log_start_offset: Offset
     end_offset: Offset
-    #: Records that it misses; -1: unknown.
+    #: Number of records that it lacks; -1 if unknown.
     lag: int
     in_sync: bool
-    #: NEVER_MS: not since this leader leads.
+    #: NEVER_MS if not since the start of this leadership.
     last_fetch_ms: int
     last_caught_up_ms: int
     broker_epoch: BrokerEpoch
 
 
 class FollowerView:
-    """One follower as its leader sees it. A follower in the ISR is given one lag time from the
-    start of the leadership to show itself."""
+    """A leader's view of one follower. A follower in the ISR has replica.lag.time.max.ms from the
+    start of the leadership to send its first fetch."""
 
     __slots__ = (
         "_end_at_last_fetch",
@@ -42,17 +42,18 @@ class FollowerView:
 
     def __init__(self, node_id: NodeId, *, in_sync: bool, now_ms: int) -> None:
         self.node_id = node_id
-        #: Everything below is in the follower's log (on its disk where the topic asks for that).
+        #: Everything below is in the follower's log (on its disk if the topic requires that).
         self.end_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
-        #: Its last fetch showed that its log is a prefix of the leader's.
+        #: Whether its last fetch proved that its log is a prefix of the leader's.
         self.is_known_prefix = False
         self.last_fetch_ms = NEVER_MS
-        #: The last time at which it held all that the leader held.
+        #: The last time at which it was caught up with the leader's log end.
         self.last_caught_up_ms = now_ms if in_sync else NEVER_MS
-        #: Of the registration that sent the last fetch.
+        #: Broker epoch of the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
-        #: The leader's end when the last fetch came: whoever asks for it now had all of then.
+        #: The leader's log end at the last fetch. A follower that reaches this offset was caught up
+        #: at the time of that fetch.
         self._end_at_last_fetch = NO_OFFSET
 
     def on_fetch(self, fetch: FollowerFetch, *, leader_end: Offset, now_ms: int) -> None:
@@ -67,7 +68,7 @@ class FollowerView:
         self._end_at_last_fetch = max(self._end_at_last_fetch, leader_end)
 
     def on_poll(self, *, leader_end: Offset, now_ms: int) -> None:
-        """Its end is still what its last fetch said."""
+        """The follower polls within its session: its log end is unchanged since its last fetch."""
         self.last_fetch_ms = now_ms
         if self.end_offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)

@@ -1,10 +1,10 @@
-"""What the shell needs of a replica, whatever keeps it: in-sync replicas or Raft.
+"""The interfaces of a replica and of its roles, common to isr mode and raft mode.
 
     PartitionReplica ── leader: LeaderRole | None      (partitions/partition.py, api/fetch.py)
                      └─ follower: FollowerRole | None  (replicas/follower_partition.py)
 
-`replica.IsrReplica` is one, with `IsrLeader` and `IsrFollower` as its roles. All of them are told
-what happened, with the time, and return what to do; the shell tells them when it is done.
+`replica.IsrReplica` implements them with `IsrLeader` and `IsrFollower`. All of them receive events
+with the time and return effects; the shell executes the effects and reports when they are done.
 """
 
 from enum import Enum
@@ -14,119 +14,124 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.replica_view import ReplicaStatus
 from lograft.replication.types import (
+    AcceptedIsr,
     Assignment,
     Effects,
     EpochEnd,
     FetchVerdict,
     FollowerEffects,
     FollowerFetch,
-    IsrGranted,
     IsrProposal,
-    LeaderAnswer,
+    LeaderResponse,
     ReplicationSettings,
 )
 
 
 class RoleChange(Enum):
-    #: Older than what is known, or the same: nothing happens.
+    #: The assignment is the known one or older: nothing changes.
     STALE = "stale"
-    #: The role goes on; its ISR or its replicas changed.
+    #: The role stays; its ISR or its replicas changed.
     UPDATED = "updated"
-    #: A new leadership: the shell notes (leader epoch, end of the log) as the start of the epoch
-    #: in its log and dismisses whoever waited on an older one.
-    LEADS = "leads"
-    #: The role goes on in another mode, with the same leader, which nobody came before: its object
-    #: is another one, and whoever waits goes on waiting.
+    #: A new leadership: the shell adds (leader epoch, log end offset) to the epoch cache of the log
+    #: and fails the waits of the old one.
+    LEADER = "leader"
+    #: The role continues in another mode with the same leader, and there was no other in between:
+    #: the role object is replaced, and waits continue.
     CONTINUES = "continues"
-    #: A new leader elsewhere: the shell dismisses waits and fetches from it.
-    FOLLOWS = "follows"
-    #: Nobody leads, or this node is no replica: the shell dismisses waits and rests.
-    RESTS = "rests"
+    #: Another node became leader: the shell fails waits and fetches from it.
+    FOLLOWER = "follower"
+    #: No leader, or this node is not a replica: the shell fails waits.
+    NONE = "none"
 
 
 class Watermarked(Protocol):
     @property
     def high_watermark(self) -> Offset:
-        """Records below it are committed: consumers see them, acks=all answers for them. At most
-        the end of the log; never falls while the process lives, but for an unclean election."""
+        """Records below it are committed: consumers can read them, and acks=all confirms them. At
+        most the log end; never decreases while the process runs, except after an unclean election
+        that loses records."""
 
 
 class LeaderRole(Watermarked, Protocol):
-    """One leadership: lives for one leader epoch."""
+    """The leader of one leader epoch."""
 
     leader_epoch: Epoch
 
-    # The commit rule, called for every append: each call says whether the high watermark moved.
+    # The commit rule, called for every append: returns whether the high watermark advanced.
 
     def on_appended(self, end: Offset) -> bool:
-        """The leader's own log now ends at `end`."""
+        """The leader's log now ends at `end`."""
 
     def on_durable(self, durable: Offset) -> bool:
-        """Everything in the leader's own log below `durable` survives a power loss."""
+        """Everything below `durable` in the leader's log is on disk."""
 
     # Acknowledgements.
 
     def check_append(self, *, acks_all: bool) -> ErrorCode:
-        """Before the append: what it is refused with, or none."""
+        """Returns the error with which an append must be rejected, or NONE."""
 
     def ack_of(self, end: Offset) -> ErrorCode | None:
-        """What acks=all is told about an append that ended at `end`; None: it has to wait."""
+        """Returns the result of an acks=all append that ended at `end`; None if it must wait."""
 
     # Reading.
 
     @property
-    def knows_latest(self) -> bool:
-        """Whether the high watermark can be told as the latest offset (KIP-207)."""
+    def can_report_latest(self) -> bool:
+        """Whether the high watermark can be reported as the latest offset (KIP-207)."""
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        """Everything below is deleted on all replicas that are up; `log_start` is the leader's."""
+        """Returns the offset below which all live replicas have deleted their records; `log_start`
+        is the leader's."""
 
     def statuses(self, log_start: Offset) -> list[ReplicaStatus]:
-        """Every replica, the leader first."""
+        """Returns the status of every replica, the leader first."""
 
     # Followers and the controller.
 
     def on_follower_fetch(
         self, fetch: FollowerFetch, *, log_start: Offset, epoch_end: EpochEnd, now_ms: int
     ) -> FetchVerdict:
-        """`epoch_end` is what the leader's log knows about the fetch's last epoch."""
+        """Checks a fetch. `epoch_end` is the end of the fetch's last epoch in the leader's log."""
 
-    def on_follower_polls(
+    def on_follower_poll(
         self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
     ) -> Effects:
-        """The follower asks for what it asked for last: it is alive, and its end is the same."""
+        """The follower polls with an unchanged position: it is alive, and its log end is the
+        same."""
 
     def on_follower_alive(self, node_id: NodeId, *, now_ms: int) -> None:
-        """The follower still follows this leader, but has not said yet whether what it was sent is
-        on its disk. Proves life and nothing else."""
+        """The follower still follows this leader, but has not reported yet whether the last records
+        are on its disk: only a sign of life."""
 
     def tick(self, now_ms: int) -> Effects:
-        """At least every half replica.lag.time.max.ms."""
+        """Called at least every half replica.lag.time.max.ms."""
 
-    def on_granted(self, proposal: IsrProposal, granted: IsrGranted, *, now_ms: int) -> Effects: ...
+    def on_accepted(
+        self, proposal: IsrProposal, accepted: AcceptedIsr, *, now_ms: int
+    ) -> Effects: ...
 
-    def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects: ...
+    def on_rejected(self, proposal: IsrProposal, error: ErrorCode) -> Effects: ...
 
 
 class FollowerRole(Watermarked, Protocol):
-    """One leader followed: lives for one leader epoch."""
+    """The follower of one leader in one leader epoch."""
 
     leader: NodeId
     leader_epoch: Epoch
 
     @property
     def retry_at_ms(self) -> int:
-        """When to ask for `next_fetch` again after an error."""
+        """When to call `next_fetch` again after an error."""
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
-        """What to ask the leader for; None: nothing now."""
+        """Returns the next fetch to send to the leader; None if none is due."""
 
     @property
     def waits_for_flush(self) -> bool:
-        """The next fetch has to wait until the log is on disk."""
+        """Whether the next fetch must wait until the log is on disk."""
 
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, response: LeaderResponse, *, now_ms: int
     ) -> FollowerEffects:
         """Raises TruncatesCommitted."""
 
@@ -141,11 +146,11 @@ class FollowerRole(Watermarked, Protocol):
     ) -> FollowerEffects:
         """Raises TruncatesCommitted."""
 
-    def on_log_cut(self) -> FollowerEffects: ...
+    def on_log_truncated(self) -> FollowerEffects: ...
 
 
 class PartitionReplica(Protocol):
-    """One replica over its life; at most one of its roles is there."""
+    """A replica of a partition, with at most one of the two roles."""
 
     @property
     def leader(self) -> LeaderRole | None: ...
@@ -157,9 +162,10 @@ class PartitionReplica(Protocol):
     def high_watermark(self) -> Offset: ...
 
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
-        """The metadata says so; it may be old news. Never while the log is being cut."""
+        """Applies an assignment from the metadata, which may be stale. Not called while the log is
+        being truncated."""
 
     def on_settings(self, settings: ReplicationSettings) -> Effects: ...
 
     def on_registered(self, broker_epoch: BrokerEpoch) -> None:
-        """This broker's registration: fetches carry it from now on."""
+        """Sets the broker epoch of this node's registration, which fetches carry from now on."""

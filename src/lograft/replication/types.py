@@ -1,7 +1,7 @@
-"""The values that replicas, their shell and the controller exchange.
+"""Values exchanged between replicas, their shell and the controller.
 
-What a core wants done it returns (`Effects`, `FollowerEffects`); the shell does it and tells the
-core when it is done. Error codes travel as values: a refused fetch is an answer, not a failure.
+A core returns the actions for its shell (`Effects`, `FollowerEffects`), which executes them and
+reports their completion. Error codes are values: a rejected fetch is a response, not a failure.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from lograft.model.types import (
     ReplicationMode,
 )
 
-#: A broker that does not say its epoch (Fetch below version 15).
+#: The request has no broker epoch (Fetch below version 15).
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ends in someone's log: the offset after its last record."""
+    """End of a leader epoch in a log: the offset after its last record."""
 
     epoch: Epoch
     end_offset: Offset
@@ -36,21 +36,21 @@ NO_EPOCH_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 
 class Assignment(NamedTuple):
-    """One partition as the metadata image says it is."""
+    """State of a partition in the metadata image."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
     leader: NodeId
     leader_epoch: Epoch
     partition_epoch: int
-    #: The leader was elected uncleanly and has not said yet that it has recovered.
+    #: The leader was elected uncleanly and has not reported its recovery yet.
     recovering: bool = False
     mode: ReplicationMode = ReplicationMode.ISR
-    #: The epoch that names the newest raft life.
+    #: First epoch, and so the id, of the newest raft life.
     life: Epoch = NO_EPOCH
-    #: Where each replica lies, in the order of `replicas`; a voter is a node with a certain disk.
+    #: Log dir of each replica, in the order of `replicas`: part of a voter's identity.
     directories: tuple[UUID, ...] = ()
-    #: A reassignment under way.
+    #: Replicas of a reassignment in progress.
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
 
@@ -59,17 +59,17 @@ NO_ASSIGNMENT: Final = Assignment((), (), NO_NODE, NO_EPOCH, -1)
 
 
 class Brokers(Protocol):
-    """What this node's metadata image knows about the brokers of the cluster."""
+    """The brokers in this node's metadata image."""
 
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
-        """The broker's newest registration; None if it has none."""
+        """Returns the broker epoch of the newest registration; None if not registered."""
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
-        """Neither fenced nor shutting down."""
+    def can_join_isr(self, node_id: NodeId) -> bool:
+        """Whether the broker is neither fenced nor shutting down."""
 
 
 class InSync(NamedTuple):
-    """A member of a proposed ISR: this registration of the broker and no later one (KIP-903)."""
+    """A member of a proposed ISR, valid only for this registration of the broker (KIP-903)."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
@@ -84,8 +84,8 @@ class IsrProposal(NamedTuple):
     recovering: bool
 
 
-class IsrGranted(NamedTuple):
-    """The controller's answer to a proposal that it took, or that changed nothing."""
+class AcceptedIsr(NamedTuple):
+    """The controller's response to a proposal that it accepted, or that changed nothing."""
 
     leader_epoch: Epoch
     partition_epoch: int
@@ -94,36 +94,36 @@ class IsrGranted(NamedTuple):
 
 
 class FollowerFetch(NamedTuple):
-    """A fetch of one partition by a replica, as far as replication cares."""
+    """The parts of a replica's fetch of one partition that replication needs."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
-    #: Of the leader that the follower believes in; NO_EPOCH: it does not say.
+    #: Leader epoch that the follower knows; NO_EPOCH if not in the request.
     leader_epoch: Epoch
-    #: Where the follower's log ends: it holds everything below.
+    #: The follower's log end offset.
     offset: Offset
-    #: Epoch of the record below `offset` in the follower's log; NO_EPOCH: its log is empty.
+    #: Epoch of the last record in the follower's log; NO_EPOCH if the log is empty.
     last_fetched_epoch: Epoch
     log_start_offset: Offset
-    #: The raft life that the follower lives; NO_EPOCH: it follows ISR's rules.
+    #: The follower's raft life; NO_EPOCH if it follows the rules of isr mode.
     life: Epoch = NO_EPOCH
-    #: The log dir under which the voters know the follower, or the one it lies in.
+    #: The follower's log dir in the voter set; if not a voter, its actual log dir.
     directory_id: UUID = ZERO_UUID
-    #: The log dir that a voter lies in, where the voters in its log know it by another one (it was
-    #: moved, its votes included) or by none; else ZERO_UUID.
+    #: The actual log dir of a voter whose voter set still has another one (the replica was moved,
+    #: including its votes) or none; else ZERO_UUID.
     moved_to: UUID = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a leader's shell has to do."""
+    """Actions for the shell of a leader."""
 
-    #: Where the high watermark moved to: release the acks=all waits and the reads up to it.
+    #: The new high watermark: complete the acks=all waits and the reads up to it.
     high_watermark: Offset | None = None
-    #: What the waits released by this move are answered with: none, or
-    #: not_enough_replicas_after_append.
+    #: Result of the acks=all waits that the new high watermark completes: NONE or
+    #: NOT_ENOUGH_REPLICAS_AFTER_APPEND.
     acks: ErrorCode = ErrorCode.NONE
-    #: To be sent to the controller; its answer belongs to `on_granted` or `on_refused`.
+    #: Proposal for the controller; its response is reported to `on_accepted` or `on_rejected`.
     propose: IsrProposal | None = None
     #: A follower deleted old records: DeleteRecords may be waiting for `low_watermark`.
     log_start_moved: bool = False
@@ -133,11 +133,11 @@ NO_EFFECTS: Final = Effects()
 
 
 class FetchVerdict(NamedTuple):
-    """What the leader says to a follower's fetch, before any record is read."""
+    """The leader's check of a follower's fetch, before any record is read."""
 
-    #: Anything but none: this is the answer.
+    #: If not NONE, the response consists of this error.
     error: ErrorCode
-    #: The logs part at or before this point: the answer carries it and no records.
+    #: The logs diverge at or before this point: the response contains it and no records.
     diverging: EpochEnd | None
     effects: Effects
 
@@ -146,37 +146,39 @@ class FetchVerdict(NamedTuple):
 ACCEPTED: Final = FetchVerdict(ErrorCode.NONE, None, NO_EFFECTS)
 
 
-class LeaderAnswer(NamedTuple):
-    """A leader's answer to a fetch, as far as replication cares."""
+class LeaderResponse(NamedTuple):
+    """The parts of a leader's fetch response that replication needs."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     diverging: EpochEnd | None = None
     has_records: bool = False
-    #: With an error: who leads, as far as the other side knows.
+    #: With an error: the leader that the responding node knows.
     leader: NodeId = NO_NODE
     leader_epoch: Epoch = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerEffects:
-    """What a follower's shell has to do; at most one of the first four is set."""
+    """Actions for the shell of a follower; at most one of the first four is set."""
 
-    #: Append the answer's records, then call `on_appended`.
+    #: Append the records of the response, then call `on_appended`.
     append: bool = False
-    #: Cut the log here, then call `on_log_cut`. Also when it is the end already: an epoch that
-    #: begins there without a record is to be forgotten. Below the log's start: it begins there.
+    #: Truncate the log to this offset, then call `on_log_truncated`. It may be the log end already:
+    #: an epoch that starts there without a record is to be removed. It may be below the log start:
+    #: the log then starts there.
     truncate_to: Offset | None = None
-    #: Drop the whole log and begin it anew here, then call `on_log_cut`.
+    #: Delete the whole log and start it again at this offset, then call `on_log_truncated`.
     restart_at: Offset | None = None
-    #: Ask the leader where its log begins and ends, then call `on_leader_bounds`.
-    ask_bounds: bool = False
-    #: Move the log's start here (never above the high watermark).
+    #: Request the leader's log start and log end, then call `on_leader_bounds`.
+    fetch_bounds: bool = False
+    #: Advance the log start to this offset (never above the high watermark).
     advance_log_start: Offset | None = None
-    #: Where the high watermark moved to.
+    #: The new high watermark.
     high_watermark: Offset | None = None
-    #: Committed records that the cut loses: only after an unclean election. Say so loudly.
+    #: Number of committed records that the truncation loses, after an unclean election only. Log it
+    #: as an error.
     lost_records: int = 0
 
 
@@ -184,7 +186,7 @@ NO_FOLLOWER_EFFECTS: Final = FollowerEffects()
 
 
 class ReplicaLog(Protocol):
-    """What the cores read of a replica's own log; `storage.log.Log` is one."""
+    """The interface through which the cores read the replica's log; `storage.log.Log` has it."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -199,10 +201,10 @@ class ReplicaLog(Protocol):
     def latest_epoch(self) -> Epoch: ...
 
     def epoch_end(self, epoch: int) -> tuple[Epoch, Offset]:
-        """The largest epoch known up to `epoch`, and where it ends; (-1, -1): none is known."""
+        """Returns the largest known epoch up to `epoch`, and its end; (-1, -1) if none is known."""
 
     def epoch_for_offset(self, offset: int) -> Epoch:
-        """The epoch of the record at this offset."""
+        """Returns the epoch of the record at this offset."""
 
 
 class ReplicationSettings(NamedTuple):
@@ -211,7 +213,8 @@ class ReplicationSettings(NamedTuple):
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_backoff_ms: int = 1_000
-    #: flush.messages=1: only what is on disk counts, on the leader and on every follower.
+    #: flush.messages=1: only records on disk count, on the leader and on every follower.
     durable_only: bool = False
-    #: unclean.leader.election.enable: committed records may be lost, so followers may cut them.
+    #: unclean.leader.election.enable: committed records may be lost, so followers may truncate
+    #: them.
     unclean_elections: bool = False

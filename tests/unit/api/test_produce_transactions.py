@@ -38,7 +38,7 @@ class StandInCoordinator:
         self.meanwhile: Callable[[], None] = lambda: None
         self.lost = False
         broker = bench.broker
-        broker.brokers.call_here = self._answer
+        broker.brokers.call_local = self._answer
         broker.verification = TransactionVerification(
             broker.brokers,
             broker.clock,

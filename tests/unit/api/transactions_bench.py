@@ -55,7 +55,7 @@ def play(scenario: Scenario, **settings: str) -> None:
 
     async def with_coordinator(bench: Bench) -> None:
         broker = bench.broker
-        broker.brokers.call_here = Router(
+        broker.brokers.call_local = Router(
             broker.shared, broker, listener=LISTENER, role="broker", link=broker.link
         ).call
         await bench.create_topic("t", partitions=3)

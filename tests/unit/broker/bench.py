@@ -173,7 +173,7 @@ class StandInQuorum:
     def replicas(self) -> list[ReplicaView]:
         return [ReplicaView(self.me, Offset(43), 1000, 1000, True)] if self.is_leader else []
 
-    def describe_me(self) -> Voter:
+    def describe_voter(self) -> Voter:
         return Voter(self.me)
 
     async def ask(self, request: core.Request, *, bytes_max: int = 0) -> core.Response:

@@ -58,8 +58,8 @@ def test_a_controller_without_the_broker_role_builds_no_broker() -> None:
         await cluster.start()
         with pytest.raises(AssertionError, match="a controller only"):
             cluster.node(1).broker  # noqa: B018
-        assert cluster.node(1).shared.controller_here is not None
-        assert cluster.node(2).broker.shared.controller_here is None
+        assert cluster.node(1).shared.local_controller is not None
+        assert cluster.node(2).broker.shared.local_controller is None
         # It can ask brokers all the same, as it does for the groups that use a topic.
         answer = await cluster.node(1).shared.brokers.request(
             NodeId(2),

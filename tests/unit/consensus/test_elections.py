@@ -28,10 +28,10 @@ def test_a_majority_wins() -> None:
 def test_an_answer_counts_once_and_only_from_whom_was_asked() -> None:
     held, asked = election(5)
     number = asked[NodeId(2)]
-    assert not held.is_answer(number, NodeId(3))
-    assert held.is_answer(number, NodeId(2))
+    assert not held.is_pending(number, NodeId(3))
+    assert held.is_pending(number, NodeId(2))
     held.on_response(number, granted=True)
-    assert not held.is_answer(number, NodeId(2))
+    assert not held.is_pending(number, NodeId(2))
 
 
 def test_it_is_hopeless_when_too_few_are_left() -> None:

@@ -20,6 +20,6 @@ def test_only_a_candidate_becomes_leader() -> None:
     assert makers == [(Role.CANDIDATE, Cause.VOTES_WON)]
 
 
-def test_a_move_outside_the_table_is_an_error_that_names_it() -> None:
-    with pytest.raises(IllegalTransition, match="follower does not end by votes won"):
+def test_transition_outside_the_table_raises_an_error_with_role_and_cause() -> None:
+    with pytest.raises(IllegalTransition, match="role follower has no transition for: votes won"):
         next_role(Role.FOLLOWER, Cause.VOTES_WON)

@@ -10,8 +10,8 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE, BrokerEpoch, Epoch, NodeId
 from lograft.replication.types import (
     NO_BROKER_EPOCH,
+    AcceptedIsr,
     Assignment,
-    IsrGranted,
     IsrProposal,
 )
 
@@ -91,7 +91,7 @@ class ControllerStub:
 
     def alter_partition(
         self, node: NodeId, epoch: BrokerEpoch, proposal: IsrProposal
-    ) -> IsrGranted | ErrorCode:
+    ) -> AcceptedIsr | ErrorCode:
         image = self.image
         now = image.assignment
         if image.brokers[node].epoch != epoch:
@@ -114,7 +114,7 @@ class ControllerStub:
         now = self.image.assignment
         if now.leader != node:
             return ErrorCode.NEW_LEADER_ELECTED
-        return IsrGranted(now.leader_epoch, now.partition_epoch, now.isr, now.recovering)
+        return AcceptedIsr(now.leader_epoch, now.partition_epoch, now.isr, now.recovering)
 
     def _set_broker(self, node: NodeId, registration: Registration) -> None:
         image = self.image

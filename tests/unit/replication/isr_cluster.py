@@ -16,13 +16,13 @@ from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.replica import IsrReplica
 from lograft.replication.roles import RoleChange
 from lograft.replication.types import (
+    AcceptedIsr,
     Effects,
     EpochEnd,
     FollowerEffects,
     FollowerFetch,
-    IsrGranted,
     IsrProposal,
-    LeaderAnswer,
+    LeaderResponse,
     ReplicationSettings,
 )
 from tests.unit.replication.controller_stub import ControllerStub, Image
@@ -81,7 +81,7 @@ class BrokersSeen:
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
         return self._history[self._node.seen].brokers[node_id].epoch
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
+    def can_join_isr(self, node_id: NodeId) -> bool:
         return not self._history[self._node.seen].brokers[node_id].fenced
 
 
@@ -264,10 +264,10 @@ class IsrCluster:
 
         self._send(f"answer {at.node_id}>{sender.node_id}", sender, deliver, lost)
 
-    def _answer(self, at: Node, fetch: FollowerFetch) -> tuple[LeaderAnswer, list[Entry]]:
+    def _answer(self, at: Node, fetch: FollowerFetch) -> tuple[LeaderResponse, list[Entry]]:
         leader = at.replica.leader if at.replica is not None else None
         if leader is None:
-            return LeaderAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), []
+            return LeaderResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER), []
         verdict = leader.on_follower_fetch(
             fetch,
             log_start=at.log.log_start_offset,
@@ -276,13 +276,13 @@ class IsrCluster:
         )
         self._do(at, verdict.effects)
         if verdict.error is not ErrorCode.NONE:
-            return LeaderAnswer(verdict.error), []
+            return LeaderResponse(verdict.error), []
         entries = (
             at.log.read(fetch.offset, fetch.offset + RECORDS_PER_FETCH_MAX)
             if verdict.diverging is None
             else []
         )
-        answer = LeaderAnswer(
+        answer = LeaderResponse(
             ErrorCode.NONE,
             leader.high_watermark,
             at.log.log_start_offset,
@@ -292,12 +292,12 @@ class IsrCluster:
         return answer, entries
 
     def _on_answer(
-        self, node: Node, fetch: FollowerFetch, answer: LeaderAnswer, entries: list[Entry]
+        self, node: Node, fetch: FollowerFetch, answer: LeaderResponse, entries: list[Entry]
     ) -> None:
         follower = node.replica.follower if node.replica is not None else None
         if follower is None:
             return
-        effects = follower.on_answer(fetch, answer, now_ms=self.now_ms)
+        effects = follower.on_response(fetch, answer, now_ms=self.now_ms)
         if effects.append:
             node.log.append(fetch.offset, entries)
             effects = follower.on_appended()
@@ -313,11 +313,11 @@ class IsrCluster:
             if effects.lost_records:
                 self._forget_committed(node, effects.truncate_to)
             node.log.truncate(effects.truncate_to)
-            self._do_follower(node, follower.on_log_cut())
+            self._do_follower(node, follower.on_log_truncated())
         elif effects.restart_at is not None:
             node.log.restart_at(effects.restart_at)
-            self._do_follower(node, follower.on_log_cut())
-        elif effects.ask_bounds:
+            self._do_follower(node, follower.on_log_truncated())
+        elif effects.fetch_bounds:
             leader = self.nodes[follower.leader]
             replica = leader.replica
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -353,7 +353,7 @@ class IsrCluster:
         def refused(error: ErrorCode) -> None:
             leader = node.replica.leader if node.replica is not None else None
             if node.life == life and leader is not None:
-                self._do(node, leader.on_refused(proposal, error))
+                self._do(node, leader.on_rejected(proposal, error))
 
         def granted() -> None:
             reply = self.controller.alter_partition(node.node_id, epoch, proposal)
@@ -364,12 +364,12 @@ class IsrCluster:
                 lambda: refused(ErrorCode.NETWORK_EXCEPTION),
             )
 
-        def tell(reply: IsrGranted | ErrorCode) -> None:
+        def tell(reply: AcceptedIsr | ErrorCode) -> None:
             leader = node.replica.leader if node.replica is not None else None
             if isinstance(reply, ErrorCode):
                 refused(reply)
             elif node.life == life and leader is not None:
-                self._do(node, leader.on_granted(proposal, reply, now_ms=self.now_ms))
+                self._do(node, leader.on_accepted(proposal, reply, now_ms=self.now_ms))
 
         self._send(
             f"alter {node.node_id}",
@@ -398,9 +398,9 @@ class IsrCluster:
             self._delete_log(node)
             return
         change, effects = node.replica.on_assignment(assignment, now_ms=self.now_ms)
-        if change in (RoleChange.LEADS, RoleChange.FOLLOWS, RoleChange.RESTS):
+        if change in (RoleChange.LEADER, RoleChange.FOLLOWER, RoleChange.NONE):
             node.waits.clear()
-        if change is RoleChange.LEADS:
+        if change is RoleChange.LEADER:
             node.log.assign_epoch(assignment.leader_epoch)
         self._do(node, effects)
 
@@ -495,7 +495,7 @@ class IsrCluster:
             leader = node.replica.leader if node.replica is not None else None
             if leader is None or leader.leader_epoch < self.latest_epoch_told:
                 continue
-            if leader.leader_epoch == newest and leader.knows_latest:
+            if leader.leader_epoch == newest and leader.can_report_latest:
                 told = leader.high_watermark
                 if told < self.latest_told and not self.settings.unclean_elections:
                     raise Violation(f"D6: latest offset went back to {told}")

@@ -16,7 +16,7 @@ from lograft.replication.types import (
     FollowerEffects,
     FollowerFetch,
     IsrProposal,
-    LeaderAnswer,
+    LeaderResponse,
 )
 from tests.unit.replication.isr_cluster import IsrCluster
 
@@ -42,7 +42,7 @@ class Mutant:
 
 
 class CommittedIsrOnly(IsrLeader):
-    def _counts(self, view: FollowerView) -> bool:
+    def _counts_for_watermark(self, view: FollowerView) -> bool:
         return view.node_id in self.isr.committed
 
 
@@ -56,15 +56,15 @@ class ShrinksAtOnce(IsrLeader):
 
 
 class ForgetsUnknownOutcomes(IsrLeader):
-    def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
-        return super().on_refused(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    def on_rejected(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
+        return super().on_rejected(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 class CommitsBelowMin(IsrLeader):
     def _advance(self) -> bool:
         lowest = min(self.end, self.durable) if self.durable_only else self.end
         for view in self._followers.values():
-            if self._counts(view):
+            if self._counts_for_watermark(view):
                 lowest = min(lowest, view.end_offset)
         moved = lowest > self.high_watermark
         self.high_watermark = max(lowest, self.high_watermark)
@@ -72,12 +72,12 @@ class CommitsBelowMin(IsrLeader):
 
 
 class NoEpochStart(IsrLeader):
-    def _holds_enough_to_join(self, view: FollowerView) -> bool:
+    def _has_enough_to_join(self, view: FollowerView) -> bool:
         return view.end_offset >= self.high_watermark
 
 
 class JoinsAnywhere(IsrLeader):
-    def _holds_enough_to_join(self, view: FollowerView) -> bool:
+    def _has_enough_to_join(self, view: FollowerView) -> bool:
         return True
 
 
@@ -110,7 +110,7 @@ class NoLeaderEpochCheck(IsrLeader):
 
 class AnyBrokerEpoch(IsrLeader):
     def _is_eligible(self, view: FollowerView) -> bool:
-        return self._brokers.may_join_isr(view.node_id)
+        return self._brokers.can_join_isr(view.node_id)
 
     def _broker_epoch(self, node_id: NodeId) -> BrokerEpoch:
         return NO_BROKER_EPOCH
@@ -122,7 +122,7 @@ class OldRegistrationsCount(IsrLeader):
 
 
 class TellsLatestAtOnce(IsrLeader):
-    knows_latest = True
+    can_report_latest = True
 
 
 class CountsUnflushed(IsrLeader):
@@ -138,12 +138,12 @@ class FetchesUnflushed(IsrFollower):
 class RaisesBeforeCutting(IsrFollower):
     """KAFKA-14704."""
 
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, answer: LeaderResponse, *, now_ms: int
     ) -> FollowerEffects:
-        if self._is_awaited(fetch):
+        if self._is_in_flight(fetch):
             self._raise_high_watermark(min(answer.high_watermark, self._log.end_offset))
-        return super().on_answer(fetch, answer, now_ms=now_ms)
+        return super().on_response(fetch, answer, now_ms=now_ms)
 
 
 class WatermarkFollowsBlindly(IsrFollower):
@@ -154,23 +154,23 @@ class WatermarkFollowsBlindly(IsrFollower):
 
 
 class TakesLateAnswers(IsrFollower):
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, answer: LeaderResponse, *, now_ms: int
     ) -> FollowerEffects:
-        if self._asked is not None and not answer.has_records:
-            fetch = self._asked
-        return super().on_answer(fetch, answer, now_ms=now_ms)
+        if self._in_flight is not None and not answer.has_records:
+            fetch = self._in_flight
+        return super().on_response(fetch, answer, now_ms=now_ms)
 
 
 class CutsToLeadersEnd(IsrFollower):
     """Takes the leader's end of an epoch that it does not know itself (before KIP-279)."""
 
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, answer: LeaderResponse, *, now_ms: int
     ) -> FollowerEffects:
-        if answer.diverging is not None and self._is_awaited(fetch):
-            return self._cut(min(answer.diverging.end_offset, self._log.end_offset))
-        return super().on_answer(fetch, answer, now_ms=now_ms)
+        if answer.diverging is not None and self._is_in_flight(fetch):
+            return self._truncate(min(answer.diverging.end_offset, self._log.end_offset))
+        return super().on_response(fetch, answer, now_ms=now_ms)
 
 
 def _no_unclean_detection(cluster: IsrCluster) -> None:

@@ -27,13 +27,13 @@ from lograft.replication.raft_modes import ModeReplica, voters_of
 from lograft.replication.replica import IsrReplica
 from lograft.replication.roles import FollowerRole, RoleChange
 from lograft.replication.types import (
+    AcceptedIsr,
     Effects,
     EpochEnd,
     FollowerEffects,
     FollowerFetch,
-    IsrGranted,
     IsrProposal,
-    LeaderAnswer,
+    LeaderResponse,
     ReplicationSettings,
 )
 from lograft.wire.messages.alter_partition import BrokerState
@@ -146,7 +146,7 @@ class BrokersSeen:
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
         return self._history[self._node.seen].brokers[node_id][0]
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
+    def can_join_isr(self, node_id: NodeId) -> bool:
         return not self._history[self._node.seen].brokers[node_id][1]
 
 
@@ -267,7 +267,7 @@ class ModeCluster:
     def stand(self, node: Node) -> None:
         """It has lost its patience with its leader."""
         raft = node.replica.raft if node.replica is not None else None
-        if raft is None or raft.core.leadership is not None or raft.is_cutting:
+        if raft is None or raft.core.leadership is not None or raft.is_truncating:
             return
         if raft.core.fetcher is not None:
             raft.core.fetcher.has_contact = False
@@ -287,7 +287,7 @@ class ModeCluster:
     def ask_raft(self, node: Node) -> None:
         """A leader with the evidence asks for the next mode."""
         replica = node.replica
-        if replica is None or not replica.may_enter_raft:
+        if replica is None or not replica.can_enter_raft:
             return
         assignment = replica.assignment
         isr = [BrokerState(broker_id=member, broker_epoch=-1) for member in assignment.isr]
@@ -334,14 +334,14 @@ class ModeCluster:
         def arrive() -> None:
             if node.replica is None:
                 return
-            tail = node.replica.tail_in(Epoch(epoch))
+            tail = node.replica.find_tail(Epoch(epoch))
             if tail is None:
                 return
             answer = LogEndPosition(*tail) if isinstance(tail, LogEnd) else int(tail)
             self._send(
                 f"tail {node.node_id}",
                 node,
-                lambda: self.controller.on_answer(node.node_id, epoch, answer),
+                lambda: self.controller.on_response(node.node_id, epoch, answer),
                 lambda: None,
                 from_controller=True,
             )
@@ -458,7 +458,7 @@ class ModeCluster:
         mode: int = -1,
         life: int = -1,
         voters: tuple[NodeId, ...] = (),
-    ) -> IsrGranted | ErrorCode:
+    ) -> AcceptedIsr | ErrorCode:
         try:
             reply = self.controller.alter(
                 node.node_id,
@@ -475,17 +475,17 @@ class ModeCluster:
             return refusal.code
         if reply.error_code:
             return ErrorCode(reply.error_code)
-        return IsrGranted(
+        return AcceptedIsr(
             Epoch(reply.leader_epoch),
             reply.partition_epoch,
             tuple(NodeId(member) for member in reply.isr),
             recovering=bool(reply.leader_recovery_state),
         )
 
-    def _answer(self, at: Node, fetch: FollowerFetch) -> tuple[LeaderAnswer, list[Entry]]:
+    def _answer(self, at: Node, fetch: FollowerFetch) -> tuple[LeaderResponse, list[Entry]]:
         leader = at.replica.leader if at.replica is not None else None
         if leader is None:
-            return LeaderAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), []
+            return LeaderResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER), []
         raft = at.replica.raft if at.replica is not None else None
         if not self.checks_life and raft is not None:
             fetch = fetch._replace(life=raft.core.life)
@@ -497,14 +497,14 @@ class ModeCluster:
         )
         self._do(at, verdict.effects)
         if verdict.error is not ErrorCode.NONE:
-            return LeaderAnswer(verdict.error), []
+            return LeaderResponse(verdict.error), []
         entries = (
             at.log.read(fetch.offset, fetch.offset + RECORDS_PER_FETCH_MAX)
             if verdict.diverging is None
             else []
         )
         high_watermark = leader.high_watermark
-        answer = LeaderAnswer(
+        answer = LeaderResponse(
             ErrorCode.NONE,
             high_watermark,
             at.log.log_start_offset,
@@ -518,12 +518,12 @@ class ModeCluster:
         node: Node,
         follower: FollowerRole,
         fetch: FollowerFetch,
-        answer: LeaderAnswer,
+        answer: LeaderResponse,
         entries: list[Entry],
     ) -> None:
         if node.replica is None or node.replica.follower is not follower:
             return
-        effects = follower.on_answer(fetch, answer, now_ms=self.now_ms)
+        effects = follower.on_response(fetch, answer, now_ms=self.now_ms)
         if effects.append:
             node.log.append(fetch.offset, entries)
             effects = follower.on_appended()
@@ -532,8 +532,8 @@ class ModeCluster:
     def _do_follower(self, node: Node, follower: FollowerRole, effects: FollowerEffects) -> None:
         if effects.truncate_to is not None:
             node.log.truncate(effects.truncate_to)
-            self._do_follower(node, follower, follower.on_log_cut())
-        elif effects.ask_bounds:
+            self._do_follower(node, follower, follower.on_log_truncated())
+        elif effects.fetch_bounds:
             leader = self.nodes[follower.leader]
             bounds = follower.on_leader_bounds(
                 ErrorCode.NONE,
@@ -552,14 +552,14 @@ class ModeCluster:
             self._propose(node, effects.propose)
 
     def _propose(self, node: Node, proposal: IsrProposal) -> None:
-        def tell(reply: IsrGranted | ErrorCode) -> None:
+        def tell(reply: AcceptedIsr | ErrorCode) -> None:
             leader = node.replica.leader if node.replica is not None else None
             if leader is None:
                 return
             if isinstance(reply, ErrorCode):
-                self._do(node, leader.on_refused(proposal, reply))
+                self._do(node, leader.on_rejected(proposal, reply))
             else:
-                self._do(node, leader.on_granted(proposal, reply, now_ms=self.now_ms))
+                self._do(node, leader.on_accepted(proposal, reply, now_ms=self.now_ms))
 
         def arrive() -> None:
             isr = [
@@ -610,9 +610,9 @@ class ModeCluster:
         assert node.replica is not None
         assignment = self.controller.history[node.seen].assignment
         change, effects = node.replica.on_assignment(assignment, now_ms=self.now_ms)
-        if change in (RoleChange.LEADS, RoleChange.FOLLOWS, RoleChange.RESTS):
+        if change in (RoleChange.LEADER, RoleChange.FOLLOWER, RoleChange.NONE):
             node.waits.clear()
-        if change is RoleChange.LEADS:
+        if change is RoleChange.LEADER:
             node.log.assign_epoch(assignment.leader_epoch)
         self._do(node, effects)
 

@@ -155,7 +155,7 @@ class ModeController:
     def is_collecting(self) -> bool:
         return self.state.mode is ReplicationMode.LEAVING and self.state.leader < 0
 
-    def on_answer(self, node: NodeId, epoch: int, answer: LogEndPosition | int) -> None:
+    def on_response(self, node: NodeId, epoch: int, answer: LogEndPosition | int) -> None:
         """What a replica said to the question that ends the life with `epoch`."""
         if not self.is_collecting or self.state.leader_epoch != epoch:
             return

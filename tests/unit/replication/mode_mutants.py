@@ -37,7 +37,7 @@ class NoBatchCore(RaftCore):
 class NoBatch(ModeReplica):
     core_type = NoBatchCore
 
-    def _lead_with_a_batch(self, assignment: Assignment) -> None:
+    def _append_first_batch(self, assignment: Assignment) -> None:
         self._control_end = self.log.end_offset
 
 
@@ -53,11 +53,11 @@ class LazyFollowers(IsrReplica):
 
 class LazyLeader(ModeReplica):
     @property
-    def may_enter_raft(self) -> bool:
+    def can_enter_raft(self) -> bool:
         log = self.log
         durable, log.durable_offset = log.durable_offset, log.end_offset  # type: ignore[misc]
         try:
-            return super().may_enter_raft
+            return super().can_enter_raft
         finally:
             log.durable_offset = durable  # type: ignore[misc]
 
@@ -85,30 +85,30 @@ class Unbarred(RaftCore):
 class VotesAfterLeaving(ModeReplica):
     core_type = Unbarred
 
-    def tail_in(self, epoch: Epoch) -> LogEnd | Epoch | None:
+    def find_tail(self, epoch: Epoch) -> LogEnd | Epoch | None:
         raft = self.raft
         if raft is None or self.assignment.leader != NO_NODE or raft.core.epoch > epoch:
-            return super().tail_in(epoch)
+            return super().find_tail(epoch)
         if self.assignment.leader_epoch != epoch or self.log.durable_offset < self.log.end_offset:
             return None
         return log_tail(self.log) if raft.core.is_settled else None
 
 
 class AnswersBeforeFsync(ModeReplica):
-    def tail_in(self, epoch: Epoch) -> LogEnd | Epoch | None:
+    def find_tail(self, epoch: Epoch) -> LogEnd | Epoch | None:
         log = self.log
         durable, log.durable_offset = log.durable_offset, log.end_offset  # type: ignore[misc]
         try:
-            return super().tail_in(epoch)
+            return super().find_tail(epoch)
         finally:
             log.durable_offset = durable  # type: ignore[misc]
 
 
 class AnswersBeforeItIsBound(ModeReplica):
-    def tail_in(self, epoch: Epoch) -> LogEnd | Epoch | None:
+    def find_tail(self, epoch: Epoch) -> LogEnd | Epoch | None:
         raft = self.raft
         if raft is None or raft.core.epoch != epoch or not raft.core.is_barred:
-            return super().tail_in(epoch)
+            return super().find_tail(epoch)
         return log_tail(self.log)
 
 

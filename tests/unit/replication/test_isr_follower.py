@@ -16,7 +16,7 @@ from lograft.replication.types import (
     EpochEnd,
     FollowerEffects,
     FollowerFetch,
-    LeaderAnswer,
+    LeaderResponse,
     ReplicaLog,
     ReplicationSettings,
 )
@@ -44,10 +44,10 @@ def apply(follower: IsrFollower, log: ListLog, effects: FollowerEffects) -> None
         log.advance_start(effects.advance_log_start)
     if effects.truncate_to is not None:
         log.truncate(effects.truncate_to)
-        apply(follower, log, follower.on_log_cut())
+        apply(follower, log, follower.on_log_truncated())
     if effects.restart_at is not None:
         log.restart_at(effects.restart_at)
-        apply(follower, log, follower.on_log_cut())
+        apply(follower, log, follower.on_log_truncated())
 
 
 @settings(max_examples=200, deadline=None)
@@ -66,7 +66,7 @@ def test_watermark_and_log_stay_in_order(
         log=log,
         high_watermark=Offset(2),
         settings=ReplicationSettings(durable_only=durable_only),
-        may_lose_committed=False,
+        can_lose_committed=False,
     )
     asked: FollowerFetch | None = None
     now_ms = 0
@@ -88,15 +88,15 @@ def test_watermark_and_log_stay_in_order(
                 )
                 apply(follower, log, effects)
             elif asked is not None:
-                answer = LeaderAnswer(high_watermark=Offset(number), log_start_offset=Offset(0))
+                answer = LeaderResponse(high_watermark=Offset(number), log_start_offset=Offset(0))
                 if name == "records":
                     answer = answer._replace(has_records=True)
                 elif name == "diverging":
                     end = EpochEnd(Epoch(min(number, 2)), Offset(other))
                     answer = answer._replace(diverging=end)
                 elif name == "error":
-                    answer = LeaderAnswer(ERRORS[number % len(ERRORS)])
-                effects = follower.on_answer(asked, answer, now_ms=now_ms)
+                    answer = LeaderResponse(ERRORS[number % len(ERRORS)])
+                effects = follower.on_response(asked, answer, now_ms=now_ms)
                 if effects.append:
                     log.append(log.end_offset, [Entry(3, 0)] * (other + 1))
                     effects = follower.on_appended()

@@ -7,11 +7,11 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.isr_leader import IsrLeader
 from lograft.replication.types import (
+    AcceptedIsr,
     Assignment,
     Effects,
     EpochEnd,
     FollowerFetch,
-    IsrGranted,
     IsrProposal,
     ReplicationSettings,
 )
@@ -32,7 +32,7 @@ class AllUp:
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
         return BrokerEpoch(node_id)
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
+    def can_join_isr(self, node_id: NodeId) -> bool:
         return True
 
 
@@ -86,12 +86,14 @@ class Story:
                 self.take(leader.tick(self.now_ms))
             case "grant" if self.open is not None:
                 isr = tuple(member.node_id for member in self.open.isr)
-                granted = IsrGranted(Epoch(0), self.open.partition_epoch + 1, isr, recovering=False)
+                granted = AcceptedIsr(
+                    Epoch(0), self.open.partition_epoch + 1, isr, recovering=False
+                )
                 proposal, self.open = self.open, None
-                self.take(leader.on_granted(proposal, granted, now_ms=self.now_ms))
+                self.take(leader.on_accepted(proposal, granted, now_ms=self.now_ms))
             case "refuse" if self.open is not None:
                 proposal, self.open = self.open, None
-                self.take(leader.on_refused(proposal, CODES[number]))
+                self.take(leader.on_rejected(proposal, CODES[number]))
             case "metadata":
                 isr = tuple(node for node in REPLICAS if number & 1 << (node - 1))
                 epoch = leader.isr.partition_epoch + 1

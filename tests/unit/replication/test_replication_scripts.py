@@ -12,14 +12,14 @@ from lograft.replication.isr_follower import IsrFollower
 from lograft.replication.isr_leader import IsrLeader
 from lograft.replication.replica import IsrReplica
 from lograft.replication.types import (
+    AcceptedIsr,
     Assignment,
     Effects,
     EpochEnd,
     FollowerEffects,
     FollowerFetch,
-    IsrGranted,
     IsrProposal,
-    LeaderAnswer,
+    LeaderResponse,
     ReplicationSettings,
 )
 from tests.unit.replication.list_log import Entry, ListLog
@@ -37,7 +37,7 @@ class ScriptedBrokers:
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
         return self.epochs.get(node_id, BrokerEpoch(node_id))
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
+    def can_join_isr(self, node_id: NodeId) -> bool:
         return node_id not in self.fenced
 
 
@@ -208,24 +208,24 @@ class Scenario:
 
     def do_granted(self, isr: str, partition_epoch: str, epoch: str = "") -> list[str]:
         assert self.proposal is not None
-        granted = IsrGranted(
+        granted = AcceptedIsr(
             Epoch(int(epoch)) if epoch else self.leader.leader_epoch,
             int(partition_epoch),
             tuple(NodeId(int(node)) for node in isr.split(",")),
             recovering=False,
         )
-        return self.describe(self.leader.on_granted(self.proposal, granted, now_ms=self.now_ms))
+        return self.describe(self.leader.on_accepted(self.proposal, granted, now_ms=self.now_ms))
 
     def do_refused(self, code: str) -> list[str]:
         assert self.proposal is not None
-        return self.describe(self.leader.on_refused(self.proposal, ErrorCode[code]))
+        return self.describe(self.leader.on_rejected(self.proposal, ErrorCode[code]))
 
     def do_ack(self, end: str) -> list[str]:
         code = self.leader.ack_of(Offset(int(end)))
         return ["waits" if code is None else code.name]
 
     def do_latest(self) -> list[str]:
-        known = self.leader.knows_latest
+        known = self.leader.can_report_latest
         return [str(self.leader.high_watermark) if known else "OFFSET_NOT_AVAILABLE"]
 
     def do_delete(self, to: str) -> list[str]:
@@ -281,11 +281,11 @@ class Scenario:
         if diverging:
             epoch, offset = map(int, diverging.split(":"))
             end = EpochEnd(Epoch(epoch), Offset(offset))
-        answer = LeaderAnswer(
+        answer = LeaderResponse(
             ErrorCode[error], Offset(int(hw)), Offset(int(start)), end, bool(records)
         )
         try:
-            effects = self.follower.on_answer(self.asked, answer, now_ms=self.now_ms)
+            effects = self.follower.on_response(self.asked, answer, now_ms=self.now_ms)
         except TruncatesCommitted as failure:
             return [f"TruncatesCommitted: {failure}"]
         if effects.append:
@@ -314,7 +314,7 @@ class Scenario:
 
     def act(self, effects: FollowerEffects) -> list[str]:
         lines = []
-        if effects.ask_bounds:
+        if effects.fetch_bounds:
             lines.append("ask the leader for its bounds")
         if effects.high_watermark is not None:
             lines.append(f"high watermark {effects.high_watermark}")
@@ -325,11 +325,11 @@ class Scenario:
             lost = f", {effects.lost_records} committed lost" if effects.lost_records else ""
             lines.append(f"cut to {effects.truncate_to}{lost}")
             self.log.truncate(effects.truncate_to)
-            lines += self.act(self.follower.on_log_cut())
+            lines += self.act(self.follower.on_log_truncated())
         if effects.restart_at is not None:
             lines.append(f"restart at {effects.restart_at}")
             self.log.restart_at(effects.restart_at)
-            lines += self.act(self.follower.on_log_cut())
+            lines += self.act(self.follower.on_log_truncated())
         return lines
 
 

@@ -28,7 +28,7 @@ class BrokerLink:
         self._peers = peers
         #: Handles a request of this node to itself; None on a node that is no broker. Set by the
         #: node: the handlers need the broker, and the broker needs this link.
-        self.call_here: CallHere | None = None
+        self.call_local: CallHere | None = None
 
     async def request(
         self,
@@ -42,8 +42,8 @@ class BrokerLink:
         lograft_only: bool = False,
     ) -> R:
         """Raises PeerUnreachable if it was never asked, PeerLost if no answer came."""
-        if node_id == self.me and self.call_here is not None:
-            return cast(R, await self.call_here(message, versions.newest))
+        if node_id == self.me and self.call_local is not None:
+            return cast(R, await self.call_local(message, versions.newest))
         known = self._metadata.image.brokers.get(node_id)
         end = None if known is None else known.endpoint(self._listener)
         if end is None:

@@ -70,7 +70,7 @@ class Forwarded(NamedTuple):
     peer: Address
 
 
-class ControllerHere(Protocol):
+class LocalController(Protocol):
     """This node's own controller (the router of its listener)."""
 
     def call(self, message: Message, version: int) -> Awaitable[Message]:
@@ -100,7 +100,7 @@ class ControllerLink:
         peers: Peers,
         *,
         listener: str = "",
-        here: ControllerHere | None = None,
+        here: LocalController | None = None,
     ) -> None:
         """`listener`: the name under which controllers listen. `here`: None on a node that is no
         controller."""

@@ -147,7 +147,7 @@ class Peers:
         except (PeerUnreachable, PeerLost) as error:
             asker.on_failed(error)
         else:
-            asker.on_answer(answer)
+            asker.on_response(answer)
 
     async def knock(
         self, to: Address, *, timeout_ms: int, lane: str = "", listener: str = ""
@@ -205,7 +205,7 @@ class Asker(Protocol[R]):
 
     answer_kind: type[R]
 
-    def on_answer(self, answer: R) -> None: ...
+    def on_response(self, answer: R) -> None: ...
 
     def on_failed(self, error: PeerUnreachable | PeerLost) -> None: ...
 
@@ -488,7 +488,7 @@ class _Call:
             self._connection.abort()
             self._asker.on_failed(unreadable(self._address, error))
             return
-        self._asker.on_answer(answer)
+        self._asker.on_response(answer)
 
     def on_lost(self, reason: str) -> None:
         self._stop_timer()

@@ -694,7 +694,7 @@ class Partition:
     def tell_committed(self) -> None:
         """The high watermark moved."""
         count, self._uncommitted_bytes = self._uncommitted_bytes, 0
-        if not self.is_ready and self.leader is not None and self.leader.knows_latest:
+        if not self.is_ready and self.leader is not None and self.leader.can_report_latest:
             # A leader that had to commit something of its own first has done so.
             self._host.role_changed(self)
             self._tell_opened()

@@ -6,7 +6,7 @@ and FetchSnapshot of the one partition `__cluster_metadata-0`; and their answers
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from lograft.broker.errors import ForeignCluster, UnusableAnswer
+from lograft.broker.errors import ForeignCluster, UnusableResponse
 from lograft.consensus import messages as core
 from lograft.consensus.types import LogEnd, LogSlice, SnapshotId, VoterEndpoint
 from lograft.model.errors import ErrorCode
@@ -186,7 +186,7 @@ def answer_from_wire(
     request: core.PeerRequest, sender: NodeId, answer: Message
 ) -> tuple[core.Response, Mapping[NodeId, Address]]:
     """The answer, and where it says that nodes are. The records of a fetch come as bytes in
-    `entries.data`: whoever reads them makes the slice. Raises UnusableAnswer."""
+    `entries.data`: whoever reads them makes the slice. Raises UnusableResponse."""
     assert isinstance(
         answer,
         vote.VoteResponse
@@ -253,7 +253,7 @@ def _fetched(
 ) -> core.FetchResponse:
     leader = answer.current_leader
     if leader is None:
-        raise UnusableAnswer("it does not know yet who leads the quorum")
+        raise UnusableResponse("it does not know yet who leads the quorum")
     diverging, snapshot = answer.diverging_epoch, answer.snapshot_id
     records = answer.records
     assert not records or isinstance(records, memoryview | bytes)
@@ -285,7 +285,7 @@ def _fetched_snapshot(
 ) -> core.FetchSnapshotResponse:
     leader = answer.current_leader
     if leader is None:
-        raise UnusableAnswer("it does not know yet who leads the quorum")
+        raise UnusableResponse("it does not know yet who leads the quorum")
     records = answer.unaligned_records
     assert isinstance(records, memoryview | bytes | bytearray)
     return core.FetchSnapshotResponse(
@@ -305,7 +305,7 @@ def _error_of(code: int) -> core.Error:
     try:
         name = ErrorCode(code)
     except ValueError:
-        raise UnusableAnswer(f"the answer has the unknown error {code}") from None
+        raise UnusableResponse(f"the answer has the unknown error {code}") from None
     if name is ErrorCode.INCONSISTENT_CLUSTER_ID:
         raise ForeignCluster(
             "it belongs to another cluster than this node's folders (INCONSISTENT_CLUSTER_ID):"
@@ -313,7 +313,7 @@ def _error_of(code: int) -> core.Error:
         )
     known = _ERROR_OF.get(name)
     if known is None:
-        raise UnusableAnswer(f"the answer has the error {name.name}")
+        raise UnusableResponse(f"the answer has the error {name.name}")
     return known
 
 
@@ -325,5 +325,5 @@ class _Topic(Protocol):
 def _only(topics: Sequence[_Topic]) -> Any:
     """The one partition that was asked about."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise UnusableAnswer("the answer is not about the one partition that was asked for")
+        raise UnusableResponse("the answer is not about the one partition that was asked for")
     return topics[0].partitions[0]

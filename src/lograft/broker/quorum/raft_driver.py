@@ -172,7 +172,7 @@ class RaftDriver:
             listener=config.controller_listener_names[0],
             bootstrap=config.controller_quorum_bootstrap_servers,
             request_timeout_ms=self.settings.request_timeout_ms,
-            on_answer=self._on_answer,
+            on_response=self._on_answer,
             on_disconnected=lambda node: self._tell(partial(self.core.on_disconnected, node)),
             on_unreachable=lambda node: self._tell(partial(self.core.on_unreachable, node)),
         )
@@ -354,7 +354,7 @@ class RaftDriver:
         if node_id != self.core.me.node_id:
             self._network.learn({node_id: address})
 
-    def describe_me(self) -> Voter:
+    def describe_voter(self) -> Voter:
         """This controller as the set of the voters is to name it."""
         return Voter(self.core.me, self.endpoints)
 
@@ -379,7 +379,11 @@ class RaftDriver:
                 continue
             caught_up_ms = -1 if each.caught_up_ms < 0 else each.caught_up_ms + back_ms
             found[each.key] = ReplicaView(
-                each.key, each.durable, each.last_contact_ms + back_ms, caught_up_ms, voters.has(each.key)
+                each.key,
+                each.durable,
+                each.last_contact_ms + back_ms,
+                caught_up_ms,
+                voters.has(each.key),
             )
         mine = me if own is None or not voters.has(me) else own.key
         end = self.core.log_end.offset

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
-from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableAnswer
+from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableResponse
 from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.outgoing_rpcs import Asker, answer_from_wire, request_to_wire
 from lograft.consensus import messages as core
@@ -39,7 +39,7 @@ class RaftNetwork:
         listener: str,
         bootstrap: tuple[Address, ...],
         request_timeout_ms: int,
-        on_answer: Callable[[core.Response], None],
+        on_response: Callable[[core.Response], None],
         on_disconnected: Callable[[NodeId], None],
         on_unreachable: Callable[[NodeId], None],
     ) -> None:
@@ -49,7 +49,7 @@ class RaftNetwork:
         self._peers = peers
         self._listener = listener
         self._request_timeout_ms = request_timeout_ms
-        self._on_answer = on_answer
+        self._on_answer = on_response
         self._on_disconnected = on_disconnected
         self._on_unreachable = on_unreachable
         self._bootstrap = {
@@ -144,7 +144,7 @@ class RaftNetwork:
         except PeerLost as error:
             self.complain(to, str(error))
             self._on_disconnected(to)
-        except UnusableAnswer as error:
+        except UnusableResponse as error:
             level = logging.ERROR if isinstance(error, ForeignCluster) else logging.INFO
             self.complain(to, f"{address} is of no use: {error}", level=level)
         else:

@@ -78,7 +78,7 @@ class VoterUpdater:
         driver, epoch = self._driver, self._driver.epoch
         if driver.is_leader or epoch == self._described_in or not driver.voters.has(driver.me):
             return
-        code = await self._send_update(driver.describe_me(), leader)
+        code = await self._send_update(driver.describe_voter(), leader)
         # A leader that cannot raise kraft.version has no use for it.
         if code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
             self._described_in = epoch

@@ -16,7 +16,7 @@ from lograft.model.seams import Clock, Spawn
 from lograft.model.types import Epoch, NodeId, Offset
 from lograft.replication.errors import TruncatesCommitted
 from lograft.replication.roles import FollowerRole
-from lograft.replication.types import EpochEnd, FollowerEffects, FollowerFetch, LeaderAnswer
+from lograft.replication.types import EpochEnd, FollowerEffects, FollowerFetch, LeaderResponse
 from lograft.storage.errors import BeginsInsideBatch
 from lograft.wire.messages.fetch import PartitionData
 
@@ -45,7 +45,7 @@ class Stream(Protocol):
     def consider(self, followed: "FollowerPartition") -> None:
         """It may have something to ask for."""
 
-    def ask_bounds(self, followed: "FollowerPartition") -> Awaitable[Bounds]: ...
+    def fetch_bounds(self, followed: "FollowerPartition") -> Awaitable[Bounds]: ...
 
     def last_contact_ms(self, followed: "FollowerPartition") -> int: ...
 
@@ -131,12 +131,12 @@ class FollowerPartition:
         if not self.is_over:
             self.role.on_request_failed(fetch, now_ms=now_ms)
 
-    def on_answer(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
+    def on_response(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
         """`data.records` is a view that lives only during the call."""
         if self.is_over:
             return
         diverging = data.diverging_epoch
-        answer = LeaderAnswer(
+        answer = LeaderResponse(
             _code(data.error_code),
             Offset(data.high_watermark),
             Offset(data.log_start_offset),
@@ -148,7 +148,7 @@ class FollowerPartition:
             Epoch(-1 if data.current_leader is None else data.current_leader.leader_epoch),
         )
         try:
-            effects = self.role.on_answer(fetch, answer, now_ms=now_ms)
+            effects = self.role.on_response(fetch, answer, now_ms=now_ms)
         except TruncatesCommitted as failure:
             self._failed(failure)
             return
@@ -187,7 +187,7 @@ class FollowerPartition:
             self._cut(self._cutter.truncate, effects.truncate_to)
         elif effects.restart_at is not None:
             self._cut(self._cutter.truncate_fully_and_start_at, effects.restart_at)
-        elif effects.ask_bounds:
+        elif effects.fetch_bounds:
             self._spawn(self._ask_bounds(), name=f"bounds {self._name}")
         if effects.high_watermark is not None:
             self.partition.tell_committed()
@@ -237,12 +237,12 @@ class FollowerPartition:
             partition.end_cut()
         # The role could not change while the log was being cut.
         LOGGER.info("%s: cut to offset %d, where it parts from its leader's", self._name, to)
-        self._do(self.role.on_log_cut())
+        self._do(self.role.on_log_truncated())
         partition.on_cut()
         self._stream.consider(self)
 
     async def _ask_bounds(self) -> None:
-        error, log_start, end = await self._stream.ask_bounds(self)
+        error, log_start, end = await self._stream.fetch_bounds(self)
         if self.is_over:
             return
         try:

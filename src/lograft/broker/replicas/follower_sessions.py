@@ -416,7 +416,7 @@ class FollowerSession:
                         leader.on_follower_alive(poll.node_id, now_ms=now_ms)
                     continue
                 partition.apply(
-                    leader.on_follower_polls(
+                    leader.on_follower_poll(
                         poll.node_id, broker_epoch=poll.broker_epoch, now_ms=now_ms
                     )
                 )

@@ -1,7 +1,7 @@
 """What leaders ask the controller for: AlterPartition, one request at a time for all partitions.
 
 Proposals gather while a request is under way and go together with the next one. The answer to
-each belongs to the leadership that asked: `on_granted` or `on_refused` say what comes next, and
+each belongs to the leadership that asked: `on_accepted` or `on_rejected` say what comes next, and
 what may have been lost on the way is asked again.
 """
 
@@ -17,7 +17,7 @@ from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Clock
 from lograft.model.types import BrokerEpoch, Epoch, NodeId
 from lograft.replication.roles import LeaderRole
-from lograft.replication.types import IsrGranted, IsrProposal
+from lograft.replication.types import AcceptedIsr, IsrProposal
 from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import (
@@ -140,21 +140,21 @@ class IsrChanges:
         code = ErrorCode.NETWORK_EXCEPTION if data is None else _known(data.error_code)
         if data is None or code is not ErrorCode.NONE:
             LOGGER.info("%s: ISR not changed: %s", partition.topic_partition, code.name)
-            partition.apply(leader.on_refused(proposal, code))
+            partition.apply(leader.on_rejected(proposal, code))
             return
-        granted = IsrGranted(
+        granted = AcceptedIsr(
             Epoch(data.leader_epoch),
             data.partition_epoch,
             tuple(NodeId(node) for node in data.isr),
             data.leader_recovery_state == RECOVERING,
         )
-        partition.apply(leader.on_granted(proposal, granted, now_ms=self._clock.mono_ms()))
+        partition.apply(leader.on_accepted(proposal, granted, now_ms=self._clock.mono_ms()))
 
     def _refuse_all(self, batch: dict[Partition, Proposed], code: ErrorCode) -> bool:
         """None of them was looked at, or nobody knows."""
         for partition, (leader, proposal) in batch.items():
             if partition.leader is leader:
-                partition.apply(leader.on_refused(proposal, code))
+                partition.apply(leader.on_rejected(proposal, code))
         return not any(partition in self._waiting for partition in batch)
 
     def collect_samples(self) -> Iterator[Sample]:

@@ -165,7 +165,7 @@ class RaftPartition:
     def role_changed(self) -> None:
         """The voters have elected, or this replica has lost its leader."""
         raft = self.modes.raft
-        if raft is not None and not self.modes.is_taking:
+        if raft is not None and not self.modes.is_applying:
             self.partition.on_elected(raft.core.leader, raft.core.epoch)
 
     def overlay(self) -> None:

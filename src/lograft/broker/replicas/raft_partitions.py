@@ -222,7 +222,7 @@ class RaftPartitions:
             port.overlay()
             self.reports.consider(port)
 
-    def on_refused(self, node_id: NodeId) -> None:
+    def on_rejected(self, node_id: NodeId) -> None:
         """A process is gone: those that followed it elect another leader now."""
         for port in list(self._ports.values()):
             raft = port.modes.raft

@@ -139,7 +139,7 @@ class RaftReports:
         for port in list(self._entering):
             if port.modes.assignment.mode is not ENTERING or port.modes.leader is None:
                 del self._entering[port]
-            elif len(found) < PARTITIONS_MAX and port.modes.may_enter_raft:
+            elif len(found) < PARTITIONS_MAX and port.modes.can_enter_raft:
                 found[port] = self._evidence(port)
         if self._has_news:
             self._has_news = False

@@ -90,7 +90,7 @@ class RaftVotes:
             response: Any = await self._host.request(to, address, wire, lane=LANE)
         except PeerUnreachable as error:
             if error.refused:
-                self._host.on_refused(to)
+                self._host.on_rejected(to)
             return
         except PeerLost:
             return

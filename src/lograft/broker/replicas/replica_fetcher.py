@@ -99,7 +99,7 @@ class FetcherContext(NamedTuple):
     address_of: Callable[[NodeId], Address | None]
     throttle: ReplicationThrottle
     #: Hears of brokers whose process is gone: a connection was refused.
-    on_refused: Callable[[NodeId], None]
+    on_rejected: Callable[[NodeId], None]
     suspect_brokers: SuspectBrokers
 
 
@@ -326,7 +326,7 @@ class ReplicaFetcher:
             listener=config.inter_broker_listener_name,
         )
 
-    def on_answer(self, response: FetchResponse, exchange: "Exchange") -> None:
+    def on_response(self, response: FetchResponse, exchange: "Exchange") -> None:
         self._in_flight -= 1
         if exchange.generation == self._generation:
             self._on_response(response, exchange.number)
@@ -377,7 +377,7 @@ class ReplicaFetcher:
                     self._busy[key] = (followed, number)
                 if data.records and followed.is_throttled:
                     self._around.throttle.record(_size(data.records), now_ms=now_ms)
-                followed.on_answer(asked.fetch, data, now_ms=now_ms)
+                followed.on_response(asked.fetch, data, now_ms=now_ms)
 
     def _on_failed(self, error: PeerUnreachable | PeerLost) -> None:
         """Nobody knows what of it arrived: everything is asked anew, after a while."""
@@ -391,7 +391,7 @@ class ReplicaFetcher:
             self.followed[key].on_request_failed(asked.fetch, now_ms=now_ms)
             self._due[key] = None
         if isinstance(error, PeerUnreachable) and error.refused:
-            self._around.on_refused(self.leader)
+            self._around.on_rejected(self.leader)
 
     async def _knock(self, address: Address) -> None:
         """The connection broke: is the process gone? Its listener may end a moment later than its
@@ -409,7 +409,7 @@ class ReplicaFetcher:
                 )
         except PeerUnreachable as error:
             if error.refused:
-                around.on_refused(self.leader)
+                around.on_rejected(self.leader)
         else:
             around.suspect_brokers.on_heard(self.leader)
 
@@ -433,7 +433,7 @@ class ReplicaFetcher:
 
     # Out of range.
 
-    async def ask_bounds(self, followed: FollowerPartition) -> Bounds:
+    async def fetch_bounds(self, followed: FollowerPartition) -> Bounds:
         """Where the leader's log begins and ends, as ListOffsets tells replicas."""
         found = []
         for timestamp in (LATEST, EARLIEST):
@@ -492,9 +492,9 @@ class Exchange:
         self.generation = generation
         self.number = number
 
-    def on_answer(self, answer: FetchResponse) -> None:
+    def on_response(self, answer: FetchResponse) -> None:
         try:
-            self._fetcher.on_answer(answer, self)
+            self._fetcher.on_response(answer, self)
         except Exception as error:
             # A bug: as in a task, it ends the node.
             self._fetcher.fail(error)

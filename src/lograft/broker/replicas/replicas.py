@@ -64,7 +64,7 @@ class BrokersSeen:
         broker = self._metadata.image.brokers.get(node_id)
         return None if broker is None else broker.epoch
 
-    def may_join_isr(self, node_id: NodeId) -> bool:
+    def can_join_isr(self, node_id: NodeId) -> bool:
         broker = self._metadata.image.brokers.get(node_id)
         return broker is not None and broker.is_active
 
@@ -128,7 +128,7 @@ class Replicas:
             lambda: self._broker_epoch,
             self._address_of,
             self.fetching,
-            self.raft.on_refused,
+            self.raft.on_rejected,
             self.suspect_brokers,
         )
         self.raft.start(peers, link)

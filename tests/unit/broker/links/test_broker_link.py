@@ -13,12 +13,12 @@ from tests.unit.broker.bench import Bench, run
 async def test_itself_is_asked_without_a_connection(bench: Bench, /) -> None:
     asked = []
 
-    async def call_here(message: Message, version: int) -> Message:
+    async def call_local(message: Message, version: int) -> Message:
         asked.append((message, version))
         return HeartbeatResponse(error_code=3)
 
     link = bench.broker.brokers
-    link.call_here = call_here
+    link.call_local = call_local
     request = HeartbeatRequest(group_id="g")
     response = await link.request(
         NodeId(1), request, Versions(3, 4), HeartbeatResponse, timeout_ms=100, lane="x"

@@ -47,7 +47,7 @@ def setting(name: str) -> ConfigRecord:
 
 async def submit(cluster: VirtualCluster, node_id: int, *names: str) -> None:
     """Of the node's own controller; NotController if it is not the active one."""
-    controller = cluster.node(node_id).shared.controller_here
+    controller = cluster.node(node_id).shared.local_controller
     assert controller is not None
     await controller.submit(decision(*map(setting, names)))
 
@@ -195,7 +195,7 @@ def test_brokers_observe_and_start_again_from_their_own_snapshot(is_static: bool
         for number in range(20):
             await decide(cluster, f"n{number}")
         assert driver(cluster, 4).is_observer
-        assert cluster.node(4).shared.controller_here is None
+        assert cluster.node(4).shared.local_controller is None
         leader = driver(cluster, cluster.controller_id)
         views = leader.replicas()
         assert sorted(each.key.node_id for each in views if each.is_voter) == [1, 2, 3]

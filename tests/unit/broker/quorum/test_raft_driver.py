@@ -84,12 +84,12 @@ def test_a_single_static_voter_gets_its_directory_in_the_log() -> None:
         node = await ControlNode.start(life, config)
         driver = node.driver
         driver.endpoints = (VoterEndpoint("CONTROLLER", "here", 9093),)
-        request = UpgradeVersionRequest(voter=driver.describe_me())
+        request = UpgradeVersionRequest(voter=driver.describe_voter())
         end = driver.log.end_offset
         checked = await driver.ask(replace(request, validate_only=True))
         assert (checked.error, driver.log.end_offset) == (Error.NONE, end)
         assert (await driver.ask(request)).error is Error.NONE
-        assert driver.quorum == Quorum(1, VoterSet((driver.describe_me(),)))
+        assert driver.quorum == Quorum(1, VoterSet((driver.describe_voter(),)))
         # One batch has both records; the level is never in the log without the voters.
         assert node.batches[-1] == (end + 1, driver.epoch, 0)
         assert (await driver.ask(request)).error is Error.NONE

@@ -55,7 +55,7 @@ class FakePeers:
 
     def answer(self, *partitions: PartitionData, error: int = 0, session: int = SESSION) -> None:
         topics = [FetchableTopicResponse(topic_id=TOPIC, partitions=list(partitions))]
-        self.open.pop(0).on_answer(
+        self.open.pop(0).on_response(
             FetchResponse(
                 error_code=error, session_id=session, responses=topics if partitions else []
             )
@@ -92,7 +92,7 @@ class FakeFollowed:
         )
         return self._asked
 
-    def on_answer(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
+    def on_response(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
         assert fetch is self._asked, "an answer to something else"
         self._asked = None
         self.answers.append((fetch.offset, data.error_code))
