@@ -173,4 +173,4 @@ def broker_of(node: Any) -> Broker | None:
 
 def _is_same_vote(vote: ReplicaKey | None, before: ReplicaKey) -> bool:
     """A restart forgets the directory id where the quorum is static."""
-    return vote is not None and (vote.names(before) or before.names(vote))
+    return vote is not None and (vote.matches(before) or before.matches(vote))

@@ -281,7 +281,7 @@ class RaftDriver:
             return
         if effects.persist is not None:
             self._runtime.spawn(self._persist(effects.persist), name="persist")
-        if effects.unlead is not None:
+        if effects.step_down is not None:
             self._requests.on_unlead()
         if effects.truncate is not None:
             await self._in_worker(partial(self.log.truncate, effects.truncate))

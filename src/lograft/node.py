@@ -273,7 +273,7 @@ class Node:
         if config.is_controller:
             here = Router(shared, None, listener=listener, role="controller")
         self._link = ControllerLink(
-            self._runtime, driver, self._peers, listener=listener, here=here
+            self._runtime, driver, self._peers, listener=listener, local_controller=here
         )
         self._measured += [shared, self._link]
         return shared

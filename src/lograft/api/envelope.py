@@ -14,7 +14,7 @@ from lograft.api.context import Api, Context
 from lograft.api.forwarding import FORWARDABLE, address_of
 from lograft.api.types import whole_request
 from lograft.broker.errors import NotController
-from lograft.broker.links.controller_link import Forwarded
+from lograft.broker.links.controller_link import ForwardedRequest
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.exchange import CloseConnection
 from lograft.model.seams import FileSlice
@@ -59,7 +59,7 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         response = await router.handle_forwarded(
-            Forwarded(inner, version, header.client_id, principal, peer)
+            ForwardedRequest(inner, version, header.client_id, principal, peer)
         )
     except NotController:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

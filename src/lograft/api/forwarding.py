@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from lograft.api.context import Context
 from lograft.broker.errors import ControllerUnreachable
-from lograft.broker.links.controller_link import Forwarded
+from lograft.broker.links.controller_link import ForwardedRequest
 from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.exchange import CloseConnection
 from lograft.model.seams import Address
@@ -108,7 +108,7 @@ async def _forward(
             client_host_address=address_bytes(context.peer),
         )
 
-    forwarded = Forwarded(
+    forwarded = ForwardedRequest(
         request,
         context.api_version,
         context.client_id,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from lograft.api.context import Context
-from lograft.broker.quorum.incoming_rpcs import CODE_OF, Answerer, fetch_from_wire, fetch_to_wire
+from lograft.broker.quorum.incoming_rpcs import CODE_OF, KnownLeader, fetch_from_wire, fetch_to_wire
 from lograft.consensus import messages as core
 from lograft.consensus.types import VoterEndpoint
 from lograft.model.errors import ErrorCode, InvalidInput
@@ -25,12 +25,12 @@ def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
     return cluster_id is not None and cluster_id != context.shared.cluster_id
 
 
-def leader_of(context: Context) -> Answerer:
+def leader_of(context: Context) -> KnownLeader:
     """Returns the leader, with its endpoints only for versions that have them."""
     quorum = context.shared.quorum
     since = FETCH_ENDPOINTS_SINCE if context.api_key == FETCH_KEY else ENDPOINTS_SINCE
     known = quorum.leader_endpoint() if context.api_version >= since else None
-    return Answerer(quorum.leader, known)
+    return KnownLeader(quorum.leader, known)
 
 
 def learn_leader(

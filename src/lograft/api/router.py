@@ -24,7 +24,7 @@ from lograft.api.produce_patterns import ProducePatterns
 from lograft.api.types import Needs
 from lograft.api.unsupported_apis import KEYS as UNSERVED
 from lograft.broker.errors import NotController
-from lograft.broker.links.controller_link import Forwarded, has_error
+from lograft.broker.links.controller_link import ForwardedRequest, has_error
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
 from lograft.model.metrics import API, LISTENER, Counter, Sample
@@ -276,7 +276,7 @@ class Router:
         assert response is not None, message
         return response
 
-    async def handle_forwarded(self, request: Forwarded) -> Message:
+    async def handle_forwarded(self, request: ForwardedRequest) -> Message:
         """Returns the controller's response to a request that a broker has forwarded, as if the
         client had sent it to this node. Raises NotController if this is not the active one."""
         key = request.message.KEY

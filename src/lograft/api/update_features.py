@@ -60,7 +60,9 @@ async def _raise_kraft_version(
 ) -> UpdateFeaturesResponse | None:
     """Returns None if the new level is committed, or may be committed."""
     quorum = context.shared.quorum
-    upgrade = UpgradeVersionRequest(voter=quorum.describe_voter(), validate_only=request.validate_only)
+    upgrade = UpgradeVersionRequest(
+        voter=quorum.describe_voter(), validate_only=request.validate_only
+    )
     try:
         async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
             response = await quorum.ask(upgrade)

@@ -1,12 +1,12 @@
-"""Owns the metadata image and the configuration that follows from it.
+"""Owner of the metadata image and of the configuration derived from it.
 
-The metadata log reports committed batches and snapshots here (`on_committed`, `on_snapshot`). Each
-one changes the image, then the configuration if dynamic settings of this node are among the
-changes, and then the listeners run with the difference, in the order in which they were added.
-Tasks that wait for a condition of the image (`wait_image`) are woken last.
+The quorum reports committed batches and snapshots (`on_committed`, `on_snapshot`). Each of them
+changes the image, then the configuration if it contains dynamic settings of this node, and then
+runs the listeners with the difference, in the order in which they were added. Tasks that wait for a
+condition of the image (`wait_image`) are woken last.
 
-Invariants: the image changes by committed records only; `config` is the static configuration with
-every dynamic value that this node can apply, and `skipped_values` are the others.
+Invariants: only committed records change the image; `config` is the static configuration with all
+dynamic values that this node can apply, and `skipped_values` are the others.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class ImageWait(NamedTuple):
 class ClusterMetadata:
     def __init__(self, config: BrokerConfig) -> None:
         self.image = MetadataImage()
-        #: The settings of the file, without the dynamic ones.
+        #: The settings of the configuration file, without dynamic ones.
         self.static_config = config
         self.config = config
         #: Stored dynamic values that this node cannot apply.
@@ -63,10 +63,10 @@ class ClusterMetadata:
         self.on_config_changed: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
         self.on_changed: list[Callable[[MetadataDelta], None]] = []
         self._waits: list[ImageWait] = []
-        #: By kind, what was last logged; None: this node is still starting.
+        #: Last log line for each kind of unenforced state; None while this node is starting.
         self._unenforced: dict[str, str] | None = None
-        #: A broker begins when the image has its registration: what was stored before may have
-        #: been replaced. A controller has no such moment.
+        #: A broker applies dynamic settings once the image contains its registration, since earlier
+        #: values may have been replaced. A controller applies them from the start.
         self._follows_config = not config.is_broker
 
     # ── the image ────────────────────────────────────────────────────────────────────────────
@@ -96,16 +96,18 @@ class ClusterMetadata:
             self._waits = [wait for wait in self._waits if not self._is_over(wait)]
 
     def warn_of_ignored_settings(self) -> None:
-        """At start. Changes are reported by the active controller."""
+        """Logs stored settings without effect at the start; the active controller reports
+        changes."""
         ignored = find_stored_ignored_settings(self.image)
         if ignored:
             LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     def warn_of_unenforced_state(self) -> None:
-        """At start, and again for each kind that changes: an operator may rely on this state."""
-        now = describe_unenforced(self.image) | describe_stored_features(self.image)
-        before, self._unenforced = self._unenforced or {}, now
-        for kind, sentence in now.items():
+        """Logs stored state that is not enforced, at the start and when it changes, since an
+        operator may rely on it."""
+        warnings = describe_unenforced(self.image) | describe_stored_features(self.image)
+        before, self._unenforced = self._unenforced or {}, warnings
+        for kind, sentence in warnings.items():
             if before.get(kind) != sentence:
                 LOGGER.warning("%s", sentence)
 
@@ -132,7 +134,7 @@ class ClusterMetadata:
             wait.future.cancel()
 
     async def wait_offset(self, offset: Offset, *, timeout_ms: int | None = None) -> None:
-        """The same for an image with everything up to this offset."""
+        """Like `wait_image`, for an image with all records up to this offset."""
         await self.wait_image(lambda image: image.offset >= offset, timeout_ms=timeout_ms)
 
     # ── settings ─────────────────────────────────────────────────────────────────────────────
@@ -144,8 +146,8 @@ class ClusterMetadata:
     def check_dynamic_change(
         self, values: Mapping[str, str], *, named: Iterable[str], whole_cluster: bool
     ) -> None:
-        """Raises InvalidInput unless this node can apply dynamic values: all those of one broker,
-        or of the whole cluster, after a request that names some of them."""
+        """Raises InvalidInput unless this node can apply the dynamic values. `values` are all those
+        of one broker, or of the whole cluster, after a request that changes `named`."""
         source = ConfigSource.DYNAMIC_BROKER
         default, broker = self._dynamic_values()
         if whole_cluster:
@@ -163,7 +165,7 @@ class ClusterMetadata:
         )
 
     def _dynamic_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Those stored for all brokers, and for this one."""
+        """Returns the values stored for all brokers, and those for this broker."""
         return (
             self.image.config_of(ResourceType.BROKER, ""),
             self.image.config_of(ResourceType.BROKER, str(self.static_config.node_id)),
@@ -191,7 +193,7 @@ class ClusterMetadata:
             follow(before, self.config)
 
     def _warn_of_settings_without_effect(self, before: BrokerConfig) -> None:
-        """Of the dynamic values that are new since `before`."""
+        """Logs dynamic values that are new since `before` and have no effect."""
         known = {**before.dynamic_default, **before.dynamic_broker}
         values = {**self.config.dynamic_default, **self.config.dynamic_broker}
         changed = {name: text for name, text in values.items() if known.get(name) != text}

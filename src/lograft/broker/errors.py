@@ -1,19 +1,19 @@
-"""Why the broker refuses a request; `api/errors.py` knows the code of each."""
+"""Reasons for which a broker rejects requests; `api/errors.py` maps them to error codes."""
 
 from lograft.model.errors import LograftError
 from lograft.model.seams import Address
 
 
 class NotController(LograftError):
-    """This node is not the active controller (any more)."""
+    """This node is not, or no longer, the active controller."""
 
 
 class NotLeader(LograftError):
-    """Another replica leads the partition, or nobody does."""
+    """This replica does not lead the partition."""
 
 
 class UnknownPartition(LograftError):
-    """No such topic or partition here."""
+    """This broker has no such topic or partition."""
 
 
 class UnknownTopicId(LograftError):
@@ -25,7 +25,7 @@ class FencedLeaderEpoch(LograftError):
 
 
 class UnknownLeaderEpoch(LograftError):
-    """The client knows a newer leader epoch than ours: we are behind."""
+    """The client knows a newer leader epoch than ours: this broker's metadata is outdated."""
 
 
 class PartitionOffline(LograftError):
@@ -37,7 +37,7 @@ class WaitTimedOut(LograftError):
 
 
 class NotEnoughReplicas(LograftError):
-    """The ISR is smaller than min.insync.replicas: acks=all is refused, nothing was written."""
+    """The ISR is smaller than min.insync.replicas: acks=all is rejected and nothing was written."""
 
 
 class NotEnoughReplicasAfterAppend(LograftError):
@@ -45,41 +45,42 @@ class NotEnoughReplicasAfterAppend(LograftError):
 
 
 class NeedsCoordinator(LograftError):
-    """Nothing is wrong, but a batch begins a transaction here: its coordinator must be asked before
-    it is appended."""
+    """Not an error: a batch starts a transaction on the partition, which must be verified with its
+    coordinator before the append."""
 
 
 class OffsetNotAvailable(LograftError):
-    """A new leader does not know yet how far its predecessor had committed (KIP-207), or a
-    follower not yet that a record that its reader knows of is committed (KIP-392)."""
+    """A new leader does not know yet what its predecessor had committed (KIP-207), or a follower
+    does not know yet that a record that its reader has seen is committed (KIP-392)."""
 
 
 class FetchSessionNotFound(LograftError):
-    """Evicted, or of another life of this node: the client starts a full fetch."""
+    """The session was evicted, or is older than this process: the client starts a full fetch."""
 
 
 class InvalidFetchSessionEpoch(LograftError):
-    """The request is not the one that follows the last of its session."""
+    """The request does not have the next epoch of its session."""
 
 
 class ReplicaNotMovable(LograftError):
-    """It cannot be moved to another log dir."""
+    """The replica cannot be moved to another log dir."""
 
 
 class PartitionOpening(NotLeader):
-    """A worker is still opening the partition's log; waiting for it is better than refusing."""
+    """A worker is still opening the partition's log; waiting is better than rejecting the
+    request."""
 
 
 class FetchSessionTopicIdMismatch(LograftError):
-    """A session began with topic names and went on with ids, or the other way round."""
+    """A session was created with topic names and continued with topic ids, or the reverse."""
 
 
 class InvalidTopic(LograftError):
-    """The topic's name is not legal, or the topic is not for clients."""
+    """The topic name is invalid, or the topic is internal."""
 
 
 class PartitionMissing(UnknownPartition):
-    """No such partition yet, but producing to it may create it."""
+    """The partition does not exist yet, but producing to it may create its topic."""
 
     def __init__(self, topic: str, index: int) -> None:
         super().__init__(f"{topic} has no partition {index}")
@@ -88,16 +89,16 @@ class PartitionMissing(UnknownPartition):
 
 
 class RecordsNotDeletable(LograftError):
-    """The topic is compacted only."""
+    """The topic has cleanup.policy=compact only."""
 
 
 class MetadataCorrupt(LograftError):
-    """The metadata log or its snapshots cannot be read. The node stops rather than guess: what it
-    does not know it must not delete."""
+    """The metadata log or its snapshots cannot be read. The node stops, since with incomplete
+    metadata it could delete partitions that still exist."""
 
 
 class VotesCorrupt(LograftError):
-    """The journal of votes is damaged in the middle: votes that were given are forgotten."""
+    """The vote journal is damaged in the middle: votes that were granted are lost."""
 
 
 class MetadataBatchTooLarge(LograftError):
@@ -105,29 +106,30 @@ class MetadataBatchTooLarge(LograftError):
 
 
 class PeerUnreachable(LograftError):
-    """A request to another node was never sent: it certainly did not happen."""
+    """A request to another node was never sent, so it certainly had no effect."""
 
     def __init__(self, address: Address, reason: str, *, refused: bool = False) -> None:
         super().__init__(f"{address} cannot be reached: {reason}")
-        #: The host answered that nobody listens there: the process is gone.
+        #: The host refused the connection: the process is not running.
         self.refused = refused
 
 
 class PeerIncompatible(PeerUnreachable):
-    """The other node does not serve the API in a version that this one needs. Never sent; worth a
-    retry, since the other node may be upgraded."""
+    """The other node does not support the API in a version that this one needs. The request was not
+    sent. A retry makes sense, since the other node may be upgraded."""
 
 
 class PeerLost(LograftError):
-    """A request to another node was sent and no answer came: it may or may not have happened."""
+    """A request to another node got no response: it may or may not have had an effect."""
 
 
 class ControllerUnreachable(LograftError):
-    """No active controller answered in time; the last request may or may not have happened."""
+    """No active controller responded in time; the last request may or may not have had an
+    effect."""
 
 
 class UnusableResponse(LograftError):
-    """Another node's answer says nothing that the quorum could use."""
+    """The quorum cannot use the response of another node."""
 
 
 class ForeignCluster(UnusableResponse):

@@ -1,7 +1,7 @@
-"""What the broker and the controller of a node share. A node that is only one of them has it too.
+"""Services that the broker and the controller of a node share, also on a node with one role only.
 
-A controller's listener needs nothing else: handlers of its APIs use `context.shared`, and only
-those of a broker's listener may use `context.broker`.
+Handlers of a controller listener's APIs use only `context.shared`; those of a broker's listener may
+also use `context.broker`.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ T = TypeVar("T")
 class ControllerPort(Protocol):
     """The controller in this process, which may be the active one."""
 
-    #: Asks the leader of a raft partition to hand over to the first replica.
+    #: Requests that the leader of a raft partition hand over to the first replica.
     hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None
 
     @property
@@ -43,7 +43,7 @@ class ControllerPort(Protocol):
         """None on a controller that is not active."""
 
     def submit(self, decision: Callable[[MetadataImage], ControllerResult[T]]) -> Awaitable[T]:
-        """The decision's reply, once its records are committed. Raises NotController."""
+        """Returns the decision's reply once its records are committed. Raises NotController."""
 
     def register_broker(
         self, request: BrokerRegistrationRequest
@@ -52,11 +52,11 @@ class ControllerPort(Protocol):
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Awaitable[BrokerHeartbeatResponse]: ...
 
     def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection of a broker's heartbeats ended."""
+        """The connection with a broker's heartbeats was closed."""
 
 
 class QuorumView(Protocol):
-    """The metadata quorum as this node sees it (broker/quorum/raft_driver.py)."""
+    """This node's view of the metadata quorum (broker/quorum/raft_driver.py)."""
 
     @property
     def me(self) -> ReplicaKey: ...
@@ -113,10 +113,10 @@ class SharedServices:
         self.cluster_id = cluster_id
         #: Owns the image and the configuration.
         self.metadata = metadata
-        #: In this process; None on a node that is a broker only.
+        #: The controller in this process; None on a node that is only a broker.
         self.local_controller = controller
         self.quorum = quorum
-        #: The way to all brokers, also to this one.
+        #: Requests to all brokers, including this one.
         self.brokers = BrokerLink(
             config.node_id,
             peers,
@@ -131,12 +131,12 @@ class SharedServices:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings of the file with the dynamic ones."""
+        """The static configuration with dynamic values applied."""
         return self.metadata.config
 
     @property
     def kraft_version(self) -> int:
-        """Of the metadata quorum; it lies in control records, which are not part of the image."""
+        """kraft.version, which is in control records and so not part of the image."""
         return self.quorum.quorum.kraft_version
 
     def collect_samples(self) -> Iterator[Sample]:

@@ -379,14 +379,14 @@ class RaftFollower:
         if error is None:
             replica.execute(replica.core.on_request_failed(request.request_id, now_ms))
             return NO_FOLLOWER_EFFECTS
-        response = FetchResponse(
+        message = FetchResponse(
             sender=self.leader,
             epoch=response.leader_epoch if response.leader_epoch != NO_EPOCH else request.epoch,
             leader=response.leader if response.leader_epoch != NO_EPOCH else NO_NODE,
             error=error,
             request_id=request.request_id,
         )
-        replica.execute(replica.core.step(response, now_ms))
+        replica.execute(replica.core.step(message, now_ms))
         return NO_FOLLOWER_EFFECTS
 
     def _step(

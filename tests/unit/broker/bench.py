@@ -238,7 +238,7 @@ class Bench:
         """For all connections from now on, and for what this node forwards to itself."""
         self._authorizer = authorizer
         self._routers: dict[str, Session] = {}
-        self.broker.link.here = Router(
+        self.broker.link.local_controller = Router(
             self.broker.shared,
             None,
             listener="CONTROLLER",

@@ -81,7 +81,7 @@ class Controller:
         self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
         self._dead = FailureDetector(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
-        driver.add_unleader_listener(self._on_unleader)
+        driver.add_resignation_listener(self._on_unleader)
 
     @property
     def is_active(self) -> bool:

@@ -62,8 +62,8 @@ class FailureDetector:
             return
         for broker_id, epoch in self._controller.sessions.suspects(self._heard_before_ms()):
             # Who is in this process lives as long as it does.
-            is_here = broker_id == self._config.node_id
-            if is_here or (broker_id, epoch) in self._watched:
+            is_local = broker_id == self._config.node_id
+            if is_local or (broker_id, epoch) in self._watched:
                 continue
             if self._controller.registered(broker_id, epoch) is not None:
                 self._watched.add((broker_id, epoch))

@@ -1,6 +1,6 @@
-"""How a broker asks another one: over its inter-broker listener, or at once if it is itself.
+"""Requests from a broker to another one over its inter-broker listener, or to itself by a call.
 
-Asks once. What to do when no answer comes is the caller's decision.
+Each request is sent once. What to do without a response is the caller's decision.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
-CallHere = Callable[[Message, int], Awaitable[Message]]
+LocalCall = Callable[[Message, int], Awaitable[Message]]
 
 
 class BrokerLink:
@@ -26,22 +26,23 @@ class BrokerLink:
         self._listener = listener
         self._metadata = metadata
         self._peers = peers
-        #: Handles a request of this node to itself; None on a node that is no broker. Set by the
-        #: node: the handlers need the broker, and the broker needs this link.
-        self.call_local: CallHere | None = None
+        #: Handles a request of this node to itself; None on a node that is not a broker. Set by the
+        #: node later, since the handlers need the broker, and the broker needs this link.
+        self.call_local: LocalCall | None = None
 
     async def request(
         self,
         node_id: NodeId,
         message: Message,
         versions: Versions,
-        answer: type[R],
+        response_type: type[R],
         *,
         timeout_ms: int,
         lane: str,
         lograft_only: bool = False,
     ) -> R:
-        """Raises PeerUnreachable if it was never asked, PeerLost if no answer came."""
+        """Returns the response. Raises PeerUnreachable if the request was never sent, PeerLost if
+        no response arrived."""
         if node_id == self.me and self.call_local is not None:
             return cast(R, await self.call_local(message, versions.newest))
         known = self._metadata.image.brokers.get(node_id)
@@ -52,7 +53,7 @@ class BrokerLink:
             Address(end.host, end.port),
             message,
             versions,
-            answer,
+            response_type,
             timeout_ms=timeout_ms,
             lane=lane,
             lograft_only=lograft_only,

@@ -1,13 +1,12 @@
-"""The way of a broker to the active controller, wherever it is.
+"""Requests from a broker to the active controller.
 
-A request is tried until an active controller has answered it: in this process without a socket, or
-at the address that the quorum names. Who is not active answers NOT_CONTROLLER; that, a lost
-connection and a refused one lead to a new look at the quorum. A request may therefore reach two
-controllers one after the other: what it asks for must be safe to ask twice, and no controller may
-change the request itself.
+A request is retried until an active controller has responded: the one in this process, without a
+socket, or the leader of the quorum at its address. After NOT_CONTROLLER and after a lost or refused
+connection the link looks up the leader of the quorum again. A request may therefore reach two
+controllers in turn, so it must be idempotent, and no controller may change the request object.
 
-A client's request is forwarded: as it was decoded to the controller in this process, in an Envelope
-to any other.
+Requests of clients are forwarded: decoded to the controller in this process, in an Envelope to any
+other.
 """
 
 import asyncio
@@ -30,14 +29,14 @@ R = TypeVar("R", bound=Message)
 
 ENVELOPE_VERSIONS: Final = Versions(0, 0)
 
-#: One attempt; a controller that takes longer may have been stopped by its machine.
+#: Time limit of one attempt: the machine of a slower controller may be suspended.
 ATTEMPT_MS_MAX: Final = 10_000
-#: Pauses between attempts at the same place grow from the one to the other.
+#: Backoff between attempts to the same controller, which grows from the first to the second value.
 PAUSE_MS_MIN: Final = 20
 PAUSE_MS_MAX: Final = 500
-#: How soon a new controller is noticed while something waits for the old one.
+#: Interval of checks for a new controller while a request waits for the old one.
 LOOK_MS: Final = 25
-#: At most one line in this time says that the controller does not answer.
+#: Minimum time between two log lines about a controller that does not respond.
 LOG_INTERVAL_MS: Final = 10_000
 
 REQUESTS: Final = Counter(
@@ -50,46 +49,46 @@ REPEATS: Final = Counter(
 
 
 class QuorumPort(Protocol):
-    """What the link asks of the metadata quorum (broker/quorum/raft_driver.py)."""
+    """The part of the metadata quorum that the link needs (broker/quorum/raft_driver.py)."""
 
     @property
     def is_leader(self) -> bool: ...
 
     def leader_endpoint(self) -> Address | None:
-        """Where the leader of the quorum listens for controller requests, if one is known."""
+        """Returns the address of the leader's controller listener; None if no leader is known."""
 
 
-class Forwarded(NamedTuple):
-    """A client's request with what an Envelope tells the controller about it."""
+class ForwardedRequest(NamedTuple):
+    """A client's request, with the client's properties that an Envelope contains."""
 
     message: Message
     version: int
     client_id: str | None
     principal: str
-    #: The client's, without a port.
+    #: Address of the client, without a port.
     peer: Address
 
 
 class LocalController(Protocol):
-    """This node's own controller (the router of its listener)."""
+    """The controller in this process (the router of its listener)."""
 
     def call(self, message: Message, version: int) -> Awaitable[Message]:
-        """The response to a request of this node, with NOT_CONTROLLER inside if the controller has
-        stopped being the active one."""
+        """Returns the response to a request of this node, with NOT_CONTROLLER in it if the
+        controller is no longer active."""
 
-    def handle_forwarded(self, request: Forwarded) -> Awaitable[Message]:
-        """The response to a client's request. Raises NotController."""
+    def handle_forwarded(self, request: ForwardedRequest) -> Awaitable[Message]:
+        """Returns the response to a client's request. Raises NotController."""
 
 
-class _Here:
-    """In the place of an address: the active controller is in this process."""
+class _ThisProcess:
+    """Stands for the address of a controller in this process."""
 
     def __repr__(self) -> str:
         return "this process"
 
 
-HERE: Final = _Here()
-Ask = Callable[[Address | _Here, int], Awaitable[R]]
+THIS_PROCESS: Final = _ThisProcess()
+Attempt = Callable[[Address | _ThisProcess, int], Awaitable[R]]
 
 
 class ControllerLink:
@@ -100,23 +99,23 @@ class ControllerLink:
         peers: Peers,
         *,
         listener: str = "",
-        here: LocalController | None = None,
+        local_controller: LocalController | None = None,
     ) -> None:
-        """`listener`: the name under which controllers listen. `here`: None on a node that is no
-        controller."""
+        """`listener` is the name of the controllers' listener. `local_controller` is None on a node
+        that is not a controller."""
         self._runtime = runtime
         self._quorum = quorum
         self._peers = peers
         self._listener = listener
-        self.here = here
+        self.local_controller = local_controller
         self._logged_ms = -LOG_INTERVAL_MS
         self._requests = 0
         self._repeats = 0
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the active controller is in this process."""
-        return self._quorum.is_leader and self.here is not None
+        return self._quorum.is_leader and self.local_controller is not None
 
     def served_versions(self) -> ApiRanges | None:
         """The versions that the active controller serves; None if it is in this process, or if
@@ -130,55 +129,55 @@ class ControllerLink:
         self,
         message: Message,
         versions: Versions,
-        answer: type[R],
+        response_type: type[R],
         *,
         timeout_ms: int | None = None,
         attempt_ms: int = ATTEMPT_MS_MAX,
         lane: str = "control",
         lograft_only: bool = False,
     ) -> R:
-        """The answer of the active controller. Raises ControllerUnreachable when the time is over;
-        without a timeout it tries until it is cancelled. `attempt_ms`: how long one controller may
-        take to answer before it is asked again. `lograft_only`: see `Peers.request`."""
+        """Returns the active controller's response. Raises ControllerUnreachable after the timeout;
+        without one it retries until it is cancelled. `attempt_ms` is the time after which a request
+        without a response is sent again. `lograft_only`: see `Peers.request`."""
 
-        async def ask(where: Address | _Here, timeout_ms: int) -> R:
-            if isinstance(where, _Here):
-                assert self.here is not None
-                reply = cast(R, await self.here.call(message, versions.newest))
+        async def attempt(target: Address | _ThisProcess, timeout_ms: int) -> R:
+            if isinstance(target, _ThisProcess):
+                assert self.local_controller is not None
+                reply = cast(R, await self.local_controller.call(message, versions.newest))
             else:
                 reply = await self._peers.request(
-                    where,
+                    target,
                     message,
                     versions,
-                    answer,
+                    response_type,
                     timeout_ms=timeout_ms,
                     lane=lane,
                     lograft_only=lograft_only,
                     listener=self._listener,
                 )
-            return _checked(reply, where)
+            return _reject_not_controller(reply, target)
 
-        return await self._ask_active(
-            ask, type(message).__name__, timeout_ms=timeout_ms, attempt_ms=attempt_ms
+        return await self._send_to_active(
+            attempt, type(message).__name__, timeout_ms=timeout_ms, attempt_ms=attempt_ms
         )
 
     async def forward(
         self,
-        request: Forwarded,
+        request: ForwardedRequest,
         make_envelope: Callable[[], EnvelopeRequest],
         *,
         timeout_ms: int,
         lane: str,
     ) -> Message:
-        """The response of this node's own controller, or the EnvelopeResponse of another. Raises
-        ControllerUnreachable."""
+        """Returns the response of the controller in this process, or the EnvelopeResponse of
+        another. Raises ControllerUnreachable."""
 
-        async def ask(where: Address | _Here, timeout_ms: int) -> Message:
-            if isinstance(where, _Here):
-                assert self.here is not None
-                return await self.here.handle_forwarded(request)
+        async def attempt(target: Address | _ThisProcess, timeout_ms: int) -> Message:
+            if isinstance(target, _ThisProcess):
+                assert self.local_controller is not None
+                return await self.local_controller.handle_forwarded(request)
             reply = await self._peers.request(
-                where,
+                target,
                 make_envelope(),
                 ENVELOPE_VERSIONS,
                 EnvelopeResponse,
@@ -187,50 +186,55 @@ class ControllerLink:
                 lograft_only=has_own_tags(request.message),
                 listener=self._listener,
             )
-            return _checked(reply, where)
+            return _reject_not_controller(reply, target)
 
         name = type(request.message).__name__
-        return await self._ask_active(ask, name, timeout_ms=timeout_ms, attempt_ms=ATTEMPT_MS_MAX)
+        return await self._send_to_active(
+            attempt, name, timeout_ms=timeout_ms, attempt_ms=ATTEMPT_MS_MAX
+        )
 
-    async def _ask_active(
-        self, ask: Ask[R], name: str, *, timeout_ms: int | None, attempt_ms: int
+    async def _send_to_active(
+        self, attempt: Attempt[R], name: str, *, timeout_ms: int | None, attempt_ms: int
     ) -> R:
-        """Asks until a controller was active; `ask` raises NotController if it was not."""
+        """Retries until an active controller responds; `attempt` raises NotController if it is not
+        active."""
         clock = self._runtime.clock
         deadline_ms = None if timeout_ms is None else clock.mono_ms() + timeout_ms
         pause_ms = PAUSE_MS_MIN
         self._requests += 1
         while True:
-            where = self._where()
+            target = self._find_active()
             left_ms = attempt_ms if deadline_ms is None else deadline_ms - clock.mono_ms()
             reason = "the quorum has no leader"
-            if where is not None and left_ms > 0:
+            if target is not None and left_ms > 0:
                 try:
-                    return await self._try(where, ask, timeout_ms=min(left_ms, attempt_ms))
+                    return await self._attempt(target, attempt, timeout_ms=min(left_ms, attempt_ms))
                 except (PeerUnreachable, PeerLost, NotController) as error:
                     reason = str(error)
             self._repeats += 1
-            self._say(name, reason)
+            self._log_waiting(name, reason)
             if deadline_ms is not None and clock.mono_ms() + pause_ms >= deadline_ms:
                 raise ControllerUnreachable(
                     f"no active controller responded within {timeout_ms} ms: {reason}"
                 )
-            if await self._pause(where, pause_ms):
+            if await self._pause(target, pause_ms):
                 pause_ms = PAUSE_MS_MIN
             else:
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
-    def _where(self) -> Address | _Here | None:
-        return HERE if self.is_here else self._quorum.leader_endpoint()
+    def _find_active(self) -> Address | _ThisProcess | None:
+        return THIS_PROCESS if self.is_local else self._quorum.leader_endpoint()
 
-    async def _try(self, where: Address | _Here, ask: Ask[R], *, timeout_ms: int) -> R:
+    async def _attempt(
+        self, target: Address | _ThisProcess, attempt: Attempt[R], *, timeout_ms: int
+    ) -> R:
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
         moved = False
 
         def look() -> None:
             nonlocal timer, moved
-            if self._has_moved(where):
+            if self._has_moved(target):
                 moved = True
                 limit.reschedule(loop.time())
             else:
@@ -239,20 +243,20 @@ class ControllerLink:
         try:
             async with asyncio.timeout(timeout_ms / 1000) as limit:
                 timer = loop.call_later(LOOK_MS / 1000, look)
-                return await ask(where, timeout_ms)
+                return await attempt(target, timeout_ms)
         except TimeoutError:
-            why = "another controller took over" if moved else f"none within {timeout_ms} ms"
-            raise PeerLost(f"no response from {where}: {why}") from None
+            reason = "another controller took over" if moved else f"none within {timeout_ms} ms"
+            raise PeerLost(f"no response from {target}: {reason}") from None
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def _has_moved(self, tried: Address | _Here | None) -> bool:
-        where = self._where()
-        return where is not None and where != tried
+    def _has_moved(self, tried: Address | _ThisProcess | None) -> bool:
+        target = self._find_active()
+        return target is not None and target != tried
 
-    async def _pause(self, tried: Address | _Here | None, pause_ms: int) -> bool:
-        """Ends early, with True, when the quorum names another place."""
+    async def _pause(self, tried: Address | _ThisProcess | None, pause_ms: int) -> bool:
+        """Waits for the backoff. Returns True at once when the quorum has another leader."""
         clock = self._runtime.clock
         until_ms = clock.mono_ms() + pause_ms
         while not self._has_moved(tried):
@@ -262,7 +266,7 @@ class ControllerLink:
             await asyncio.sleep(min(left_ms, LOOK_MS) / 1000)
         return True
 
-    def _say(self, name: str, reason: str) -> None:
+    def _log_waiting(self, name: str, reason: str) -> None:
         now_ms = self._runtime.clock.mono_ms()
         if now_ms - self._logged_ms >= LOG_INTERVAL_MS:
             self._logged_ms = now_ms
@@ -273,15 +277,15 @@ class ControllerLink:
         yield REPEATS.sample(self._repeats)
 
 
-def _checked(reply: R, where: Address | _Here) -> R:
+def _reject_not_controller(reply: R, target: Address | _ThisProcess) -> R:
     if has_error(reply, ErrorCode.NOT_CONTROLLER):
-        raise NotController(f"{where} is not the active controller")
+        raise NotController(f"{target} is not the active controller")
     return reply
 
 
 def has_error(message: Message, code: ErrorCode) -> bool:
-    """Whether the code stands anywhere in a response: some have one for the whole of it, others
-    one for each thing asked for."""
+    """Whether a response contains the code anywhere: some responses have one error code, others one
+    for each requested item."""
     for field in _fields_with_errors(type(message)):
         value: Any = getattr(message, field.name)
         if field.name == "error_code":
@@ -297,7 +301,7 @@ def has_error(message: Message, code: ErrorCode) -> bool:
 
 @cache
 def _fields_with_errors(kind: type[Message]) -> tuple[Field, ...]:
-    """The error code of a message, and the fields inside which there are others."""
+    """Returns the error code field of a message and the fields that contain error codes."""
     return tuple(
         field
         for field in kind.FIELDS

@@ -1,16 +1,16 @@
 """Requests from node to node over the Transport seam.
 
-One connection for each (listener, address, lane). A server answers the requests of a connection in
-order, so whoever asks long polls does so in a lane of its own.
+There is one connection for each (listener, address, lane). A server responds to the requests of a
+connection in order, so long polls use a separate lane.
 
-The first request of a connection is preceded by ApiVersions: the caller names the versions it can
-write, and the newest that the other node serves too is used, so that nodes can be upgraded one by
-one. Requests that rely on Lograft's own tags are sent to nodes of Lograft only.
+A connection starts with ApiVersions. The caller passes the versions that it supports, and the
+newest that the other node supports, too, is used, so that nodes can be upgraded one by one.
+Requests that rely on Lograft's own tagged fields are sent to Lograft nodes only.
 
-`request` is awaited. `ask` is told by a call, inside the read that brings the answer: for streams
-of many answers, whose records are then used where they were received.
+`request` is awaited. `send` reports the response by a call, within the read that received it. It is
+for streams of many responses, whose records are used in the receive buffer.
 
-Never retries: what to do about an unknown outcome is the caller's decision.
+Nothing is retried: what to do about an unknown outcome is the caller's decision.
 """
 
 import asyncio
@@ -40,9 +40,10 @@ LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
 
 FRAME_BYTES_MAX: Final = 100 << 20
-#: Requests of one connection that wait for their answers.
+#: Maximum number of requests in flight on one connection.
 IN_FLIGHT_MAX: Final = 1_000
-#: Of ApiVersions: the first with tags, served by every node that could be in a cluster with this.
+#: Version of ApiVersions: the first with tagged fields, supported by every node that could be in a
+#: cluster with this one.
 NEGOTIATION_VERSION: Final = 3
 
 CONNECTIONS: Final = Gauge(
@@ -57,7 +58,7 @@ class LaneKey(NamedTuple):
 
 
 class Peers:
-    """The other nodes as one node reaches them; one object per node."""
+    """Connections of a node to other nodes; one object per node."""
 
     def __init__(
         self,
@@ -67,8 +68,9 @@ class Peers:
         transport_of: Callable[[str], Transport] | None = None,
         ranges: ApiRanges | None = None,
     ) -> None:
-        """`transport_of` gives the transport for the other side's listener, by name: some listeners
-        speak TLS. `ranges` narrows the versions that callers may use, as in an older build."""
+        """`transport_of` returns the transport for a listener name of the other node, since some
+        listeners use TLS. `ranges` limits the versions that callers may use, as in an older
+        build."""
         self._ranges = ranges or {}
         self._runtime = runtime
         self._client_id = client_id
@@ -81,84 +83,84 @@ class Peers:
         to: Address,
         message: Message,
         versions: Versions,
-        answer: type[R],
+        response_type: type[R],
         *,
         timeout_ms: int,
         lane: str = "",
         listener: str = "",
         lograft_only: bool = False,
     ) -> R:
-        """Raises PeerUnreachable if the request was never sent, PeerLost if no answer came. Records
-        in the answer are views of its own bytes. `lograft_only`: a node that is not Lograft would
-        misunderstand the request, so it is not sent there."""
+        """Returns the response, with its records as views of its own bytes. Raises PeerUnreachable
+        if the request was never sent, PeerLost if no response arrived. `lograft_only`: the request
+        is not sent to a node other than Lograft, which would misunderstand it."""
         key = LaneKey(listener, to, lane)
         found = self._lane(key)
         try:
             return await found.request(
                 message,
                 self._narrow(message, versions),
-                answer,
+                response_type,
                 timeout_ms=timeout_ms,
                 lograft_only=lograft_only,
             )
         finally:
-            self._forget_if_idle(key, found)
+            self._remove_if_idle(key, found)
 
-    def ask(
+    def send(
         self,
         to: Address,
         message: Message,
         versions: Versions,
-        asker: "Asker[R]",
+        handler: "ResponseHandler[R]",
         *,
         timeout_ms: int,
         lane: str = "",
         listener: str = "",
     ) -> None:
-        """As `request`, but the asker is called: later, once, in the turn of the loop in which the
-        answer comes. Records in the answer are views that are void after the call."""
+        """Like `request`, but calls the handler once, later, in the iteration of the event loop in
+        which the response arrives. Records in it are views that are invalid after the call."""
         key = LaneKey(listener, to, lane)
         lane_of = self._lanes.get(key)
-        if lane_of is None or not lane_of.ask(
-            message, self._narrow(message, versions), asker, timeout_ms=timeout_ms
+        if lane_of is None or not lane_of.send(
+            message, self._narrow(message, versions), handler, timeout_ms=timeout_ms
         ):
-            work = self._ask_first(key, message, versions, asker, timeout_ms)
-            self._runtime.spawn(work, name=f"ask {to}")
+            work = self._connect_and_send(key, message, versions, handler, timeout_ms)
+            self._runtime.spawn(work, name=f"request to {to}")
 
-    async def _ask_first(
+    async def _connect_and_send(
         self,
         key: LaneKey,
         message: Message,
         versions: Versions,
-        asker: "Asker[R]",
+        handler: "ResponseHandler[R]",
         timeout_ms: int,
     ) -> None:
-        """The lane has to be connected first."""
+        """Connects the lane before it sends the request."""
         try:
-            answer: R = await self.request(
+            response: R = await self.request(
                 key.address,
                 message,
                 versions,
-                asker.answer_kind,
+                handler.response_type,
                 timeout_ms=timeout_ms,
                 lane=key.lane,
                 listener=key.listener,
             )
         except (PeerUnreachable, PeerLost) as error:
-            asker.on_failed(error)
+            handler.on_failed(error)
         else:
-            asker.on_response(answer)
+            handler.on_response(response)
 
-    async def knock(
+    async def connect(
         self, to: Address, *, timeout_ms: int, lane: str = "", listener: str = ""
     ) -> None:
-        """Connects if the lane is not, and asks nothing. Raises PeerUnreachable."""
+        """Connects the lane if necessary, without a request. Raises PeerUnreachable."""
         key = LaneKey(listener, to, lane)
         found = self._lane(key)
         try:
-            await found.knock(timeout_ms)
+            await found.connect(timeout_ms)
         finally:
-            self._forget_if_idle(key, found)
+            self._remove_if_idle(key, found)
 
     def served_by(self, to: Address, *, listener: str = "") -> ApiRanges | None:
         """The versions that the other node serves; None if there is no connection to it."""
@@ -184,13 +186,13 @@ class Peers:
             found = self._lanes[key] = Lane(transport, key.address, client_id=self._client_id)
         return found
 
-    def _forget_if_idle(self, key: LaneKey, lane: "Lane") -> None:
-        """Addresses come and go with the nodes that had them."""
+    def _remove_if_idle(self, key: LaneKey, lane: "Lane") -> None:
+        """Removes an idle lane, since nodes may change their addresses."""
         if lane.is_idle and self._lanes.get(key) is lane:
             del self._lanes[key]
 
     def close(self) -> None:
-        """Whoever waits for an answer gets PeerLost."""
+        """Closes all connections. Pending requests raise PeerLost."""
         self._is_closed = True
         for lane in list(self._lanes.values()):
             lane.disconnect()
@@ -200,28 +202,28 @@ class Peers:
         yield CONNECTIONS.sample(len(self._lanes))
 
 
-class Asker(Protocol[R]):
-    """Whoever is told by a call."""
+class ResponseHandler(Protocol[R]):
+    """Receives the result of `Peers.send`."""
 
-    answer_kind: type[R]
+    response_type: type[R]
 
-    def on_response(self, answer: R) -> None: ...
+    def on_response(self, response: R) -> None: ...
 
     def on_failed(self, error: PeerUnreachable | PeerLost) -> None: ...
 
 
-class Negotiated:
-    """A connection whose other side has said which versions it serves."""
+class NegotiatedConnection:
+    """A connection with the API versions that the other node supports."""
 
     __slots__ = ("_reported", "caller", "is_lograft", "ranges")
 
-    def __init__(self, caller: ClientConnection, answer: ApiVersionsResponse) -> None:
+    def __init__(self, caller: ClientConnection, response: ApiVersionsResponse) -> None:
         self.caller = caller
-        self.is_lograft = answer.is_lograft
-        self.ranges: ApiRanges = {
-            each.api_key: Versions(each.min_version, each.max_version) for each in answer.api_keys
+        self.is_lograft = response.is_lograft
+        self._ranges: ApiRanges = {
+            api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys
         }
-        #: APIs of which the log says already that the other side lacks them.
+        #: Unsupported APIs that were logged already.
         self._reported: set[int] = set()
 
     @property
@@ -229,17 +231,17 @@ class Negotiated:
         return not self.caller.is_closed and self.caller.in_flight < IN_FLIGHT_MAX
 
     def version_of(self, key: int, versions: Versions) -> int | None:
-        """The newest version that both sides can use; None: there is none."""
-        served = self.ranges.get(key)
+        """Returns the newest version that both nodes support; None if there is none."""
+        served = self._ranges.get(key)
         return None if served is None else versions.common(served)
 
-    def incompatibility(self, key: int, versions: Versions) -> PeerIncompatible:
-        served = self.ranges.get(key)
+    def incompatible_error(self, key: int, versions: Versions) -> PeerIncompatible:
+        served = self._ranges.get(key)
         name, needed = spec_of(key).name, f"{versions.oldest} to {versions.newest}"
         has = "does not serve it" if served is None else f"serves {served[0]} to {served[1]}"
         return self._report(key, f"this node needs {name} {needed}, the other node {has}")
 
-    def foreignness(self, key: int) -> PeerIncompatible:
+    def not_lograft_error(self, key: int) -> PeerIncompatible:
         name = spec_of(key).name
         return self._report(key, f"it is not a Lograft node, and only Lograft serves this {name}")
 
@@ -252,22 +254,22 @@ class Negotiated:
 
 
 class Lane:
-    """One connection to one address, made when it is needed."""
+    """One connection to one address, opened when needed."""
 
     def __init__(self, transport: Transport, address: Address, *, client_id: str) -> None:
         self._transport = transport
         self._address = address
         self._client_id = client_id
         self._connection: ClientConnection | None = None
-        #: Once the connection's other side has said which versions it serves.
-        self._negotiated: Negotiated | None = None
+        #: Set once the versions of the connection are negotiated.
+        self._negotiated: NegotiatedConnection | None = None
         self._connecting = asyncio.Lock()
         self._users = 0
         self._correlation_id = 0
 
     @property
     def is_idle(self) -> bool:
-        """Not connected, and nobody tries to be."""
+        """Whether the lane is neither connected nor connecting."""
         connection = self._connection
         return not self._users and (connection is None or connection.is_closed)
 
@@ -281,67 +283,68 @@ class Lane:
         self,
         message: Message,
         versions: Versions,
-        answer: type[R],
+        response_type: type[R],
         *,
         timeout_ms: int,
         lograft_only: bool = False,
     ) -> R:
-        async def agree() -> tuple[ClientConnection, int]:
+        async def negotiate() -> tuple[ClientConnection, int]:
             connection = await self._negotiate(timeout_ms)
             version = connection.version_of(message.KEY, versions)
             if version is None:
-                raise connection.incompatibility(message.KEY, versions)
+                raise connection.incompatible_error(message.KEY, versions)
             if lograft_only and not connection.is_lograft:
-                raise connection.foreignness(message.KEY)
+                raise connection.not_lograft_error(message.KEY)
             return connection.caller, version
 
-        return await self._exchange(message, answer, agree, timeout_ms=timeout_ms)
+        return await self._exchange(message, response_type, negotiate, timeout_ms=timeout_ms)
 
     async def request_in(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self, message: Message, version: int, response_type: type[R], *, timeout_ms: int
     ) -> R:
-        """In this version, whatever the other side says that it serves."""
+        """Sends the request in this version, without negotiation."""
 
-        async def agree() -> tuple[ClientConnection, int]:
+        async def negotiate() -> tuple[ClientConnection, int]:
             async with self._connecting:
                 return await self._connect(timeout_ms), version
 
-        return await self._exchange(message, answer, agree, timeout_ms=timeout_ms)
+        return await self._exchange(message, response_type, negotiate, timeout_ms=timeout_ms)
 
     async def _exchange(
         self,
         message: Message,
-        answer: type[R],
-        agree: Callable[[], Awaitable[tuple[ClientConnection, int]]],
+        response_type: type[R],
+        negotiate: Callable[[], Awaitable[tuple[ClientConnection, int]]],
         *,
         timeout_ms: int,
     ) -> R:
-        """`agree` connects and chooses the version."""
-        assert response_class(message.KEY) is answer, (message, answer)
+        """Sends the request and returns the response; `negotiate` connects and selects a
+        version."""
+        assert response_class(message.KEY) is response_type, (message, response_type)
         sent_on: ClientConnection | None = None
         self._users += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                sent_on, version = await agree()
-                data = await self._answer_of(sent_on, message, version)
+                sent_on, version = await negotiate()
+                data = await self._request_bytes(sent_on, message, version)
         except TimeoutError:
             if sent_on is None:
                 raise PeerUnreachable(self._address, "timed out while connecting") from None
-            # The answers behind this one would be late too.
+            # The responses behind this one would be late, too.
             sent_on.abort()
             raise PeerLost(f"{self._address} sent no response within {timeout_ms} ms") from None
         finally:
             self._users -= 1
         try:
-            return read_answer(answer, version, data)
+            return read_response(response_type, version, data)
         except WireError as error:
             sent_on.abort()
             raise unreadable(self._address, error) from None
 
-    def ask(
-        self, message: Message, versions: Versions, asker: Asker[R], *, timeout_ms: int
+    def send(
+        self, message: Message, versions: Versions, handler: ResponseHandler[R], *, timeout_ms: int
     ) -> bool:
-        """False: there is no connection that takes it, and nothing has happened."""
+        """Sends the request. Returns False, without any effect, if no connection can take it."""
         connection = self._negotiated
         if connection is None or not connection.is_usable:
             return False
@@ -349,16 +352,16 @@ class Lane:
         if version is None:
             return False
         number, frame = self._frame(message, version)
-        call = _Call(connection.caller, self._address, version, asker)
+        call = _CallbackHandler(connection.caller, self._address, version, handler)
         call.begin(timeout_ms)
         connection.caller.ask(number, [frame], call)
         return True
 
-    async def _answer_of(
+    async def _request_bytes(
         self, connection: ClientConnection, message: Message, version: int
     ) -> bytes:
         number, frame = self._frame(message, version)
-        waiter = _Awaited(self._address)
+        waiter = _FutureHandler(self._address)
         try:
             connection.ask(number, [frame], waiter)
             return await waiter.future
@@ -371,7 +374,7 @@ class Lane:
             message, version, correlation_id=number, client_id=self._client_id
         )
 
-    async def knock(self, timeout_ms: int) -> None:
+    async def connect(self, timeout_ms: int) -> None:
         self._users += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -383,7 +386,7 @@ class Lane:
             self._users -= 1
 
     async def _connect(self, timeout_ms: int) -> ClientConnection:
-        """While `_connecting` is held."""
+        """Returns the open connection, or connects. The caller holds `_connecting`."""
         connection = self._connection
         if connection is not None and not connection.is_closed:
             if connection.in_flight >= IN_FLIGHT_MAX:
@@ -400,32 +403,32 @@ class Lane:
         self._connection = connection
         return connection
 
-    async def _negotiate(self, timeout_ms: int) -> Negotiated:
-        """A connection of which is known what the other side serves."""
+    async def _negotiate(self, timeout_ms: int) -> NegotiatedConnection:
+        """Returns a connection with negotiated versions."""
         async with self._connecting:
             caller = await self._connect(timeout_ms)
             negotiated = self._negotiated
             if negotiated is None:
                 try:
-                    negotiated = self._negotiated = await self._ask_versions(caller)
+                    negotiated = self._negotiated = await self._request_versions(caller)
                 except BaseException:
-                    # Nobody knows what it would take: the next request begins with a new one.
+                    # Its versions stay unknown: the next request opens a new connection.
                     caller.abort()
                     raise
             return negotiated
 
-    async def _ask_versions(self, caller: ClientConnection) -> Negotiated:
+    async def _request_versions(self, caller: ClientConnection) -> NegotiatedConnection:
         request = ApiVersionsRequest(
             client_software_name="lograft", client_software_version=__version__, is_lograft=True
         )
-        data = await self._answer_of(caller, request, NEGOTIATION_VERSION)
+        data = await self._request_bytes(caller, request, NEGOTIATION_VERSION)
         try:
-            answer = read_answer(ApiVersionsResponse, NEGOTIATION_VERSION, data)
+            response = read_response(ApiVersionsResponse, NEGOTIATION_VERSION, data)
         except WireError as error:
             raise unreadable(self._address, error) from None
-        if answer.error_code:
-            raise PeerUnreachable(self._address, f"ApiVersions: error {answer.error_code}")
-        return Negotiated(caller, answer)
+        if response.error_code:
+            raise PeerUnreachable(self._address, f"ApiVersions: error {response.error_code}")
+        return NegotiatedConnection(caller, response)
 
     def disconnect(self) -> None:
         self._negotiated = None
@@ -434,9 +437,9 @@ class Lane:
             connection.abort()
 
 
-def read_answer(answer: type[R], version: int, data: bytes | memoryview) -> R:
-    _, position = read_response_header(data, response_header_version(answer.KEY, version))
-    return read_all(answer, version, data, position)
+def read_response(response_type: type[R], version: int, data: bytes | memoryview) -> R:
+    _, position = read_response_header(data, response_header_version(response_type.KEY, version))
+    return read_all(response_type, version, data, position)
 
 
 def unreadable(address: Address, error: WireError) -> PeerLost:
@@ -447,7 +450,7 @@ def lost(address: Address, reason: str) -> PeerLost:
     return PeerLost(f"connection to {address} lost: {reason}")
 
 
-class _Awaited:
+class _FutureHandler:
     __slots__ = ("_address", "future")
 
     def __init__(self, address: Address) -> None:
@@ -455,7 +458,7 @@ class _Awaited:
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def on_frame(self, frame: memoryview) -> None:
-        # Nobody waits: whoever did was cancelled.
+        # Done already if the waiting task was cancelled.
         if not self.future.done():
             self.future.set_result(bytes(frame))
 
@@ -464,16 +467,20 @@ class _Awaited:
             self.future.set_exception(lost(self._address, reason))
 
 
-class _Call:
-    __slots__ = ("_address", "_asker", "_connection", "_timer", "_version")
+class _CallbackHandler:
+    __slots__ = ("_address", "_handler", "_connection", "_timer", "_version")
 
     def __init__(
-        self, connection: ClientConnection, address: Address, version: int, asker: Asker[Any]
+        self,
+        connection: ClientConnection,
+        address: Address,
+        version: int,
+        handler: ResponseHandler[Any],
     ) -> None:
         self._connection = connection
         self._address = address
         self._version = version
-        self._asker = asker
+        self._handler = handler
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, timeout_ms: int) -> None:
@@ -483,19 +490,19 @@ class _Call:
     def on_frame(self, frame: memoryview) -> None:
         self._stop_timer()
         try:
-            answer = read_answer(self._asker.answer_kind, self._version, frame)
+            response = read_response(self._handler.response_type, self._version, frame)
         except WireError as error:
             self._connection.abort()
-            self._asker.on_failed(unreadable(self._address, error))
+            self._handler.on_failed(unreadable(self._address, error))
             return
-        self._asker.on_response(answer)
+        self._handler.on_response(response)
 
     def on_lost(self, reason: str) -> None:
         self._stop_timer()
-        self._asker.on_failed(lost(self._address, reason))
+        self._handler.on_failed(lost(self._address, reason))
 
     def _on_time(self, timeout_ms: int) -> None:
-        # The answers behind this one would be late too.
+        # The responses behind this one would be late, too.
         self._connection.abort(f"no response within {timeout_ms} ms")
 
     def _stop_timer(self) -> None:

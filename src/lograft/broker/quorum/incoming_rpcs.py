@@ -127,7 +127,7 @@ def fetch_snapshot_from_wire(
     )
 
 
-class Answerer(NamedTuple):
+class KnownLeader(NamedTuple):
     """What answers say besides the core's message: where the leader is, if that is known."""
 
     leader: NodeId = NO_NODE
@@ -139,7 +139,7 @@ class Answerer(NamedTuple):
         return [kind(node_id=self.leader, host=self.address.host, port=self.address.port)]
 
 
-def vote_to_wire(answer: core.VoteResponse, known: Answerer) -> vote.VoteResponse:
+def vote_to_wire(answer: core.VoteResponse, known: KnownLeader) -> vote.VoteResponse:
     partition = vote.VoteResponsePartitionData(
         partition_index=0,
         error_code=CODE_OF[answer.error],
@@ -154,7 +154,7 @@ def vote_to_wire(answer: core.VoteResponse, known: Answerer) -> vote.VoteRespons
 
 
 def begin_to_wire(
-    answer: core.BeginQuorumEpochResponse, known: Answerer
+    answer: core.BeginQuorumEpochResponse, known: KnownLeader
 ) -> begin.BeginQuorumEpochResponse:
     partition = begin.BeginQuorumEpochResponsePartitionData(
         partition_index=0,
@@ -170,7 +170,9 @@ def begin_to_wire(
     return response
 
 
-def end_to_wire(answer: core.EndQuorumEpochResponse, known: Answerer) -> end.EndQuorumEpochResponse:
+def end_to_wire(
+    answer: core.EndQuorumEpochResponse, known: KnownLeader
+) -> end.EndQuorumEpochResponse:
     partition = end.EndQuorumEpochResponsePartitionData(
         partition_index=0,
         error_code=CODE_OF[answer.error],
@@ -184,7 +186,7 @@ def end_to_wire(answer: core.EndQuorumEpochResponse, known: Answerer) -> end.End
 
 
 def fetch_to_wire(
-    answer: core.FetchResponse, known: Answerer, *, log_start: Offset
+    answer: core.FetchResponse, known: KnownLeader, *, log_start: Offset
 ) -> fetch.FetchResponse:
     data = fetch.PartitionData(
         partition_index=0,
@@ -215,7 +217,7 @@ def fetch_to_wire(
 
 
 def fetch_snapshot_to_wire(
-    answer: core.FetchSnapshotResponse, known: Answerer
+    answer: core.FetchSnapshotResponse, known: KnownLeader
 ) -> fetch_snapshot.FetchSnapshotResponse:
     id_ = SnapshotId(NO_OFFSET, NO_EPOCH) if answer.snapshot is None else answer.snapshot
     partition = fetch_snapshot.FetchSnapshotResponsePartitionSnapshot(

@@ -82,13 +82,13 @@ RECOVERY_POINT_INTERVAL_MS: Final = 5_000
 #: Appends that wait for their commit; more are refused: the disk cannot keep up.
 WAITERS_MAX: Final = 100_000
 #: Requests of other nodes that wait for their answers.
-ASKED_MAX: Final = 10_000
+PENDING_REQUESTS_MAX: Final = 10_000
 #: How long a stopping leader waits until the others know of it.
 HAND_OVER_MS_MAX: Final = 1_000
 #: An observer that was silent for so long is no observer any more.
 OBSERVER_MS_MAX: Final = 300_000
 #: Longer than all timeouts of the core: a request that the core dropped must not wait without end.
-ANSWER_MS_MAX: Final = 60_000
+RESPONSE_MS_MAX: Final = 60_000
 
 ROLE: Final = Gauge(
     "lograft_quorum_role",
@@ -251,7 +251,7 @@ class RaftDriver:
     def add_leader_listener(self, listener: Callable[[Epoch], None]) -> None:
         self._leader_listeners.append(listener)
 
-    def add_unleader_listener(self, listener: Callable[[Epoch], None]) -> None:
+    def add_resignation_listener(self, listener: Callable[[Epoch], None]) -> None:
         """Hears the epoch that this node led until now."""
         self._unleader_listeners.append(listener)
 
@@ -395,7 +395,11 @@ class RaftDriver:
     ) -> core_messages.Response:
         """Another node's request, and the core's answer to it, with at most so many bytes of
         records or of a snapshot."""
-        if self._failure is not None or self._is_stopped or len(self._asked) >= ASKED_MAX:
+        if (
+            self._failure is not None
+            or self._is_stopped
+            or len(self._asked) >= PENDING_REQUESTS_MAX
+        ):
             raise NotController("this node takes no part in the quorum now")
         self._asked_last += 1
         number = self._asked_last
@@ -403,7 +407,7 @@ class RaftDriver:
         self._asked[number] = Asked(future, bytes_max)
         try:
             self._tell(partial(self.core.step, replace(request, request_id=number)))
-            async with asyncio.timeout(ANSWER_MS_MAX / 1000):
+            async with asyncio.timeout(RESPONSE_MS_MAX / 1000):
                 return await future
         except TimeoutError:
             raise NotController("this node has no answer") from None

@@ -316,7 +316,7 @@ class ReplicaFetcher:
             asyncio.get_running_loop().call_soon(exchange.on_failed, error)
             return
         config = around.metadata.config
-        around.peers.ask(
+        around.peers.send(
             address,
             request,
             FETCH_VERSIONS,
@@ -339,7 +339,7 @@ class ReplicaFetcher:
             address = self._around.address_of(self.leader)
             if isinstance(error, PeerLost) and address is not None:
                 # Beside the stream: the next request does not wait for it.
-                self._around.spawn(self._knock(address), name=f"knock at {self.leader}")
+                self._around.spawn(self._knock(address), name=f"connect at {self.leader}")
         self._look_soon()
 
     def _on_response(self, response: FetchResponse, number: int) -> None:
@@ -401,7 +401,7 @@ class ReplicaFetcher:
         try:
             for pause_ms in KNOCKS_MS:
                 await asyncio.sleep(pause_ms / 1000)
-                await around.peers.knock(
+                await around.peers.connect(
                     address,
                     timeout_ms=min(KNOCK_MS_MAX, config.replica_socket_timeout_ms),
                     lane=FETCH_LANE,
@@ -481,11 +481,11 @@ class ReplicaFetcher:
 
 
 class Exchange:
-    """A request and its answer: a `peers.Asker`."""
+    """A request and its answer: a `peers.ResponseHandler`."""
 
     __slots__ = ("_fetcher", "generation", "number")
 
-    answer_kind = FetchResponse
+    response_type = FetchResponse
 
     def __init__(self, fetcher: ReplicaFetcher, generation: int, number: int) -> None:
         self._fetcher = fetcher

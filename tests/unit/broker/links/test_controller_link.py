@@ -7,7 +7,7 @@ import pytest
 
 from lograft.api.router import Router
 from lograft.broker.errors import ControllerUnreachable
-from lograft.broker.links.controller_link import ControllerLink, Forwarded, has_error
+from lograft.broker.links.controller_link import ControllerLink, ForwardedRequest, has_error
 from lograft.broker.links.peers import Peers
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
@@ -48,7 +48,7 @@ class FakeController:
     async def call(self, message: Message, version: int) -> Message:
         return await self._answer()
 
-    async def handle_forwarded(self, request: Forwarded) -> Message:
+    async def handle_forwarded(self, request: ForwardedRequest) -> Message:
         return await self._answer()
 
 
@@ -200,8 +200,8 @@ async def test_in_this_process_no_socket_is_needed(world: World, /) -> None:
         return CreateTopicsResponse(topics=[CreatableTopicResult(error_code=codes.pop(0))])
 
     world.quorum.is_leader = True
-    world.link.here = FakeController(answer)
-    assert world.link.is_here
+    world.link.local_controller = FakeController(answer)
+    assert world.link.is_local
     assert await world.create("t") == [0]
     assert codes == []
 
@@ -219,7 +219,7 @@ async def test_office_lost_in_the_middle_is_looked_for_elsewhere(world: World, /
         world.lead("b")
 
     world.quorum.is_leader = True
-    world.link.here = FakeController(answer)
+    world.link.local_controller = FakeController(answer)
     world.later(1, lose)
     assert await world.create("t") == [0]
     assert list(bench.broker.image.topic_ids) == ["t"]

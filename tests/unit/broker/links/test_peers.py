@@ -269,6 +269,6 @@ async def test_a_server_that_accepts_and_does_not_answer_is_unreachable(world: W
 async def test_a_knock_asks_nothing(world: World, /) -> None:
     await world.serve()
     world.deaf = True
-    await world.peers.knock(SERVER, timeout_ms=50)
+    await world.peers.connect(SERVER, timeout_ms=50)
     world.deaf = False
     assert await world.ask() == 1

@@ -9,7 +9,7 @@ from lograft.api.errors import code_of
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
 from lograft.broker.control.registration import BrokerRegistration
-from lograft.broker.links.controller_link import ControllerLink, Forwarded
+from lograft.broker.links.controller_link import ControllerLink, ForwardedRequest
 from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
 from lograft.broker.quorum.metadata_loading import LoadedMetadata, load_metadata
@@ -114,7 +114,7 @@ class ControlNode:
             bootstrap=loaded.bootstrap,
         )
         peers = Peers(life.runtime, client_id="test")
-        self.link = ControllerLink(life.runtime, self.driver, peers, here=self)
+        self.link = ControllerLink(life.runtime, self.driver, peers, local_controller=self)
         self.snapshotter = Snapshotter(life.runtime, self.driver, self.metadata)
         self.driver.add_listener(self.snapshotter.on_committed)
 
@@ -158,7 +158,7 @@ class ControlNode:
         await node.controller.submit(lambda image: ControllerResult((), None))
         return node
 
-    async def handle_forwarded(self, request: Forwarded) -> Message:
+    async def handle_forwarded(self, request: ForwardedRequest) -> Message:
         raise AssertionError("no client asks here")
 
     async def call(self, message: Message, version: int) -> Message:

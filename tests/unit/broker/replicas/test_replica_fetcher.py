@@ -44,13 +44,13 @@ class FakePeers:
         self.sent: list[FetchRequest] = []
         self.open: list[Exchange] = []
 
-    def ask(
+    def send(
         self, to: Address, message: FetchRequest, version: int, asker: Exchange, **_: Any
     ) -> None:
         self.sent.append(message)
         self.open.append(asker)
 
-    async def knock(self, to: Address, **_: Any) -> None:
+    async def connect(self, to: Address, **_: Any) -> None:
         """Somebody is there."""
 
     def answer(self, *partitions: PartitionData, error: int = 0, session: int = SESSION) -> None:
