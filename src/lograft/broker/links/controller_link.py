@@ -118,12 +118,12 @@ class ControllerLink:
         return self._quorum.is_leader and self.local_controller is not None
 
     def served_versions(self) -> ApiRanges | None:
-        """The versions that the active controller serves; None if it is in this process, or if
-        there is no connection to it."""
-        where = self._where()
-        if where is None or isinstance(where, _Here):
+        """Returns the API versions that the active controller supports; None if it is in this
+        process, or if there is no connection to it."""
+        target = self._find_active()
+        if target is None or isinstance(target, _ThisProcess):
             return None
-        return self._peers.served_by(where, listener=self._listener)
+        return self._peers.served_by(target, listener=self._listener)
 
     async def request(
         self,

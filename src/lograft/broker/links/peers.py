@@ -163,7 +163,7 @@ class Peers:
             self._remove_if_idle(key, found)
 
     def served_by(self, to: Address, *, listener: str = "") -> ApiRanges | None:
-        """The versions that the other node serves; None if there is no connection to it."""
+        """Returns the API versions that the other node supports; None without a connection to it."""
         for key, lane in self._lanes.items():
             if key.address == to and key.listener == listener and lane.served is not None:
                 return lane.served
@@ -220,7 +220,7 @@ class NegotiatedConnection:
     def __init__(self, caller: ClientConnection, response: ApiVersionsResponse) -> None:
         self.caller = caller
         self.is_lograft = response.is_lograft
-        self._ranges: ApiRanges = {
+        self.ranges: ApiRanges = {
             api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys
         }
         #: Unsupported APIs that were logged already.
@@ -232,11 +232,11 @@ class NegotiatedConnection:
 
     def version_of(self, key: int, versions: Versions) -> int | None:
         """Returns the newest version that both nodes support; None if there is none."""
-        served = self._ranges.get(key)
+        served = self.ranges.get(key)
         return None if served is None else versions.common(served)
 
     def incompatible_error(self, key: int, versions: Versions) -> PeerIncompatible:
-        served = self._ranges.get(key)
+        served = self.ranges.get(key)
         name, needed = spec_of(key).name, f"{versions.oldest} to {versions.newest}"
         has = "does not serve it" if served is None else f"serves {served[0]} to {served[1]}"
         return self._report(key, f"this node needs {name} {needed}, the other node {has}")
@@ -275,7 +275,7 @@ class Lane:
 
     @property
     def served(self) -> ApiRanges | None:
-        """The versions that the other side serves; None while there is no connection."""
+        """API versions that the other node supports; None without a connection."""
         negotiated = self._negotiated
         return None if negotiated is None or negotiated.caller.is_closed else negotiated.ranges
 
@@ -468,7 +468,7 @@ class _FutureHandler:
 
 
 class _CallbackHandler:
-    __slots__ = ("_address", "_handler", "_connection", "_timer", "_version")
+    __slots__ = ("_address", "_connection", "_handler", "_timer", "_version")
 
     def __init__(
         self,
