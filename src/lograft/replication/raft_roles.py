@@ -150,8 +150,8 @@ class RaftLeader:
             known = durable != NO_OFFSET
             caught_up_ms = progress.caught_up_ms
             if known and durable >= end:
-                # While nothing is appended, its polls carry no offsets.
-                caught_up_ms = max(caught_up_ms, progress.heard_ms)
+                # The polls of an idle follower carry no offsets.
+                caught_up_ms = max(caught_up_ms, progress.last_contact_ms)
             found.append(
                 ReplicaStatus(
                     node,

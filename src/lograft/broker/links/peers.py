@@ -163,7 +163,7 @@ class Peers:
             self._remove_if_idle(key, found)
 
     def served_by(self, to: Address, *, listener: str = "") -> ApiRanges | None:
-        """Returns the API versions that the other node supports; None without a connection to it."""
+        """Returns the API versions of the other node; None without a connection to it."""
         for key, lane in self._lanes.items():
             if key.address == to and key.listener == listener and lane.served is not None:
                 return lane.served
