@@ -112,7 +112,7 @@ class BrokerConnection:
         correlation_id = self._next_correlation_id()
         parts = request_parts(message, version, correlation_id, self.client_id)
         pending = _PendingResponse(self, response_type, version, timeout_ms, on_outcome)
-        self._connection.ask(correlation_id, parts, pending)
+        self._connection.send(correlation_id, parts, pending)
 
     def send_packed(
         self,
@@ -128,7 +128,7 @@ class BrokerConnection:
         `content`."""
         correlation_id = self._next_correlation_id()
         pending = _PendingResponse(self, response_type, version, timeout_ms, on_outcome)
-        self._connection.ask(correlation_id, pack(correlation_id, content), pending)
+        self._connection.send(correlation_id, pack(correlation_id, content), pending)
 
     def send_for_future(
         self,
@@ -169,7 +169,7 @@ class BrokerConnection:
     def send_oneway(self, request: Message, version: int) -> None:
         """Sends a request that has no response: Produce with acks=0."""
         correlation_id = self._next_correlation_id()
-        self._connection.post(request_parts(request, version, correlation_id, self.client_id))
+        self._connection.send_only(request_parts(request, version, correlation_id, self.client_id))
 
     def close(self, reason: str = "closed") -> None:
         self._connection.abort(reason)

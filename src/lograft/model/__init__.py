@@ -1,1 +1,1 @@
-"""Names for numbers and things, the seams, the settings: values only, no behaviour of the world."""
+"""Value types and constants, the seams, and the settings: no behavior beyond values."""

@@ -1,6 +1,6 @@
-"""Kafka's error codes, and the root of every error that Lograft raises on purpose.
+"""Kafka's error codes, and the base class of every error that Lograft raises deliberately.
 
-Rooms raise their own subclasses of LograftError; `api/errors.py` turns each into its code.
+Each room raises its own subclasses of LograftError; `api/errors.py` maps them to error codes.
 """
 
 from enum import IntEnum
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """What goes on the wire. The names are Kafka's."""
+    """Kafka's error codes with their names and numbers."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -147,23 +147,23 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
-#: Sentences repeat what came from outside, a topic's name for one; a response and a line of the
-#: log have less room than a request.
-SENTENCE_CHARACTERS_MAX: Final = 1000
+#: Messages may repeat input such as a topic's name; responses and log lines must be shorter than
+#: requests.
+MESSAGE_CHARACTERS_MAX: Final = 1000
 
 
 class LograftError(Exception):
-    """Root of all expected errors. Anything else that is raised is a bug."""
+    """Base class of all expected errors. Any other exception is a bug."""
 
     def __str__(self) -> str:
         text = super().__str__()
-        if len(text) <= SENTENCE_CHARACTERS_MAX:
+        if len(text) <= MESSAGE_CHARACTERS_MAX:
             return text
-        return text[:SENTENCE_CHARACTERS_MAX] + "…"
+        return text[:MESSAGE_CHARACTERS_MAX] + "…"
 
 
 class Rejected(LograftError):
-    """A request, or one item of it, is rejected: Kafka's error code, and a sentence that says why
+    """A request, or one item of it, is rejected: Kafka's error code, and a message with the reason
     and what to do. Most decisions catch it per item."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -176,7 +176,7 @@ class Rejected(LograftError):
 
 
 class InvalidInput(LograftError):
-    """A person or a client gave something that cannot be; the text says what to do instead."""
+    """Invalid input of a user or client; the text says what to do instead."""
 
 
 class DiskFailed(LograftError):
@@ -189,4 +189,4 @@ class DiskFailed(LograftError):
 
 
 class InvalidConfig(InvalidInput):
-    """A setting has a value it cannot have, does not exist, or contradicts another one."""
+    """A setting has an invalid value, does not exist, or contradicts another one."""

@@ -22,9 +22,8 @@ class EncodedResponse(NamedTuple):
 
 class PendingReply(NamedTuple):
     """A reply that a coroutine completes. Later requests of the connection wait too, unless it
-    `allows_pipelining`: then they are handled meanwhile, and only their responses wait. The
-    coroutine is cancelled when the connection closes; it may return None, which sends no
-    response."""
+    `allows_pipelining`: then they are handled, and only their responses wait. The coroutine is
+    cancelled when the connection closes; it may return None, which sends no response."""
 
     response: Coroutine[Any, Any, EncodedResponse | None]
     allows_pipelining: bool = False
@@ -56,7 +55,7 @@ class DelayedReply:
         raise NotImplementedError
 
 
-#: Plain bytes are a response of one part that does not mute the connection: the cheapest kind.
+#: Plain bytes are a response in one part that does not mute the connection: the cheapest kind.
 Reply: TypeAlias = bytes | EncodedResponse | PendingReply | DelayedReply | None
 
 

@@ -1,6 +1,6 @@
-"""Kafka's metadata versions by name and level, and the features that each of them brings.
+"""Kafka's metadata versions by name and level, and the features that each of them enables.
 
-Facts about Kafka 4.3, for formatting storage; what Lograft itself has is in `metadata/features`.
+Facts about Kafka 4.3, for formatting storage; Lograft's own levels are in `metadata/features`.
 """
 
 import re
@@ -12,7 +12,7 @@ from lograft.model.errors import InvalidInput
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 
-#: Level -> name. The levels below 7 are of releases that KRaft has left behind.
+#: Level -> name. Levels below 7 belong to releases that are no longer supported by KRaft.
 METADATA_VERSIONS: Final = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -40,12 +40,12 @@ METADATA_VERSIONS: Final = {
     30: "4.3-IV0",
 }
 LATEST_METADATA_VERSION: Final = max(METADATA_VERSIONS)
-#: Versions that brought new metadata records or fields.
+#: Versions that introduced new metadata records or fields.
 METADATA_CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30)
-#: From this version on SCRAM users live in the metadata log.
+#: From this version on SCRAM users are stored in the metadata log.
 SCRAM_SINCE: Final = 11
 
-#: Feature -> (its highest level, the metadata version that brings that level by itself).
+#: Feature -> (its highest level, the metadata version that enables that level by default).
 FEATURES: Final = {
     "eligible.leader.replicas.version": (1, 26),
     "group.version": (1, 22),
@@ -54,24 +54,24 @@ FEATURES: Final = {
     "streams.version": (1, 29),
     "transaction.version": (2, 24),
 }
-#: (feature, level) -> the metadata version without which it cannot be.
+#: (feature, level) -> the metadata version that it requires.
 REQUIRED_METADATA_VERSIONS: Final = {("eligible.leader.replicas.version", 1): 23}
 
 
 def parse_release_version(text: str) -> int:
-    """The level of `4.3-IV0`, or the newest level of `4.3` or `4.3.1`."""
+    """Returns the level of `4.3-IV0`, or the latest level of `4.3` or `4.3.1`."""
     release = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?(-IV[0-9]+)?", text.strip())
     if release is not None:
-        wanted = release[1] + (release[3] or "")
+        prefix = release[1] + (release[3] or "")
         matching = [
             level
             for level, name in METADATA_VERSIONS.items()
-            if name == wanted or (not release[3] and name.startswith(f"{wanted}-"))
+            if name == prefix or (not release[3] and name.startswith(f"{prefix}-"))
         ]
         if matching:
             return max(matching)
     raise InvalidInput(
-        f"Unknown release version {text!r}: take one of {', '.join(METADATA_VERSIONS.values())}"
+        f"Unknown release version {text!r}: use one of {', '.join(METADATA_VERSIONS.values())}"
     )
 
 
@@ -86,8 +86,8 @@ def parse_feature(text: str) -> tuple[str, int]:
 
 
 def feature_levels(release: int | None, wanted: Mapping[str, int]) -> dict[str, int]:
-    """The level of every feature for a new cluster, metadata.version first, those at 0 left out.
-    kraft.version is not among them: it lives in the quorum's own log."""
+    """Returns the level of every feature for a new cluster, metadata.version first, without those
+    at level 0 and without kraft.version, which is stored in the quorum's own log."""
     version = _metadata_version(release, wanted)
     levels = {METADATA_VERSION: version}
     for name, level in wanted.items():
@@ -106,12 +106,12 @@ def feature_levels(release: int | None, wanted: Mapping[str, int]) -> dict[str, 
 
 
 def levels_of_version(version: int) -> dict[str, int]:
-    """What a metadata version brings of every other feature."""
+    """Returns the levels of all other features that a metadata version enables."""
     return {name: top if version >= since else 0 for name, (top, since) in FEATURES.items()}
 
 
 def required_metadata_version(name: str, level: int) -> int | None:
-    """The metadata version without which a feature cannot be at this level."""
+    """Returns the metadata version that the feature requires for this level."""
     _check_level(name, level)
     return REQUIRED_METADATA_VERSIONS.get((name, level))
 
@@ -120,7 +120,7 @@ def _check_level(name: str, level: int) -> None:
     if name == METADATA_VERSION:
         if level not in METADATA_VERSIONS:
             raise InvalidInput(
-                f"metadata.version has no level {level}: it goes from {min(METADATA_VERSIONS)} to"
+                f"metadata.version has no level {level}: its levels are {min(METADATA_VERSIONS)} to"
                 f" {LATEST_METADATA_VERSION}"
             )
         return

@@ -1,8 +1,8 @@
 """Consistent hashing: a ring on which every node has many points, with bounded loads.
 
 Brokers are nodes in `metadata/placement`; members of a consumer group are nodes for the assignor
-`consistent`, on the server (`coordination/assignors_consistent`) and in the client. Where a key
-goes depends on the nodes alone: a node that joins or leaves moves about its own share of the keys.
+`consistent`, on the server (`coordination/assignors_consistent`) and in the client. The position of
+a key depends on the nodes alone: a node that joins or leaves moves about its own share of the keys.
 """
 
 from bisect import bisect_right
@@ -16,15 +16,15 @@ from typing import Final, Generic, TypeVar
 N = TypeVar("N", int, str)
 T = TypeVar("T")
 
-#: Points of a group's member on the ring; brokers have more, since there are fewer of them.
+#: Points of a group member on the ring; brokers have more, because there are fewer of them.
 MEMBER_POINTS: Final = 32
-#: How far above the group's average a member may get. Less would make loads more even and let
-#: more partitions move.
+#: Maximum load of a member relative to the group's average. A lower value would balance the loads
+#: better and move more partitions.
 MEMBER_SLACK: Final = 1.1
 
 
 class Ring(Generic[N]):
-    """Nodes at many points each."""
+    """A hash ring with many points per node."""
 
     __slots__ = ("_nodes", "_points")
 
@@ -52,26 +52,26 @@ def share_partitions(
     partition_counts: Mapping[T, int],
     subscribers: Mapping[T, Collection[str]],
 ) -> dict[str, list[tuple[T, int]]]:
-    """Gives each partition to the next member clockwise that subscribes to its topic and does not
-    have its fair share yet. Topics are taken in the order of `subscribers`."""
+    """Assigns each partition to the next member clockwise that subscribes to its topic and is below
+    its maximum load. Topics are assigned in the order of `subscribers`."""
     ring = _member_ring(tuple(sorted(members)))
     load_max = ceil(sum(partition_counts.values()) / max(1, len(members)) * MEMBER_SLACK)
     placed: dict[str, list[tuple[T, int]]] = {name: [] for name in members}
     for topic, names in subscribers.items():
         if not names:
             continue
-        wanted = frozenset(names)
+        subscribed = frozenset(names)
         for partition in range(partition_counts[topic]):
             clockwise = ring.clockwise(f"{topic} {partition}")
-            near = (n for n in clockwise if n in wanted and len(placed[n]) < load_max)
-            # Few subscribers of a big topic may all have more than their share.
-            name = next(near, None) or min(names, key=lambda n: len(placed[n]))
+            candidates = (n for n in clockwise if n in subscribed and len(placed[n]) < load_max)
+            # The few subscribers of a large topic may all exceed their maximum load.
+            name = next(candidates, None) or min(names, key=lambda n: len(placed[n]))
             placed[name].append((topic, partition))
     return placed
 
 
 def member_name(member_id: str, instance_id: str | None) -> str:
-    """The node of a member: a static member keeps its place on the ring when it restarts."""
+    """Returns the node of a member: a static member keeps its position when it restarts."""
     return f"{instance_id is None} {instance_id or member_id}"
 
 

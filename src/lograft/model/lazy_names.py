@@ -1,5 +1,5 @@
-"""Names of a package that are imported when somebody asks for them (PEP 562): who imports the
-package for one of them does not pay for all."""
+"""Lazy imports of a package's names (PEP 562): an import of the package for one of them does not
+import the modules of all others."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -7,16 +7,16 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The package's `__getattr__`; `homes` gives the module of each name."""
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the package's `__getattr__`; `modules` gives the module of each name."""
 
     def find(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
+        module = modules.get(name)
+        if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{home}"), name)
-        # The next one who asks finds it there.
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(import_module(f"{package}.{module}"), name)
+        # Later accesses find it in the package.
+        setattr(sys.modules[package], name, value)
+        return value
 
     return find

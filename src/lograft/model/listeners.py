@@ -1,8 +1,9 @@
-"""Listeners and quorum addresses: from Kafka's texts to endpoints, with clear refusals.
+"""Listeners and quorum addresses: parses Kafka's syntax into endpoints, with clear error messages.
 
-`listeners=PLAINTEXT://:9092,CONTROLLER://[::1]:9093` names what is listened on;
-`listener.security.protocol.map` says how each name talks; `advertised.listeners` what others are
-told. Port 0 lets the operating system choose; an empty host means every interface.
+`listeners=PLAINTEXT://:9092,CONTROLLER://[::1]:9093` lists the addresses to bind;
+`listener.security.protocol.map` gives the protocol of each listener; `advertised.listeners` are the
+addresses sent to clients. Port 0 lets the operating system choose; an empty host means all
+interfaces.
 """
 
 import re
@@ -42,7 +43,7 @@ class SecurityProtocol(IntEnum):
 class Endpoint(NamedTuple):
     #: Upper case, as Kafka normalises it.
     name: str
-    #: Without brackets; "" means every interface (or, when advertised, this machine's own name).
+    #: Without brackets; "" means all interfaces (or, when advertised, this machine's host name).
     host: str
     port: int
     security: SecurityProtocol
@@ -111,8 +112,8 @@ def check_listener_texts(entries: Sequence[str]) -> None:
 
 
 def check_distinct(endpoints: Sequence[Endpoint]) -> None:
-    """Names differ; ports differ unless they are chosen by the system or one host is IPv4 and the
-    other IPv6."""
+    """Raises InvalidConfig unless names are different, and ports too, except for ports chosen by
+    the system and for an IPv4 and an IPv6 host that share a port."""
     check_distinct_names("listeners", endpoints)
     by_port: dict[int, list[str]] = {}
     for endpoint in endpoints:
@@ -143,7 +144,7 @@ def parse_address(setting: str, text: str) -> Address:
 
 
 def parse_voters(text: str) -> tuple[Voter, ...]:
-    """controller.quorum.voters: 1@host:9093,2@host:9093."""
+    """Parses controller.quorum.voters: 1@host:9093,2@host:9093."""
     voters = []
     for entry in split_list(text):
         node, at, address = entry.partition("@")
@@ -156,7 +157,7 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
         if parsed.host in ("0.0.0.0", "::"):
             raise InvalidConfig(
                 f"controller.quorum.voters has {entry!r}: other nodes cannot reach {parsed.host},"
-                " name a routable host"
+                " use a routable host"
             )
         voters.append(Voter(NodeId(int(node)), parsed))
     _check_distinct_voters("controller.quorum.voters", voters)
@@ -164,7 +165,7 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
 
 
 def parse_initial_controllers(text: str) -> tuple[Voter, ...]:
-    """--initial-controllers: 1@host:9093:directoryId,…"""
+    """Parses --initial-controllers: 1@host:9093:directoryId,…"""
     voters = []
     for entry in split_list(text):
         node, at, rest = entry.partition("@")

@@ -1,4 +1,4 @@
-"""Metrics: each is declared once, beside the object that measures it, and read only at collection.
+"""Metrics: each is declared once, next to the object that it measures, and read at collection only.
 
     ACCEPTED: Final = Counter(
         "lograft_connections_accepted_total", "Connections that were accepted.", LISTENER
@@ -8,9 +8,9 @@
         def collect_samples(self) -> Iterator[Sample]:
             yield ACCEPTED.sample(self._accepted, self._name)
 
-What is measured lives in plain attributes of the object (`self._accepted += 1`), so that counting
-costs what the attribute costs. There is no registry: an object yields its samples and those of the
-objects it owns, and `Families.gather` adds up the samples that have the same metric and labels.
+The values are plain attributes of the object (`self._accepted += 1`), so counting costs no more
+than an attribute. There is no registry: an object yields its own samples and those of the objects
+it owns, and `Families.gather` adds up samples with the same metric and labels.
 """
 
 import re
@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-#: The value of a label that stands for all values beyond the label's limit.
+#: The label value under which all values beyond the label's limit are added up.
 OTHER: Final = "other"
 #: Samples that are gathered before the event loop may run again: some tenths of a millisecond,
-#: and few enough that expensive ones (the state of a large group) cannot add up to much.
+#: and few enough that expensive ones (the state of a large group) do not add up to much.
 SLICE_SAMPLES: Final = 200
 
 #: Upper bounds of buckets, in seconds: for requests and other waits that are usually short.
@@ -41,15 +41,15 @@ _UNITS: Final = ("seconds", "bytes", "ratio")
 
 class Label(NamedTuple):
     name: str
-    #: How many distinct values one metric may have; samples with further values are added up
-    #: under OTHER.
+    #: Maximum number of distinct values per metric; samples with further values are added up under
+    #: OTHER.
     values_max: int
-    #: All values, where the code knows them; else empty.
+    #: All values, if the code lists them; otherwise empty.
     values: tuple[str, ...] = ()
 
 
 def enum_label(name: str, values: Iterable[str]) -> Label:
-    """A label whose values are listed in the code."""
+    """Returns a label whose values are listed in the code."""
     known = tuple(values)
     return Label(name, len(known), known)
 
@@ -59,7 +59,8 @@ API: Final = Label("api", 128)
 
 
 class Buckets(NamedTuple):
-    """What a histogram has observed: one count per bound and one for all above, not cumulative."""
+    """The observations of a histogram: one count per bucket, not cumulative, and one for values
+    above the last bound."""
 
     counts: tuple[int, ...]
     sum: float
@@ -77,8 +78,7 @@ class Sample(NamedTuple):
 
 class MetricSource(Protocol):
     def collect_samples(self) -> Iterator[Sample]:
-        """Reads what was measured until now. The caller may let the event loop run between two
-        samples."""
+        """Yields the current values. The caller may let the event loop run between two samples."""
 
 
 class Metric:
@@ -104,13 +104,13 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """The last word of the name before _total, where it is a unit; else empty."""
+        """Returns the last word of the name before _total if it is a unit; otherwise empty."""
         word = self.name.removesuffix("_total").rpartition("_")[2]
         return word if word in _UNITS else ""
 
 
 class Counter(Metric):
-    """Only grows, and starts at zero with the object that counts."""
+    """Only increases, and starts at zero with the object that counts."""
 
     type = "counter"
     __slots__ = ()
@@ -127,7 +127,7 @@ class Gauge(Metric):
         return Sample(self, labels, value)
 
     def sample_states(self, current: str) -> Iterator[Sample]:
-        """1 for the current state, 0 for the others; the only label lists them."""
+        """Yields 1 for the current state, 0 for the others; the only label lists them."""
         (label,) = self.labels
         assert current in label.values, (self, current)
         for state in label.values:
@@ -135,7 +135,7 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """How many observations fell into each bucket, and their sum."""
+    """The number of observations in each bucket, and their sum."""
 
     type = "histogram"
     __slots__ = ("bounds",)
@@ -169,15 +169,15 @@ class Recorder:
 
 
 class Families:
-    """One collection: the value of every series, by metric."""
+    """One collection: the value of every time series, by metric."""
 
     def __init__(self) -> None:
         self.by_metric: dict[Metric, dict[tuple[str, ...], Value]] = {}
-        #: The values that each label of a metric shows so far.
+        #: The values of each label that have been shown, by metric.
         self._shown: dict[tuple[Metric, int], set[str]] = {}
 
     def gather(self, samples: Iterator[Sample]) -> Iterator[None]:
-        """Takes all samples, a bounded number of them between two steps of this iterator, so that
+        """Gathers all samples, a limited number of them between two steps of this iterator, so that
         the event loop can run in between:
 
             for _ in families.gather(node.collect_samples()):
@@ -197,14 +197,14 @@ class Families:
         series = self.by_metric.get(metric)
         if series is None:
             series = self.by_metric[metric] = {}
-        known = series.get(labels)
-        if known is None and labels:
+        series_value = series.get(labels)
+        if series_value is None and labels:
             labels = self._limit(metric, labels)
-            known = series.get(labels)
-        series[labels] = value if known is None else _sum(known, value)
+            series_value = series.get(labels)
+        series[labels] = value if series_value is None else _sum(series_value, value)
 
     def _limit(self, metric: Metric, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """The labels, with OTHER for each value that is one too many."""
+        """Returns the labels, with OTHER for each value beyond the label's limit."""
         assert len(labels) == len(metric.labels), (metric, labels)
         limited = []
         for number, (label, value) in enumerate(zip(metric.labels, labels, strict=True)):
@@ -226,7 +226,7 @@ def _sum(first: Value, second: Value) -> Value:
 
 
 def gather_all(samples: Iterator[Sample]) -> Families:
-    """A collection without pauses, for small objects and tests."""
+    """Gathers without pauses, for small objects and tests."""
     families = Families()
     for _ in families.gather(samples):
         pass
@@ -234,7 +234,7 @@ def gather_all(samples: Iterator[Sample]) -> Families:
 
 
 def values_of(measured: MetricSource) -> dict[str, float]:
-    """The counters and gauges of an object whose metrics have no labels, by name."""
+    """Returns the counters and gauges of an object whose metrics have no labels, by name."""
     values: dict[str, float] = {}
     for metric, labels, value in measured.collect_samples():
         assert not labels, metric
@@ -244,8 +244,8 @@ def values_of(measured: MetricSource) -> dict[str, float]:
 
 
 def value_of(measured: MetricSource, metric: Counter | Gauge, *labels: str) -> float:
-    """The sum of a metric's samples, of those with these label values if any are given.
-    Raises LookupError if there is none."""
+    """Returns the sum of a metric's samples, or of those with these label values if any are given.
+    Raises LookupError if there are none."""
     found = [
         sample.value
         for sample in measured.collect_samples()

@@ -1,6 +1,6 @@
-"""The part of a node's settings that must agree with itself: id, roles, listeners, quorum, dirs.
+"""The settings of a node that must be consistent: id, roles, listeners, quorum and log dirs.
 
-Every refusal is one sentence that names the settings and says what to change.
+Every error message is one sentence that names the settings and says what to change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -110,7 +110,7 @@ def _node_id(values: Mapping[str, str]) -> NodeId:
     if int(values.get("broker.id", text)) != node_id:
         raise InvalidConfig(
             f"node.id is {node_id} but broker.id is {values['broker.id']}: You must set `node.id`"
-            " to the same value as `broker.id`, or leave one of them out"
+            " to the same value as `broker.id`, or remove one of them"
         )
     return NodeId(node_id)
 
@@ -118,8 +118,8 @@ def _node_id(values: Mapping[str, str]) -> NodeId:
 def _security_map(
     values: Mapping[str, str], controller_names: tuple[str, ...], listener_texts: tuple[str, ...]
 ) -> dict[str, SecurityProtocol]:
-    """Kafka's rule: with no map given and no TLS or SASL in use, controller listeners speak
-    plain text."""
+    """Applies Kafka's rule: without a map, and without TLS or SASL, controller listeners use
+    PLAINTEXT."""
     security = parse_security_map(_text(values, "listener.security.protocol.map"))
     if "listener.security.protocol.map" in values:
         return security
@@ -137,7 +137,7 @@ def _advertised(
     controller_names: tuple[str, ...],
     security: Mapping[str, SecurityProtocol],
 ) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """(what brokers advertise, what controllers advertise)"""
+    """Returns the endpoints that brokers advertise, and those that controllers advertise."""
     own = tuple(e for e in listeners if e.name not in controller_names)
     controllers = tuple(e for e in listeners if e.name in controller_names)
     texts = split_list(values.get("advertised.listeners", ""))
@@ -190,7 +190,7 @@ def _check_roles(
         for endpoint in advertised:
             if endpoint.host in UNROUTABLE:
                 raise InvalidConfig(
-                    f"advertised.listeners cannot use {endpoint.host}, which nobody can reach:"
+                    f"advertised.listeners cannot use {endpoint.host}, which clients cannot reach:"
                     f" set advertised.listeners={endpoint.name}://<this host>:{endpoint.port}"
                 )
 
@@ -208,7 +208,7 @@ def _inter_broker(
         )
     default = _text(values, "security.inter.broker.protocol")
     name = values.get("inter.broker.listener.name", default).strip().upper()
-    # Kafka's controllers do not ask for it when it is not set: they have no such listener.
+    # Kafka's controllers do not require it if it is not set: they have no such listener.
     if name not in security and ("inter.broker.listener.name" in values or "broker" in roles):
         raise InvalidConfig(
             f"inter.broker.listener.name is {name}, which listener.security.protocol.map does not"
@@ -259,6 +259,6 @@ def _check_paths(paths: Iterable[str]) -> None:
     for path in paths:
         if "\0" in path:
             raise InvalidConfig(
-                f"{path!r} cannot be a folder, since no path has a NUL character in it: correct"
+                f"{path!r} is not a valid path, because it contains a NUL character: correct"
                 " log.dirs, log.dir or metadata.log.dir"
             )

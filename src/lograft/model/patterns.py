@@ -1,17 +1,17 @@
-"""Patterns that clients send: RE2's, as in Kafka, so that matching takes linear time whatever they
-send. Linear may still be long: a small pattern can take 2 ms for the longest name of a topic."""
+"""Regular expressions of clients: RE2's, as in Kafka, so that matching always takes linear time.
+That can still be long: a small pattern can take 2 ms for the longest topic name."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 PATTERN_LENGTH_MAX: Final = 10_000
-#: What a pattern may be compiled to: enough for ten thousand characters of names. Without a limit
-#: "(\pL?){300}q" takes seconds to compile and to match, and nobody else is served meanwhile.
+#: Maximum size of a compiled pattern: enough for ten thousand characters of names. Without a limit
+#: "(\pL?){300}q" takes seconds to compile and to match, and blocks all other clients.
 PROGRAM_BYTES_MAX: Final = 1 << 17
 
 
 class InvalidPattern(ValueError):
-    """The text is not a regular expression; says why."""
+    """The text is not a regular expression; the message has the reason."""
 
     def __init__(self, pattern: str, reason: str) -> None:
         super().__init__(reason)
@@ -19,14 +19,14 @@ class InvalidPattern(ValueError):
 
 
 class Pattern(NamedTuple):
-    #: Says whether a whole text matches.
+    #: Returns whether a whole text matches.
     matches: Callable[[str], Any]
-    #: For each letter of a text, at worst: steps of a few nanoseconds.
+    #: Worst case for each character of a text: steps of a few nanoseconds.
     steps: int
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    # Imported here: most nodes never see a pattern.
+    # Imported here: most nodes never use a pattern.
     import re2
 
     if len(pattern) > PATTERN_LENGTH_MAX:
@@ -37,11 +37,11 @@ def compile_pattern(pattern: str) -> Pattern:
     try:
         options.max_mem = PROGRAM_BYTES_MAX
         re2.compile(pattern, options)
-        # It is small. Now with more room for what is remembered from one text to the next.
+        # The pattern is small. Compile it again with more memory for its cache.
         options.max_mem = memory
         program = re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0]
-        said = reason.decode() if isinstance(reason, bytes) else reason
-        raise InvalidPattern(pattern, said) from None
+        message = reason.decode() if isinstance(reason, bytes) else reason
+        raise InvalidPattern(pattern, message) from None
     return Pattern(program.fullmatch, program.programsize)

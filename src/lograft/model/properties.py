@@ -14,7 +14,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Later lines win over earlier ones with the same key, as in Java."""
+    """Returns the values by key. The last line with a key wins, as in Java."""
     result: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key_end = _key_end(line)
@@ -30,31 +30,32 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(values: Mapping[str, str], *, comments: tuple[str, ...] = ()) -> str:
-    """Text that Java reads back as the same values, one per line in the given order."""
+    """Returns text that Java parses to the same values, one per line in the given order."""
     lines = [f"#{comment}" for comment in comments]
     lines += [f"{_escaped(key, ' ')}={_escaped(value, '')}" for key, value in values.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blank ones, continued lines joined; with their line number."""
-    begun = ""
+    """Yields the number and content of each line, with continued lines joined, without comments and
+    blank lines."""
+    started = ""
     first = 0
     for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         line = natural.lstrip(_BLANK)
-        if not begun:
+        if not started:
             if not line or line[0] in "#!":
                 continue
             first = number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            # "\" alone still means that the next line belongs to this one.
-            begun += line[:-1] or " "
+            # "\" alone still continues with the next line.
+            started += line[:-1] or " "
             continue
-        yield first, (begun + line).lstrip(_BLANK)
-        begun = ""
-    if begun.strip(_BLANK):
-        yield first, begun.lstrip(_BLANK)
+        yield first, (started + line).lstrip(_BLANK)
+        started = ""
+    if started.strip(_BLANK):
+        yield first, started.lstrip(_BLANK)
 
 
 def _key_end(line: str) -> int:

@@ -1,15 +1,16 @@
-"""A retention hold, as a group writes it into the metadata of an offset that it commits.
+"""Retention holds, which a group writes into the metadata of an offset that it commits.
 
     hold-until=1763261234567
 
-Records from that offset on are kept until then (milliseconds since 1970) where the topic lists the
-group in `retention.hold.groups`. Other words may stand beside it, so any Kafka client can hold.
+Records from that offset on are kept until then (milliseconds since 1970) if the topic lists the
+group in `retention.hold.groups`. The metadata may contain other words too, so any Kafka client can
+set a hold.
 """
 
 import re
 from typing import Final
 
-#: Which groups may hold a topic's records.
+#: The topic setting with the groups that may hold records.
 HOLD_GROUPS: Final = "retention.hold.groups"
 
 _HOLD: Final = re.compile(r"(?:^|\s)hold-until=(\d{1,19})(?=\s|$)")
@@ -20,6 +21,6 @@ def format_hold(until_ms: int) -> str:
 
 
 def parse_hold(metadata: str | None) -> int | None:
-    """None: these words hold nothing."""
-    found = _HOLD.search(metadata or "")
-    return None if found is None else int(found[1])
+    """Returns None if the metadata has no hold."""
+    match = _HOLD.search(metadata or "")
+    return None if match is None else int(match[1])

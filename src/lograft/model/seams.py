@@ -1,8 +1,8 @@
-"""The seams: all that Lograft asks of the world outside, as six Protocols.
+"""The seams: six Protocols through which Lograft uses the outside world.
 
-Production code reaches clock, chance, disk, threads, network and tasks through these and
-nothing else. `runtime/` and `net/` implement them with the operating system, `simulation/`
-with virtual time, seeded chance, a disk that loses power and links that break.
+Production code uses clock, randomness, disk, threads, network and tasks only through them.
+`runtime/` and `net/` implement them with the operating system, `simulation/` with virtual time,
+seeded randomness, a disk that loses power and links that break.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 T = TypeVar("T")
-#: What struct, sockets and files take as bytes.
+#: Types that struct, sockets and files accept as bytes.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
     def mono_ms(self) -> int:
-        """Never goes back; the only time that timeouts may use."""
+        """Never goes back; the only clock for timeouts."""
 
     def mono_ns(self) -> int: ...
 
@@ -29,16 +29,16 @@ class Randomness(Protocol):
     def uuid(self) -> UUID: ...
 
     def bytes(self, count: int) -> bytes:
-        """Fit for secrets in production, seeded in simulation."""
+        """Suitable for secrets in production, seeded in simulation."""
 
     def uniform(self, low: float, high: float) -> float: ...
 
     def below(self, bound: int) -> int:
-        """A number in [0, bound)."""
+        """Returns a number in [0, bound)."""
 
 
 class File(Protocol):
-    """An open file. There is no close(): the descriptor goes when the last holder lets go of the
+    """An open file. There is no close(): the descriptor is closed with the last reference to the
     object, so a FileSlice that waits to be sent can never read another file's bytes."""
 
     @property
@@ -48,25 +48,25 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Returns up to `size` bytes; fewer only at the end of the file."""
 
     def append(self, *parts: Buffer) -> int:
-        """Writes all parts at the end of the file; returns the position where they begin."""
+        """Writes all parts at the end of the file; returns the position of the first one."""
 
     def pwrite(self, data: Buffer, position: int) -> None: ...
 
     def truncate(self, size: int) -> None:
-        """Gives back what was reserved beyond that size, too."""
+        """Also releases space that was reserved beyond that size."""
 
     def reserve(self, size: int) -> bool:
-        """Allocates disk space for a file of that size; its size stays what it is. False: the file
-        system cannot do that, or has not enough space."""
+        """Allocates disk space for a file of that size without changing its size. Returns False if
+        the file system does not support that, or has not enough space."""
 
     def fsync(self) -> None:
-        """Blocks: call it in a worker's job, or before the node serves."""
+        """Blocks: must be called in a worker's job, or before the node serves requests."""
 
     def fileno(self) -> int:
-        """For sendfile; only `net/` asks for it."""
+        """For sendfile; only `net/` uses it."""
 
 
 class FileSlice(NamedTuple):
@@ -75,7 +75,7 @@ class FileSlice(NamedTuple):
     size: int
 
 
-#: What a response is made of. FileSlices leave by sendfile, their bytes are never looked at.
+#: The parts of a response. FileSlices are sent by sendfile, without reading their bytes.
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
 
@@ -85,10 +85,10 @@ class DirectoryLock(Protocol):
 
 class Disk(Protocol):
     """Synchronous. fsync and fsync_dir block, so they run in a worker's job (lane: the log dir)
-    or before the node serves. Every failure is an OSError. Paths are plain strings."""
+    or before the node serves requests. Every failure is an OSError. Paths are plain strings."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """For reading and writing. `create` makes the file if it is not there."""
+        """Opens for reading and writing. `create` creates the file if it does not exist."""
 
     def read(self, path: str) -> bytes: ...
 
@@ -97,13 +97,13 @@ class Disk(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def list_dir(self, path: str) -> list[str]:
-        """Names, sorted."""
+        """Returns the names, sorted."""
 
     def make_dir(self, path: str) -> None:
-        """With its parents; nothing happens if it is there."""
+        """Creates the directory and its parents; does nothing if it exists."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic, replaces the target. Durable only after fsync_dir of the folder."""
+        """Atomic, replaces the target. Durable only after fsync_dir of the directory."""
 
     def unlink(self, path: str) -> None: ...
 
@@ -114,13 +114,14 @@ class Disk(Protocol):
     def fsync_dir(self, path: str) -> None: ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Exclusive between processes; raises BlockingIOError when another holds it."""
+        """Locks exclusively between processes; raises BlockingIOError if another one has the
+        lock."""
 
     def usage(self, path: str) -> "DiskUsage": ...
 
     def boot_id(self) -> str:
-        """Names the life of the kernel: within it what was written is there, fsynced or not, even
-        if the process that wrote it was killed. "" where that cannot be known."""
+        """Identifies the boot of the operating system: until the next boot, written data survives
+        even the death of the process, fsynced or not. "" if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class DiskUsage:
 
 class Workers(Protocol):
     async def run(self, job: Callable[[], T], *, lane: str = "") -> T:
-        """Runs a blocking job off the loop and returns its result. Jobs of one lane run one
+        """Runs a blocking job outside the loop and returns its result. Jobs of one lane run one
         after another in the order of their calls; lane "" has no order."""
 
 
@@ -145,7 +146,8 @@ class Task(Protocol):
 
 class Spawn(Protocol):
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
-        """Starts a task owned by the node: its failure ends the node, the node's end cancels it."""
+        """Starts a task that the node owns: its failure ends the node, the node's end cancels
+        it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,23 +160,23 @@ class Address:
 
 
 class Receiver(Protocol):
-    """What a channel calls. All calls come from the loop, one at a time."""
+    """The callbacks of a channel. All are called in the loop, one at a time."""
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go; writable, never empty."""
+        """Returns the buffer for the next bytes; writable, never empty."""
 
     def on_received(self, count: int) -> None:
-        """`count` bytes now lie at the start of the buffer given last."""
+        """`count` bytes have been written to the start of the last buffer."""
 
     def on_drained(self) -> None:
-        """Everything handed to send() has gone to the kernel."""
+        """The kernel has accepted everything passed to send()."""
 
     def on_closed(self, error: Exception | None) -> None:
-        """The last call. None: the peer ended the stream or we closed it."""
+        """The last call. None: the peer ended the stream or this side closed it."""
 
 
 class Channel(Protocol):
-    """One byte stream, both ways, never blocking."""
+    """A bidirectional byte stream that never blocks."""
 
     @property
     def local(self) -> Address: ...
@@ -188,26 +190,27 @@ class Channel(Protocol):
     def start(self, receiver: Receiver) -> None: ...
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Queues the parts in order; sends at once what the kernel takes."""
+        """Queues the parts in order; immediately sends what the kernel accepts."""
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        """After what is queued has been sent."""
+        """Closes after everything queued has been sent."""
 
     def abort(self) -> None:
-        """Now; what is queued is dropped."""
+        """Closes immediately; everything queued is dropped."""
 
 
 class Listener(Protocol):
     @property
     def address(self) -> Address:
-        """With the real port where 0 was asked for."""
+        """The bound address, with the actual port if port 0 was requested."""
 
     def pause_accepting(self) -> None:
-        """Connections wait in the backlog; a few that came before may still be handed over."""
+        """Connections wait in the backlog; a few earlier ones may still be passed to the
+        callback."""
 
     def resume_accepting(self) -> None: ...
 

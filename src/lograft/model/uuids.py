@@ -1,4 +1,4 @@
-"""Kafka writes a UUID as 22 characters of URL-safe base64 without padding."""
+"""Kafka's text form of a UUID: 22 characters of URL-safe base64 without padding."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ def uuid_from_text(text: str) -> UUID:
         raw = b""
     if len(raw) != 16:
         raise InvalidInput(
-            f"{text!r} is not a Kafka UUID: it takes 22 characters of URL-safe base64"
-            " (make one with 'lograft storage random-uuid')"
+            f"{text!r} is not a Kafka UUID: it needs 22 characters of URL-safe base64"
+            " (generate one with 'lograft storage random-uuid')"
         )
     return UUID(bytes=raw)

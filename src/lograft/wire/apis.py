@@ -1,6 +1,6 @@
-"""Which APIs exist, in which versions, and where their message classes are.
+"""The APIs of the protocol, their versions, and the modules of their message classes.
 
-The table is Kafka 4.3.1's. What a node advertises is the part of it that has a handler.
+The table is Kafka 4.3.1's. A node advertises those that have a handler.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ API_VERSIONS_KEY: Final = 18
 
 
 class Versions(NamedTuple):
-    """Versions of one API, both ends included."""
+    """A range of versions of one API, both ends included."""
 
     oldest: int
     newest: int
 
     def common(self, other: "Versions") -> int | None:
-        """The newest version in both ranges; None: there is none."""
+        """Returns the latest version in both ranges, or None."""
         newest = min(self.newest, other.newest)
         return newest if newest >= max(self.oldest, other.oldest) else None
 
@@ -43,7 +43,7 @@ class ApiSpec(NamedTuple):
     #: A later version that Kafka offers only with `unstable.api.versions.enable`, or None.
     unstable_version: int | None
     flexible_since: int
-    #: Of "broker" and "controller": the listeners on which the API is served.
+    #: "broker", "controller" or both: the listeners on which the API is served.
     listeners: frozenset[str]
 
 
@@ -70,7 +70,7 @@ def spec_of(key: int) -> ApiSpec:
     try:
         return API_VERSIONS[key]
     except KeyError:
-        raise UnsupportedVersion(f"there is no API {key}") from None
+        raise UnsupportedVersion(f"API {key} does not exist.") from None
 
 
 def request_class(key: int) -> type[Message]:
@@ -92,5 +92,6 @@ def request_header_version(key: int, version: int) -> int:
 
 
 def response_header_version(key: int, version: int) -> int:
-    """ApiVersions always answers with header 0: the client does not yet know what we speak."""
+    """ApiVersions always has header version 0: the client does not know the server's versions
+    yet."""
     return 1 if version >= spec_of(key).flexible_since and key != API_VERSIONS_KEY else 0

@@ -4,8 +4,8 @@
     last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 |
     producer epoch i16 | base sequence i32 | record count i32 | records
 
-The CRC-32C covers everything from the attributes on, so base offset and leader epoch may be
-patched without touching it. Records are parsed only where their content is asked for.
+The CRC-32C covers everything from the attributes on, so base offset and leader epoch can be changed
+without recomputing it. Records are parsed only if their content is needed.
 """
 
 import struct
@@ -21,19 +21,19 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.varints import uvarint
 
 HEADER_SIZE: Final = 61
-#: A record has at least a byte for each: length, attributes, two deltas, two lengths, a count.
+#: A record has at least one byte each for length, attributes, two deltas, two lengths and a count.
 RECORD_BYTES_MIN: Final = 7
-#: Base offset and length: what lies before the part that `length` counts.
+#: Base offset and length: the bytes that `length` does not include.
 LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2
-#: Where the part that the CRC covers begins.
+#: Start of the bytes that the CRC covers.
 CRC_START: Final = 21
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
-#: The base timestamp is the time from which the batch's tombstones may go (KIP-534).
+#: The base timestamp is the time from which the batch's tombstones may be removed (KIP-534).
 DELETE_HORIZON_FLAG: Final = 0x40
 
 SEQUENCE_MAX: Final = 2**31 - 1
@@ -50,16 +50,16 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class MalformedBatch(MalformedMessage):
-    """The bytes are not a record batch of magic 2, or not the one that its header promises."""
+    """The bytes are not a record batch of magic 2, or do not match its header."""
 
 
 class UnsupportedMagic(MalformedBatch):
-    """A message set of the formats before Kafka 0.11, which Kafka 4 does not take either."""
+    """A message set of the formats before Kafka 0.11, which Kafka 4 does not support either."""
 
 
 class BatchHeader(NamedTuple):
     base_offset: int
-    #: Of the whole batch, from its first byte.
+    #: Of the whole batch.
     size_bytes: int
     leader_epoch: int
     magic: int
@@ -122,32 +122,33 @@ class Record(NamedTuple):
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Sequences count to 2^31-1 and go on at 0."""
+    """Sequence numbers continue with 0 after 2^31-1."""
     return (sequence + by) & SEQUENCE_MAX
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header as it stands; only its size and magic are checked."""
+    """Parses the header; checks only size and magic."""
     if len(buffer) - position < HEADER_SIZE:
         raise MalformedBatch(f"{len(buffer) - position} bytes are too few for a batch header")
     fields = unpack_header(buffer, position)
     if fields[3] != MAGIC:
-        raise UnsupportedMagic(f"a batch of magic {fields[3]}; Lograft takes magic {MAGIC} only")
+        raise UnsupportedMagic(f"a batch has magic {fields[3]}, but only {MAGIC} is supported")
     size_bytes = fields[1] + LENGTH_OVERHEAD
     if size_bytes < HEADER_SIZE:
-        raise MalformedBatch(f"a batch that says it is {size_bytes} bytes long")
+        raise MalformedBatch(f"a batch has the invalid size of {size_bytes} bytes")
     return BatchHeader(fields[0], size_bytes, *fields[2:])
 
 
 def check_crc(buffer: Buffer, position: int, size_bytes: int) -> bool:
-    """Whether the batch's bytes are those that its CRC was made of."""
+    """Returns whether the CRC matches the batch's bytes."""
     view = memoryview(buffer)
     (crc,) = _CRC.unpack_from(view, position + 17)
     return bool(crc32c(view[position + CRC_START : position + size_bytes]) == crc)
 
 
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch; a cut last one, legal in a fetch, ends it."""
+    """Yields position and header of each complete batch; ends at an incomplete last one, which is
+    valid in a fetch response."""
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:
         header = read_header(buffer, position)
@@ -158,7 +159,7 @@ def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def whole_batches_size(buffer: Buffer) -> int:
-    """How many bytes of a fetched buffer are whole batches."""
+    """Returns the size of the complete batches in a fetched buffer."""
     position, end = 0, len(buffer)
     while end - position >= LENGTH_OVERHEAD:
         size = _SIZE.unpack_from(buffer, position)[1] + LENGTH_OVERHEAD
@@ -178,7 +179,7 @@ def patch(
 def patch_timestamp(
     buffer: bytearray | memoryview, position: int, size_bytes: int, log_append_time_ms: int
 ) -> None:
-    """Stamps the batch with the broker's time and makes its CRC anew."""
+    """Sets the batch's timestamps to the broker's time and recomputes the CRC."""
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + 21)
     _ATTRIBUTES.pack_into(buffer, position + 21, attributes | LOG_APPEND_TIME_FLAG)
     _TIMESTAMP.pack_into(buffer, position + 35, log_append_time_ms)
@@ -194,37 +195,37 @@ def patch_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) ->
 
 
 def read_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
-    """All records of one whole batch; unpacks at most `bytes_max` bytes of records.
+    """Returns all records of one complete batch; decompresses at most `bytes_max` bytes.
 
-    Neither the CRC nor the offsets' order is checked: a batch in the log has passed that.
+    Checks neither the CRC nor the order of the offsets, which were checked before the append.
     """
     return list(iterate_records(batch, bytes_max=bytes_max))
 
 
 def iterate_records(batch: Buffer, *, bytes_max: int) -> Iterator[Record]:
-    """As `read_records`, one at a time: a few bytes can unpack to millions of records, which
-    should not all be held where a stranger has sent them."""
+    """Yields the records one at a time: a few bytes can contain millions of records, which must not
+    all be in memory if a client may have sent them."""
     header = read_header(batch)
     return parse_records(unpack_records(batch, header, bytes_max=bytes_max), header)
 
 
 def unpack_records(batch: Buffer, header: BatchHeader | None = None, *, bytes_max: int) -> bytes:
-    """The records of one whole batch as bytes, not compressed. `header`: if it has been read."""
+    """Returns the uncompressed records of one complete batch. `header`: if already parsed."""
     header = header or read_header(batch)
     if header.size_bytes > len(batch):
-        raise MalformedBatch("the batch is cut short")
+        raise MalformedBatch("the batch is incomplete")
     payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
     if header.attributes & CODEC_MASK:
         return bytes(decompress(header.attributes & CODEC_MASK, payload, bytes_max))
     if len(payload) > bytes_max:
-        raise MalformedBatch(f"the batch holds more than {bytes_max} bytes")
+        raise MalformedBatch(f"the batch has more than {bytes_max} bytes of records")
     return bytes(payload)
 
 
 def repack(batch: Buffer, payload: bytes, codec: int, *, level: int | None = None) -> bytes:
-    """The batch in another codec; `payload` is what `unpack_records` gave."""
-    packed = compress(codec, payload, level=level)
-    changed = bytearray(batch[:HEADER_SIZE]) + packed
+    """Returns the batch with another codec; `payload` is the result of `unpack_records`."""
+    payload_packed = compress(codec, payload, level=level)
+    changed = bytearray(batch[:HEADER_SIZE]) + payload_packed
     (attributes,) = _ATTRIBUTES.unpack_from(changed, CRC_START)
     _ATTRIBUTES.pack_into(changed, CRC_START, attributes & ~CODEC_MASK | codec)
     _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_OVERHEAD)
@@ -242,7 +243,7 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
             length, position = _read_varint(data, position)
             end = position + length
             if length < 6 or end > len(data):
-                raise MalformedBatch("a record's length is not possible")
+                raise MalformedBatch("a record has an invalid length")
             delta, position = _read_varint(data, position + 1)
             offset_delta, position = _read_varint(data, position)
             key, position = _read_bytes(data, position, end)
@@ -252,17 +253,17 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if count:
                 headers, position = _read_record_headers(data, position, end, count)
             if position != end:
-                raise MalformedBatch("a record is not as long as it says")
+                raise MalformedBatch("the length of a record does not match its content")
             timestamp = header.max_timestamp if log_append_time else header.base_timestamp + delta
             yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
     except IndexError:
-        raise MalformedBatch("the records are cut short") from None
+        raise MalformedBatch("the records are incomplete") from None
     if position != len(data):
         raise MalformedBatch("there are bytes after the last record")
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of at most ten bytes."""
+    """Reads a zigzag varint of at most ten bytes."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -276,14 +277,14 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position + 1
         shift += 7
         if shift > 63:
-            raise MalformedBatch("a number of more than ten bytes")
+            raise MalformedBatch("a varint has more than ten bytes")
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     length, position = _read_varint(data, position)
     if length < 0:
         if length != -1:
-            raise MalformedBatch("a negative length")
+            raise MalformedBatch("a length is negative")
         return None, position
     stop = position + length
     if stop > end:
@@ -301,11 +302,11 @@ def _read_record_headers(
         key, position = _read_bytes(data, position, end)
         value, position = _read_bytes(data, position, end)
         if key is None:
-            raise MalformedBatch("a record header without a key")
+            raise MalformedBatch("a record header has no key")
         try:
             headers.append(RecordHeader(key.decode(), value))
         except UnicodeDecodeError:
-            raise MalformedBatch("a record header's key is not UTF-8") from None
+            raise MalformedBatch("the key of a record header is not UTF-8") from None
     return tuple(headers), position
 
 
@@ -326,11 +327,10 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """A batch from records whose offsets say where in it they stand.
+    """Returns a batch of the records, whose offsets determine their positions in it.
 
-    `base_offset` and `last_offset` are taken from the records where not given; a compacted batch
-    keeps them although its first and last records went. No records at all make an empty batch,
-    which then needs both.
+    `base_offset` and `last_offset` default to those of the records; a compacted batch keeps its own
+    even if its first and last records were removed. A batch without records needs both.
     """
     if base_offset is None:
         base_offset = records[0].offset
@@ -379,7 +379,7 @@ def build_batch(
 def _write_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
     data: list[bytes] = []
     for offset, timestamp, key, value, headers in records:
-        # A record's attributes come first: none are defined.
+        # A record starts with its attributes, of which none are defined.
         parts = [b"\0", _varint(timestamp - base_timestamp), _varint(offset - base_offset)]
         parts += _sized(key)
         parts += _sized(value)
@@ -397,7 +397,7 @@ def _sized(value: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _varint(value: int) -> bytes:
-    """Signed: zigzag."""
+    """Encodes a signed number in zigzag encoding."""
     if 0 <= value < len(_SMALL_VARINTS):
         return _SMALL_VARINTS[value]
     return uvarint(((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF)

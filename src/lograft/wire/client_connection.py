@@ -1,7 +1,7 @@
-"""The asking end of one connection: requests out, answers told to whoever waits for them.
+"""The client side of a connection: sends requests, and passes responses to their handlers.
 
-A server answers the requests of a connection in order, but nothing here relies on it: answers are
-matched by their correlation ids. Knows frames, not messages.
+A server responds to the requests of a connection in order, but this code does not depend on it:
+responses are matched by correlation id. Handles frames, not messages.
 """
 
 from typing import Protocol
@@ -11,23 +11,23 @@ from lograft.wire.errors import FrameTooLarge
 from lograft.wire.frames import FrameBuffer
 
 
-class Waiter(Protocol):
-    """Of one answer; called once, with the frame or with what went wrong."""
+class ResponseHandler(Protocol):
+    """Handles one response; called once, with the frame or with the reason why there is none."""
 
     def on_frame(self, frame: memoryview) -> None:
-        """The frame is void after the call."""
+        """The frame is invalid after the call."""
 
     def on_lost(self, reason: str) -> None: ...
 
 
 class ClientConnection:
-    """A Receiver over a channel."""
+    """The Receiver of a channel to a server."""
 
     def __init__(self, channel: Channel, address: Address, *, frame_bytes_max: int) -> None:
         self._channel = channel
         self.address = address
         self._frames = FrameBuffer(frame_bytes_max)
-        self._waiting: dict[int, Waiter] = {}
+        self._waiting: dict[int, ResponseHandler] = {}
         self.is_closed = False
         channel.start(self)
 
@@ -35,17 +35,17 @@ class ClientConnection:
     def in_flight(self) -> int:
         return len(self._waiting)
 
-    def ask(self, number: int, parts: list[Buffer], waiter: Waiter) -> None:
-        """`number` is the correlation id that the request carries."""
-        self._waiting[number] = waiter
+    def send(self, number: int, parts: list[Buffer], handler: ResponseHandler) -> None:
+        """Sends a request; `number` is its correlation id."""
+        self._waiting[number] = handler
         self._channel.send(parts)
 
-    def post(self, parts: list[Buffer]) -> None:
-        """A request without an answer (acks=0)."""
+    def send_only(self, parts: list[Buffer]) -> None:
+        """Sends a request without a response (acks=0)."""
         self._channel.send(parts)
 
     def forget(self, number: int) -> None:
-        """Nobody waits for that answer any more; it is dropped when it comes."""
+        """Drops the response when it arrives, because nothing waits for it anymore."""
         self._waiting.pop(number, None)
 
     @property
@@ -57,7 +57,7 @@ class ClientConnection:
             self._channel.abort()
             self._end(reason)
 
-    # The receiver of the channel below.
+    # Receiver of the channel.
 
     def get_buffer(self) -> memoryview:
         return self._frames.get_buffer()
@@ -65,21 +65,21 @@ class ClientConnection:
     def on_received(self, count: int) -> None:
         try:
             for frame in self._frames.received(count):
-                waiter = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
-                if waiter is not None:
-                    waiter.on_frame(frame)
+                handler = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+                if handler is not None:
+                    handler.on_frame(frame)
         except FrameTooLarge as error:
             self.abort(str(error))
 
     def on_drained(self) -> None: ...
 
     def on_closed(self, error: Exception | None) -> None:
-        self._end("closed by the other side" if error is None else str(error))
+        self._end("closed by the peer" if error is None else str(error))
 
     def _end(self, reason: str) -> None:
         if self.is_closed:
             return
         self.is_closed = True
         waiting, self._waiting = self._waiting, {}
-        for waiter in waiting.values():
-            waiter.on_lost(reason)
+        for handler in waiting.values():
+            handler.on_lost(reason)

@@ -12,27 +12,27 @@ from lograft.wire.write_compiler import WriteCompiler
 
 M = TypeVar("M", bound=Message)
 
-#: What the compiled readers run into on input that is cut short, and on text that is not UTF-8.
-_BROKEN_INPUT: Final = (struct.error, IndexError, ValueError)
-#: What the compiled writers run into on values that do not fit their fields.
-_UNFIT_VALUE: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+#: Errors of the compiled readers for truncated input and for text that is not UTF-8.
+_INPUT_ERRORS: Final = (struct.error, IndexError, ValueError)
+#: Errors of the compiled writers for values that do not fit their fields.
+_VALUE_ERRORS: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
 def read(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """The message that begins at `position`, and the position after it.
+    """Returns the message that starts at `position`, and the position after it.
 
-    Fields of record batches are views into `data`, all else is copied. Raises MalformedMessage.
+    `records` fields are views into `data`, everything else is copied. Raises MalformedMessage.
     """
     reader = kind.READERS.get(version) or _compile_reader(kind, version)
     try:
         result: tuple[M, int] = reader(data, position)
-    except _BROKEN_INPUT as error:
+    except _INPUT_ERRORS as error:
         raise MalformedMessage(f"{kind.__name__} v{version}: {error}") from error
     return result
 
 
 def read_all(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
-    """The message that fills `data` from `position` to its end."""
+    """Returns the message that extends from `position` to the end of `data`."""
     message, end = read(kind, version, data, position)
     if end != len(data):
         raise MalformedMessage(
@@ -42,7 +42,7 @@ def read_all(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 
 def write(message: Message, version: int) -> bytes:
-    """The message as bytes; record batches that lie in files are read."""
+    """Returns the message as bytes; reads record batches that are in files."""
     parts: list[Part] = []
     tail = write_tail(message, version, parts)
     if not parts:
@@ -55,7 +55,7 @@ def write(message: Message, version: int) -> bytes:
 
 
 def write_parts(message: Message, version: int) -> list[Part]:
-    """The message as parts to send: record batches in files and big buffers stay what they are."""
+    """Returns the message as parts to send: files and large buffers are not copied."""
     parts: list[Part] = []
     tail = write_tail(message, version, parts)
     if tail:
@@ -64,13 +64,13 @@ def write_parts(message: Message, version: int) -> list[Part]:
 
 
 def write_tail(message: Message, version: int, parts: list[Part]) -> bytes:
-    """The message as bytes, or, if it holds record batches that are not to be copied, the bytes
-    after the last of them: what comes before and they themselves are appended to `parts`."""
+    """Returns the message as bytes. If it has record batches that must not be copied, they and the
+    bytes before them are appended to `parts`, and only the bytes after them are returned."""
     kind = type(message)
     writer = kind.WRITERS.get(version) or _compile_writer(kind, version)
     try:
         tail: bytes = writer(message, parts)
-    except _UNFIT_VALUE as error:
+    except _VALUE_ERRORS as error:
         raise UnwritableMessage(f"{kind.__name__} v{version}: {error}") from error
     return tail
 
@@ -91,5 +91,5 @@ def _check_version(kind: type[Message], version: int) -> None:
     first, last = kind.VERSIONS
     if not first <= version <= last:
         raise UnsupportedVersion(
-            f"{kind.__name__} has the versions {first} to {last}, not {version}"
+            f"{kind.__name__} has versions {first} to {last}, but not {version}"
         )

@@ -1,8 +1,8 @@
-"""Kafka's codecs: none, gzip, snappy, lz4 and zstd, each with a hard cap on what it may unpack.
+"""Kafka's codecs: none, gzip, snappy, lz4 and zstd, each with a limit for the decompressed size.
 
-A few bytes of a hostile batch can unpack to gigabytes. Nothing here ever holds more than
-`bytes_max` of output (plus, while it grows, an eighth of it): gzip stops at the limit by itself,
-snappy says its size first, lz4 and zstd unpack into a buffer that never grows beyond the limit.
+A few bytes of a hostile batch can decompress to gigabytes. This module never allocates more than
+`bytes_max` of output (plus an eighth of it while the output grows): gzip stops at the limit, snappy
+has the size at its start, lz4 and zstd decompress into a buffer that never exceeds the limit.
 """
 
 import struct
@@ -27,29 +27,30 @@ class Codec(IntEnum):
 
     @property
     def text(self) -> str:
-        """As in the settings `compression.type` of topics and producers."""
+        """The value of `compression.type`, of topics and producers."""
         return self.name.lower()
 
 
 class DecompressionFailed(MalformedMessage):
-    """The bytes are not a stream of their codec."""
+    """The bytes are not a valid stream of the codec."""
 
 
 class DecompressedTooLarge(DecompressionFailed):
     def __init__(self, bytes_max: int) -> None:
-        super().__init__(f"compressed data unpacks to more than {bytes_max} bytes")
+        super().__init__(f"compressed data exceeds {bytes_max} bytes when decompressed")
 
 
-#: How the Java clients frame snappy: this mark, two version numbers, then blocks with their size.
+#: Header of snappy streams of the Java clients: this mark, two version numbers, then blocks with
+#: their size.
 SNAPPY_FRAME_MARK: Final = b"\x82SNAPPY\x00"
 SNAPPY_FRAME_HEADER: Final = SNAPPY_FRAME_MARK + struct.pack(">ii", 1, 1)
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 FIRST_OUTPUT_BYTES: Final = 64 * 1024
-GZIP_BITE_BYTES: Final = 16 * 1024
+GZIP_STEP_BYTES: Final = 16 * 1024
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
-    """`level` is the codec's own scale; None asks for the codec's default."""
+    """`level` is in the codec's own scale; None means the codec's default."""
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
@@ -58,17 +59,17 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
     if codec == Codec.SNAPPY:
         return _snappy_compress(memoryview(data))
     if codec == Codec.LZ4:
-        # Kafka's reader refuses blocks that refer to earlier ones, hence block_linked=False.
+        # Kafka's decoder rejects blocks that refer to earlier ones, hence block_linked=False.
         lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         lz4.compress(bytes(data))
         return bytes(lz4.finish())
     if codec == Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=level))
-    raise DecompressionFailed(f"there is no codec {codec}")
+    raise DecompressionFailed(f"codec {codec} does not exist")
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
-    """Raises DecompressedTooLarge rather than hold more than `bytes_max` bytes of output."""
+    """Raises DecompressedTooLarge instead of allocating more than `bytes_max` bytes of output."""
     if codec == Codec.NONE:
         if len(data) > bytes_max:
             raise DecompressedTooLarge(bytes_max)
@@ -79,26 +80,27 @@ def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
         return _snappy_decompress(memoryview(data), bytes_max)
     if codec == Codec.LZ4 or codec == Codec.ZSTD:
         return _decompress_into(codec, data, bytes_max)
-    raise DecompressionFailed(f"there is no codec {codec}")
+    raise DecompressionFailed(f"codec {codec} does not exist")
 
 
 def _gzip_decompress(data: Buffer, bytes_max: int) -> bytearray:
     output = bytearray()
-    left = memoryview(data)
-    while len(left):  # a stream may be several members, one after the other
+    rest = memoryview(data)
+    while len(rest):  # a stream may consist of several members
         unpacker = zlib.decompressobj(31)
         while not unpacker.eof:
-            # Small bites: what a member leaves over is copied, and there may be very many members.
-            bite = left[:GZIP_BITE_BYTES]
-            if not len(bite):
-                raise DecompressionFailed("gzip: the stream is cut short")
+            # Small steps: the unused rest of the input is copied for each member, and there may be
+            # very many members.
+            step = rest[:GZIP_STEP_BYTES]
+            if not len(step):
+                raise DecompressionFailed("gzip: the stream is truncated")
             try:
-                output += unpacker.decompress(bite, bytes_max + 1 - len(output))
+                output += unpacker.decompress(step, bytes_max + 1 - len(output))
             except zlib.error as error:
                 raise DecompressionFailed(f"gzip: {error}") from None
             if len(output) > bytes_max:
                 raise DecompressedTooLarge(bytes_max)
-            left = left[len(bite) - len(unpacker.unused_data) :]
+            rest = rest[len(step) - len(unpacker.unused_data) :]
     return output
 
 
@@ -118,11 +120,11 @@ def _snappy_decompress(data: memoryview, bytes_max: int) -> bytes:
     parts = []
     while position < len(data):
         if position + 4 > len(data):
-            raise DecompressionFailed("snappy: a block's size is cut short")
+            raise DecompressionFailed("snappy: the size of a block is truncated")
         (size,) = struct.unpack_from(">i", data, position)
         position += 4
         if size < 0 or position + size > len(data):
-            raise DecompressionFailed("snappy: a block is cut short")
+            raise DecompressionFailed("snappy: a block is truncated")
         parts.append(_snappy_block(data[position : position + size], bytes_max - total))
         total += len(parts[-1])
         position += size
@@ -139,7 +141,7 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytes:
 
 
 def _decompress_into(codec: int, data: Buffer, bytes_max: int) -> memoryview:
-    """Tries growing buffers: neither codec says reliably how much will come."""
+    """Tries buffers of increasing size: neither codec reliably has the decompressed size."""
     into = cramjam.lz4.decompress_into if codec == Codec.LZ4 else cramjam.zstd.decompress_into
     size = min(bytes_max, max(FIRST_OUTPUT_BYTES, 8 * len(data)))
     while True:

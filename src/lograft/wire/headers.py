@@ -1,7 +1,7 @@
-"""Request and response headers, both directions, and whole frames.
+"""Request and response headers, in both directions, and whole frames.
 
-Written by hand because the header comes before everything: before the version is known to be one
-of ours, and before the peer has said who it is.
+Written by hand because the header is read first: before the version is known to be supported, and
+before the peer has been identified.
 """
 
 from struct import Struct
@@ -14,13 +14,13 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import Message
 from lograft.wire.varints import skip_tags
 
-#: A header has no use for more, and it is read before the peer is known.
+#: No header needs more, and it is read before the peer is identified.
 HEADER_TAGS_MAX: Final = 64
 
-#: Of a whole request: where its correlation id begins and ends, behind size, key and version.
+#: Positions in a request: the correlation id follows size, key and version.
 SIZE_BYTES: Final = 4
-BEFORE_NUMBER: Final = 8
-AFTER_NUMBER: Final = 12
+CORRELATION_ID_START: Final = 8
+CORRELATION_ID_END: Final = 12
 
 _FIXED: Final = Struct(">hhih")
 _CORRELATION: Final = Struct(">i")
@@ -39,15 +39,15 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
-    #: Where the body begins in the frame.
+    #: Position of the body in the frame.
     body_position: int
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
     """Reads the header of a frame (without its size).
 
-    An API or version that does not exist is not an error here: the caller answers it. Its header is
-    read as far as all headers are alike, and the position of its body means nothing.
+    An unknown API or version is not an error here: the caller handles it. The part of the header
+    that all versions share is read, and the position of its body is meaningless.
     """
     end = len(frame)
     if end < 10:
@@ -78,7 +78,7 @@ def _skip_header_tags(frame: Buffer, position: int, end: int) -> int:
             raise MalformedMessage(f"more than {HEADER_TAGS_MAX} tagged fields in a header")
         return skip_tags(frame, position, end, count)
     except IndexError:
-        raise MalformedMessage("header ends after the last byte") from None
+        raise MalformedMessage("header is truncated") from None
 
 
 def write_request_header(
@@ -95,7 +95,7 @@ def write_response_header(correlation_id: int, header_version: int) -> bytes:
 
 
 def read_response_header(frame: Buffer, header_version: int) -> tuple[int, int]:
-    """The correlation id, and where the body begins."""
+    """Returns the correlation id and the position of the body."""
     if len(frame) < 4:
         raise MalformedMessage(f"response of {len(frame)} bytes")
     (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
@@ -108,14 +108,14 @@ def read_response_header(frame: Buffer, header_version: int) -> tuple[int, int]:
 def frame_request(
     message: Message, version: int, *, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """A whole request, size and all."""
+    """Returns a complete request, including its size."""
     return b"".join(request_parts(message, version, correlation_id, client_id))
 
 
 def request_parts(
     message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """A whole request, size and all; records in it are not copied."""
+    """Returns a complete request, including its size; its records are not copied."""
     head = write_request_header(message.KEY, version, correlation_id, client_id)
     parts: list[Part] = []
     tail = write_tail(message, version, parts)
@@ -123,7 +123,7 @@ def request_parts(
         return [_CORRELATION.pack(len(head) + len(tail)) + head + tail]
     pieces: list[Buffer] = [head]
     for part in parts:
-        assert not isinstance(part, FileSlice), "a request lies in memory"
+        assert not isinstance(part, FileSlice), "the parts of a request are in memory"
         pieces.append(part)
     if tail:
         pieces.append(tail)
@@ -134,7 +134,7 @@ def request_parts(
 def frame_response(
     message: Message, version: int, *, correlation_id: int, header_version: int
 ) -> list[Part]:
-    """A whole response as parts: size, header, body. Small ones are a single part."""
+    """Returns a complete response as parts: size, header, body. Small ones are a single part."""
     parts: list[Part] = []
     tail = write_tail(message, version, parts)
     head = _SIZE_AND_CORRELATION[header_version]

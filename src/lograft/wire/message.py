@@ -1,13 +1,13 @@
-"""The base of all message classes, and the descriptors their fields are declared with.
+"""The base class of all messages, and the descriptors that declare their fields.
 
     class FetchTopic(Message):
         topic: str = string(until=12, ignorable=True)
         topic_id: UUID = uuid(since=13, ignorable=True)
 
-One class serves every version: a field that a version does not have keeps its default. Type
-checkers see keyword-only dataclasses; at run time a class is a handful of slots and a tuple of
-Field descriptors, and its constructor is compiled on its first call, so that importing a module
-of messages costs microseconds.
+One class is used for every version: a field that a version does not have keeps its default. Type
+checkers see keyword-only dataclasses; at run time a class has only slots and a tuple of Field
+descriptors, and its constructor is compiled on its first call, so that importing a module of
+messages takes microseconds.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ Kind: TypeAlias = Literal[
 
 
 class _Fresh:
-    """Default of a list or struct: a new, empty one for every message."""
+    """The default of a list or struct: a new, empty one for every message."""
 
     def __repr__(self) -> str:
         return "FRESH"
@@ -39,12 +39,12 @@ class _Fresh:
 FRESH: Final = _Fresh()
 
 
-#: Tags from here on are Lograft's own.
+#: Tags from this number on are Lograft's own.
 OWN_TAGS_SINCE: Final = 10_000
 
 
 class Field:
-    """One field of a message: its type and the versions in which it is there or may be null."""
+    """One field of a message: its type and the versions in which it exists or may be null."""
 
     __slots__ = (
         "default",
@@ -75,6 +75,7 @@ class Field:
         self.name = ""
         self.kind: Kind = kind
         #: Value of a field that was not given, or that the version does not have.
+        #: Of an array: the type of its elements. Of a struct: its class.
         self.default = default
         #: Of an array: the type of its elements. Of a struct: its class.
         self.element = element
@@ -132,15 +133,15 @@ def array(element: "Kind | type[Message]", default: Any = FRESH, **where: Any) -
 
 
 def struct(element: "type[Message]", default: Any = FRESH, **where: Any) -> Any:
-    """A tagged struct has the default None: the tag is not there. (Kafka calls this the struct
-    with all its defaults; written, both look the same.) Unless it is nullable: then None is said
-    with a tag, and no tag means the struct with all its defaults."""
+    """A tagged struct has the default None, which means that the tag is absent. (In Kafka that is
+    the struct with all its defaults; both are encoded the same.) If it is nullable, null is encoded
+    as a tag, and an absent tag means the struct with all its defaults."""
     return Field("struct", default, element, **where)
 
 
 @dataclass_transform(kw_only_default=True)
 class MessageType(type):
-    """Turns the Field descriptors of a class body into slots and the tuple FIELDS."""
+    """Converts the Field descriptors of a class body into slots and the tuple FIELDS."""
 
     def __new__(
         mcs,
@@ -169,12 +170,12 @@ class MessageType(type):
 
 
 class Message(metaclass=MessageType):
-    """Base of all messages. Equality is by value; messages are mutable and not hashable."""
+    """Base class of all messages. Equality is by value; messages are mutable and not hashable."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
     #: API key of a request or response, type number of a record; -1 for a struct inside another.
     KEY: ClassVar[int]
-    #: First and last version that exists.
+    #: First and last existing version.
     VERSIONS: ClassVar[tuple[int, int]]
     #: First version with compact lengths and tagged fields.
     FLEXIBLE_SINCE: ClassVar[int]
@@ -195,18 +196,18 @@ class Message(metaclass=MessageType):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Names only the fields that differ from their defaults: most do not."""
-        said = (
+        """Shows only the fields that differ from their defaults: most do not."""
+        values = (
             f"{field.name}={value!r}"
             for field in self.FIELDS
             if (value := getattr(self, field.name)) != field.new_default()
         )
-        return f"{type(self).__name__}({', '.join(said)})"
+        return f"{type(self).__name__}({', '.join(values)})"
 
 
 def has_own_tags(message: Message) -> bool:
-    """Whether the message itself says something in a tag of Lograft's own: other servers would step
-    over it and do what the rest says."""
+    """Returns whether the message has a value in a tag of Lograft's own: other servers would ignore
+    the tag and execute the rest of the request."""
     return any(
         field.tag is not None
         and field.tag >= OWN_TAGS_SINCE

@@ -1,13 +1,13 @@
 """Compiles a reader for one message class in one version.
 
-The code it makes is what one would write by hand: a run of fixed-size fields, with the length
-byte or bytes that follow it, is one `unpack_from` straight into the attributes; nested structs
-are read in place.
+The generated code is what one would write by hand: a run of fixed-size fields, with the length byte
+or bytes that follow it, is one `unpack_from` directly into the attributes; nested structs are read
+in place.
 
-Bounds. Every read of a fixed-size run or of a varint fails by itself at the end of the input.
-Slices do not, but the position only ever grows, so one comparison at the end of the message
-finds any that was cut short. Counts are compared with the bytes that are left before a list is
-filled, and all elements of a message together may not exceed ELEMENTS_MAX.
+Bounds. Every read of a fixed-size run or of a varint fails at the end of the input. Slices do not,
+but the position only increases, so one comparison at the end of the message detects truncation.
+Counts are compared with the remaining bytes before a list is filled, and all elements of a message
+together may not exceed ELEMENTS_MAX.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,11 @@ from lograft.wire.message import FRESH, Field, Message
 from lograft.wire.source_builder import SourceBuilder
 from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
 
-#: Elements of all arrays of one request. A slotted object costs up to fifty times the bytes it
-#: comes from, and its handler some microseconds: the bytes that are left are no bound for them.
+#: Elements of all arrays of one request. A slotted object needs up to fifty times the bytes from
+#: which it is read, and its handler some microseconds: the remaining bytes are not a sufficient
+#: limit.
 ELEMENTS_MAX: Final = 1 << 17
-#: A response comes from a node that we chose to ask, and may describe a whole cluster.
+#: Responses are sent by nodes that this node has chosen, and may describe a whole cluster.
 RESPONSE_ELEMENTS_MAX: Final = 1 << 22
 
 FORMATS: Final = {
@@ -35,24 +36,24 @@ FORMATS: Final = {
 SHORT_ARRAY: Final = 32
 
 
-def _refuse_null(field: str) -> NoReturn:
+def _reject_null(field: str) -> NoReturn:
     raise MalformedMessage(f"{field} is null")
 
 
-def _refuse_count(field: str, count: int, left: int) -> NoReturn:
-    raise MalformedMessage(f"{field} claims {count} elements, {left} bytes are left")
+def _reject_count(field: str, count: int, left: int) -> NoReturn:
+    raise MalformedMessage(f"{field} has an invalid count: {count}, with {left} bytes remaining")
 
 
-def _refuse_tag(kind: str, tag: int) -> NoReturn:
-    raise MalformedMessage(f"tagged field {tag} of {kind} is out of order or of the wrong size")
+def _reject_tag(kind: str, tag: int) -> NoReturn:
+    raise MalformedMessage(f"tagged field {tag} of {kind} is out of order or has the wrong size")
 
 
-def _refuse_end(kind: str) -> NoReturn:
-    raise MalformedMessage(f"{kind} ends after the last byte")
+def _reject_end(kind: str) -> NoReturn:
+    raise MalformedMessage(f"{kind} is truncated")
 
 
 def smallest(kind: object, version: int, flexible: bool, nullable: bool = False) -> int:
-    """Least number of bytes that a value takes."""
+    """Returns the minimum number of bytes of a value."""
     if isinstance(kind, str):
         if kind in FORMATS:
             return Struct(">" + FORMATS[kind]).size
@@ -70,7 +71,7 @@ def smallest(kind: object, version: int, flexible: bool, nullable: bool = False)
 
 
 def holds_records(kind: type[Message]) -> bool:
-    """Whether somewhere in it there is a field of record batches."""
+    """Returns whether the message has a field of record batches, also in nested structs."""
     return any(
         field.kind == "records"
         or (isinstance(field.element, type) and holds_records(field.element))
@@ -79,7 +80,7 @@ def holds_records(kind: type[Message]) -> bool:
 
 
 class ReadCompiler(SourceBuilder):
-    """Used once: for one class and version."""
+    """Used once, for one class and version."""
 
     def __init__(self, kind: type[Message], version: int) -> None:
         names = {
@@ -89,15 +90,16 @@ class ReadCompiler(SourceBuilder):
             "read_uvarint": read_uvarint,
             "skip_tags": _skip_tags,
             "tag_count": _tag_count,
-            "refuse_null": _refuse_null,
-            "refuse_count": _refuse_count,
-            "refuse_tag": _refuse_tag,
-            "refuse_end": _refuse_end,
+            "reject_null": _reject_null,
+            "reject_count": _reject_count,
+            "reject_tag": _reject_tag,
+            "reject_end": _reject_end,
         }
         super().__init__(kind, version, names)
-        #: Records come out as views of the input; without them, bytes are faster to take apart.
+        #: Record batches are returned as views of the input; without them, bytes are faster to
+        #: read.
         self._view = holds_records(kind)
-        #: The fixed-size run being gathered: formats, targets, and what to do after it.
+        #: The current fixed-size run: formats, targets, and the code after it.
         self._formats: list[str] = []
         self._targets: list[str] = []
         self._after: list[str] = []
@@ -111,7 +113,7 @@ class ReadCompiler(SourceBuilder):
         self._emit(f"budget = {RESPONSE_ELEMENTS_MAX if answers else ELEMENTS_MAX}")
         self._struct(kind, "message")
         self._flush()
-        self._emit(f"if position > end: refuse_end({kind.__name__!r})")
+        self._emit(f"if position > end: reject_end({kind.__name__!r})")
         self._emit("return message, position")
         return "def read(data, position):\n" + "\n".join(self._lines)
 
@@ -206,8 +208,8 @@ class ReadCompiler(SourceBuilder):
         self._depth -= 1
 
     def _length(self, wide: str, label: str, nullable: bool) -> tuple[str, str]:
-        """Reads a length; returns its variable and the condition under which it says null.
-        A compact length stays as it came: one more than the length, 0 for null."""
+        """Reads a length; returns its variable and the condition for null. A compact length is kept
+        as encoded: one more than the length, 0 for null."""
         size = self._name("n")
         if self._flexible:
             self._fixed("B", size)
@@ -220,11 +222,11 @@ class ReadCompiler(SourceBuilder):
             self._flush()
             null = f"{size} < 0"
         if not nullable:
-            self._emit(f"if {null}: refuse_null({label!r})")
+            self._emit(f"if {null}: reject_null({label!r})")
         return size, null
 
     def _value(self, kind: str, target: str, label: str, nullable: bool) -> None:
-        """A number, UUID, string or bytes."""
+        """Reads a number, UUID, string or bytes."""
         if kind == "uuid":
             raw = self._name("u")
             self._fixed("16s", raw, f"{target} = uuids[{raw}]")
@@ -261,7 +263,7 @@ class ReadCompiler(SourceBuilder):
         least = smallest(element, self._version, self._flexible)
         assert least > 0, f"elements of {label} take no bytes: their count could not be bounded"
         too_many = f"{count} * {least} > end - position or {count} > budget"
-        self._emit(f"if {too_many}: refuse_count({label!r}, {count}, end - position)")
+        self._emit(f"if {too_many}: reject_count({label!r}, {count}, end - position)")
         self._emit(f"budget -= {count}")
         if isinstance(element, str) and element in FORMATS:
             self._numbers(element, target, count)
@@ -292,7 +294,7 @@ class ReadCompiler(SourceBuilder):
         self._emit(f"position += {size} * {count}")
 
     def _tags(self, kind: type[Message], fields: list[Field], target: str, count: str) -> None:
-        """Tagged fields come in ascending order; those we do not know are stepped over."""
+        """Reads tagged fields, which are in ascending order; skips unknown ones."""
         tag, size, stop, last = (self._name(part) for part in ("tag", "size", "stop", "last"))
         self._emit(f"{count}, position = tag_count(data, position, end, {count})")
         self._emit(f"{last} = -1")
@@ -301,7 +303,7 @@ class ReadCompiler(SourceBuilder):
         self._emit(f"{tag}, position = read_uvarint(data, position)")
         self._emit(f"{size}, position = read_uvarint(data, position)")
         self._emit(f"{stop} = position + {size}")
-        refuse = f"refuse_tag({kind.__name__!r}, {tag})"
+        refuse = f"reject_tag({kind.__name__!r}, {tag})"
         self._emit(f"if {tag} <= {last} or {stop} > end: {refuse}")
         self._emit(f"{last} = {tag}")
         branch = "if"
@@ -318,7 +320,8 @@ class ReadCompiler(SourceBuilder):
 
 
 def _tag_count(data: Buffer, position: int, end: int, first: int) -> tuple[int, int]:
-    """The count of tagged fields whose first byte is known; each takes two bytes or more."""
+    """Returns the count of tagged fields whose first byte is known; each needs at least two
+    bytes."""
     if first > 127:
         first, position = continue_uvarint(data, position, first)
     if first > (end - position) // 2:

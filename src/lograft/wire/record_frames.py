@@ -1,4 +1,4 @@
-"""How records are wrapped in the logs that Kafka keeps for itself.
+"""The encoding of records in Kafka's internal logs.
 
 Metadata log: value = varints frame version (1), type, version, then the record.
 Coordinator logs: key = int16 type, then the key; value = int16 version, then the value.
@@ -70,7 +70,8 @@ def class_in(table: Table, number: int) -> type[Message] | None:
 
 @cache
 def _class_named(module: str, name: str) -> type[Message]:
-    """Imported when it is first met: few processes need them all."""
+    """Imported on first use: few processes need all of them."""
+    """Encodes a metadata record as the value of a log record."""
     kind: type[Message] = getattr(import_module(f"lograft.wire.records.{module}"), name)
     return kind
 
@@ -83,7 +84,7 @@ def encode_record(message: Message, version: int) -> bytes:
 
 
 def decode_record(data: Buffer) -> Message | UnknownRecord:
-    """The metadata record in the value of a log record."""
+    """Decodes the metadata record in the value of a log record."""
     try:
         frame_version, position = read_uvarint(data, 0)
         number, position = read_uvarint(data, position)
@@ -120,7 +121,7 @@ def decode_coordinator_key(topic: Coordinator, data: Buffer) -> Message | Unknow
 def decode_coordinator_value(
     topic: Coordinator, key: Message, data: Buffer
 ) -> Message | UnknownRecord:
-    """The value that belongs to a decoded key."""
+    """Decodes the value that belongs to a decoded key."""
     version = _leading_int16(data)
     kind = class_in(topic.values, key.KEY)
     assert kind is not None, key
@@ -135,7 +136,7 @@ def encode_control_key(number: int) -> bytes:
 
 
 def decode_control_key(data: Buffer) -> int:
-    """The type of a control record; later versions of the key may be longer."""
+    """Returns the type of a control record; later versions of the key may be longer."""
     if len(data) < 4:
         raise MalformedMessage(f"key of a control record of {len(data)} bytes")
     _, number = _TWO_INT16.unpack_from(data, 0)
@@ -143,7 +144,7 @@ def decode_control_key(data: Buffer) -> int:
 
 
 def encode_control_value(number: int, message: Message) -> bytes:
-    """Only the transaction marker has its version before it; the others have it as a field."""
+    """Only transaction markers are preceded by their version; other records have it as a field."""
     if number <= COMMIT_MARKER:
         return _INT16.pack(0) + codec.write(message, 0)
     version: int = getattr(message, "version")  # noqa: B009 - the classes share no base with it
@@ -155,7 +156,7 @@ def decode_control_value(number: int, data: Buffer) -> Message | UnknownRecord:
     version = _leading_int16(data)
     if kind is None or version < 0:
         return UnknownRecord(number, version, bytes(data))
-    # A newer version only adds to the one that we know.
+    # A newer version only adds fields to the known one.
     version = min(version, kind.VERSIONS[1])
     message, _ = codec.read(kind, version, data, 2 if number <= COMMIT_MARKER else 0)
     return message

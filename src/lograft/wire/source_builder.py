@@ -1,4 +1,4 @@
-"""Lines of Python being written for one message class in one version, and the names they use."""
+"""Builds Python source for one message class in one version, with the names that it uses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from lograft.wire.message import Message
 
 
 class SourceBuilder:
-    """What the compilers of readers and writers share. Used once: for one class and version."""
+    """Shared by the compilers of readers and writers. Used once, for one class and version."""
 
     def __init__(self, kind: type[Message], version: int, names: dict[str, Any]) -> None:
         self._kind = kind
@@ -16,7 +16,7 @@ class SourceBuilder:
         self._lines: list[str] = []
         self._depth = 1
         self._count = 0
-        #: What the compiled code finds as its globals.
+        #: The globals of the compiled code.
         self._names = names
 
     def _compile(self, source: str, function: str) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
-"""Unsigned varints (7 bits a byte, low bits first) and what the compiled code shares.
+"""Unsigned varints (7 bits per byte, low bits first), and functions that the compiled code calls.
 
-Called only off the fast path: the compiled readers and writers handle one-byte varints inline.
+Not used on the fast path: the compiled readers and writers handle one-byte varints inline.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ def uvarint(value: int) -> bytes:
 
 
 def continue_uvarint(data: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte, above 127, has been read. 32 bits at most."""
+    """Reads the rest of a varint whose first byte is above 127. 32 bits at most."""
     value, shift = first & 127, 7
     while True:
         byte = data[position]
@@ -49,7 +49,7 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tags(data: Buffer, position: int, end: int, count: int) -> int:
-    """Steps over `count` tagged fields, none of which we know."""
+    """Skips `count` unknown tagged fields."""
     if count > (end - position) // 2:
         raise MalformedMessage(f"{count} tagged fields in {end - position} bytes")
     last = -1
@@ -66,8 +66,8 @@ def skip_tags(data: Buffer, position: int, end: int, count: int) -> int:
 
 
 class _Uuids(dict[bytes, UUID]):
-    """UUIDs by their 16 bytes. The constructor of UUID costs a microsecond, and the same few topic
-    ids come again and again. Cleared when full, so that no peer can make it grow."""
+    """UUIDs by their 16 bytes. The constructor of UUID takes a microsecond, and the same few topic
+    ids occur again and again. Cleared when full, so that no peer can make it grow."""
 
     LIMIT: Final = 4096
 

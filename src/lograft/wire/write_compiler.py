@@ -1,8 +1,8 @@
-"""Compiles a writer for one message class in one version: the mirror of `read_compiler`.
+"""Compiles a writer for one message class in one version: the counterpart of `read_compiler`.
 
-A writer gathers pieces in a list and joins them. Fixed-size fields, and the length that
-follows them, are one `pack`. Record batches are not joined with the rest: what was written before
-them becomes a part, then they become one, so that files and big buffers are handed on as they are.
+A writer collects pieces in a list and joins them. Fixed-size fields, and the length that follows
+them, are one `pack`. Record batches are not joined with the rest: the bytes before them become a
+part, then they become one, so that files and large buffers are passed on without a copy.
 """
 
 from collections.abc import Callable
@@ -17,31 +17,31 @@ from lograft.wire.read_compiler import FORMATS, SHORT_ARRAY
 from lograft.wire.source_builder import SourceBuilder
 from lograft.wire.varints import SMALL, uvarint
 
-#: Record batches in memory below this size are joined with their neighbours: a copy is cheaper
-#: than one more part to send.
+#: Record batches in memory below this size are joined with their neighbors: a copy is cheaper than
+#: another part to send.
 COPY_BYTES_MAX: Final = 4096
 
-#: How the elements of arrays of strings and bytes are written.
+#: Fields for the elements of arrays of strings and bytes.
 _ELEMENTS: Final = {"string": Field("string", ""), "bytes": Field("bytes", b"")}
 
 
-def _refuse_field(field: str, version: int) -> NoReturn:
+def _reject_field(field: str, version: int) -> NoReturn:
     raise UnwritableMessage(f"{field} is set, but version {version} has no such field")
 
 
 class WriteCompiler(SourceBuilder):
-    """Used once: for one class and version."""
+    """Used once, for one class and version."""
 
     def __init__(self, kind: type[Message], version: int) -> None:
         names = {
             "SMALL": SMALL,
             "uvarint": uvarint,
-            "refuse_field": _refuse_field,
+            "reject_field": _reject_field,
             "FileSlice": FileSlice,
         }
         super().__init__(kind, version, names)
         self._functions: list[str] = []
-        #: The fixed-size run being gathered. Format "x" is a zero byte and has no value.
+        #: The current fixed-size run. Format "x" is a zero byte and has no value.
         self._formats: list[str] = []
         self._values: list[str] = []
 
@@ -61,7 +61,8 @@ class WriteCompiler(SourceBuilder):
             self._values.append(value)
 
     def _packed(self, *more: str) -> str:
-        """An expression for the bytes of the run, with more (format, value) pairs at its end."""
+        """Returns an expression for the bytes of the run, with more (format, value) pairs
+        appended."""
         formats = "".join([*self._formats, *more[::2]])
         values = [*self._values, *(value for value in more[1::2] if value)]
         if not values:
@@ -78,7 +79,7 @@ class WriteCompiler(SourceBuilder):
         self._formats, self._values = [], []
 
     def _flush_with_uvarint(self, value: str) -> None:
-        """The run and a varint: in one pack while the varint has one byte."""
+        """Writes the run and a varint: in one pack if the varint has one byte."""
         if self._formats == ["16s"]:
             self._flush()
         if self._formats:
@@ -95,7 +96,7 @@ class WriteCompiler(SourceBuilder):
             if not field.is_in(version):
                 if not field.ignorable:
                     label = f"{kind.__name__}.{field.name}"
-                    refusal = f"refuse_field({label!r}, {version})"
+                    refusal = f"reject_field({label!r}, {version})"
                     self._emit(f"if {self._is_set(field, source)}: {refusal}")
             elif field.is_tagged:
                 tagged.append(field)
@@ -116,8 +117,8 @@ class WriteCompiler(SourceBuilder):
         self._tags(tagged, source)
 
     def _fuses(self, field: Field) -> bool:
-        """Whether the field can be part of a run: it has a fixed size, or it is mostly empty or
-        null (guessed from its shape) and then has one."""
+        """Returns whether the field can be part of a run: it has a fixed size, or it is usually
+        empty or null (guessed from its type) and then has one."""
         if field.kind in FORMATS:
             return True
         if field.kind == "array":
@@ -128,9 +129,9 @@ class WriteCompiler(SourceBuilder):
     def _often_plain(
         self, fields: list[Field], at: int, stop: int, tagged: list[Field], source: str
     ) -> int:
-        """Writes fields[at:stop], and the length of a string or records after them, as a single
-        run when all that may be absent is; else one by one. Returns where to go on: behind the
-        last field means that the tags are written too."""
+        """Writes fields[at:stop], and the length of a string or records after them, as a single run
+        if all optional fields are absent, otherwise one by one. Returns the index of the next
+        field; one past the last field means that the tags have been written too."""
         run = fields[at:stop]
         absent = [self._is_absent(field, source) for field in run if field.kind not in FORMATS]
         follower = fields[stop] if stop < len(fields) else None
@@ -175,7 +176,7 @@ class WriteCompiler(SourceBuilder):
         return f"not {value}" if field.kind == "array" else f"{value} is None"
 
     def _plain(self, field: Field, source: str) -> None:
-        """An absent field, or one of fixed size."""
+        """Writes an absent field, or one of fixed size."""
         if field.kind in FORMATS:
             self._value(field.kind, source)
         elif field.kind == "array":
@@ -206,7 +207,7 @@ class WriteCompiler(SourceBuilder):
         self._formats, self._values = [], []
 
     def _is_set(self, field: Field, source: str) -> str:
-        """An expression: the field differs from its default."""
+        """Returns an expression for whether the field differs from its default."""
         value = f"{source}.{field.name}"
         if field.kind == "struct":
             assert isinstance(field.element, type)
@@ -228,7 +229,7 @@ class WriteCompiler(SourceBuilder):
         return f"{value} != {field.default!r}"
 
     def _tags_function(self, fields: list[Field]) -> str:
-        """The tagged fields of a struct: rare, so they are written by a function of their own."""
+        """Tagged fields of a struct are rare, so they are written by a separate function."""
         function = self._name("write_tags")
         saved = self._lines, self._depth, self._formats, self._values
         self._lines, self._depth, self._formats, self._values = [], 1, [], []
@@ -287,28 +288,28 @@ class WriteCompiler(SourceBuilder):
         self._depth -= 1
 
     def _length(self, wide: str, size: str) -> None:
-        """Ends the run with a length; `size` is as it goes out: one more when compact."""
+        """Ends the run with a length; `size` is as encoded: one more if compact."""
         if self._flexible:
             self._flush_with_uvarint(size)
         else:
             self._fixed(wide, size)
 
     def _value(self, kind: str, source: str) -> None:
-        """A number or UUID."""
+        """Writes a number or UUID."""
         if kind == "uuid":
             self._fixed("16s", f"{source}.int.to_bytes(16, 'big')")
         else:
             self._fixed(FORMATS[kind], source)
 
     def _sized(self, field: Field, source: str) -> None:
-        """A string, bytes or record batches."""
+        """Writes a string, bytes or record batches."""
         body, size = self._measure(field, source)
         self._length("h" if field.kind == "string" else "i", size)
         self._flush()
         self._append(field.kind, body, size)
 
     def _measure(self, field: Field, source: str) -> tuple[str, str]:
-        """Variables with the bytes of a sized value and with its length as it goes out."""
+        """Returns variables for the bytes of a sized value and for its encoded length."""
         body, size = self._name("s"), self._name("n")
         more = " + 1" if self._flexible else ""
         length = f"{size} = len({body}){more}"

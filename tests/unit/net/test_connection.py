@@ -172,7 +172,7 @@ def test_a_bad_size_closes_with_one_line(
 
     on_loop(main)
     assert [record.getMessage() for record in caplog.records] == [
-        "PLAINTEXT: closed the connection of there:2: frame of 2147483647 bytes, the limit is"
+        "PLAINTEXT: closed the connection of there:2: frame of 2147483647 bytes, but the limit is"
         " 1048576"
     ]
     assert caplog.records[0].exc_info is None

@@ -354,7 +354,7 @@ class Lane:
         number, frame = self._frame(message, version)
         call = _CallbackHandler(connection.caller, self._address, version, handler)
         call.begin(timeout_ms)
-        connection.caller.ask(number, [frame], call)
+        connection.caller.send(number, [frame], call)
         return True
 
     async def _request_bytes(
@@ -363,7 +363,7 @@ class Lane:
         number, frame = self._frame(message, version)
         waiter = _FutureHandler(self._address)
         try:
-            connection.ask(number, [frame], waiter)
+            connection.send(number, [frame], waiter)
             return await waiter.future
         finally:
             connection.forget(number)

@@ -127,7 +127,7 @@ def _lay_out(fetched: Slice, checks_crcs: bool, bytes_max: int) -> _Layout:
         starts += [some + np.int32(size) for some in found]
         size += len(piece)
         if size > _POSITIONS_MAX:
-            raise MalformedBatch("a fetch unpacks to more than can be decoded at once")
+            raise MalformedBatch("a fetch has more decompressed bytes than can be decoded at once")
         parts.append(_Part(size, header.record_count, header))
     return _Layout(np.frombuffer(b"".join(pieces), np.uint8), _together(starts), parts)
 
@@ -201,7 +201,7 @@ def _read_block(data: Bytes, rows: _Rows) -> Records:
     _require(header_counts >= 0, "a negative count of headers")
     _require(
         (header_begins == ends) | (header_counts > 0) & (header_begins < ends),
-        "a record is not as long as it says",
+        "the length of a record does not match its content",
     )
 
     timestamps = rows.base_timestamps + deltas
@@ -295,7 +295,7 @@ def _varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
             more = more[byte >= 0x80]
             shift += 7
     except IndexError:
-        raise MalformedBatch("a record is cut short") from None
+        raise MalformedBatch("a record is incomplete") from None
     zigzag = (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1)
     return zigzag, after
 
@@ -384,7 +384,9 @@ def _headers(records: Records) -> pa.Array:
         round_ += 1
         positions = np.maximum(value_ends, value_begins)
         is_last = counts[rows] == round_
-        _require(~is_last | (positions == ends), "a record is not as long as it says")
+        _require(
+            ~is_last | (positions == ends), "the length of a record does not match its content"
+        )
         rows, positions, ends = rows[~is_last], positions[~is_last], ends[~is_last]
     owner, *places = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(owner, kind="stable")

@@ -79,7 +79,7 @@ def _length_at(data: Bytes) -> tuple[int, int]:
         if byte < 0x80:
             return width, (value >> 1) ^ -(value & 1)
         shift += 7
-    raise MalformedBatch("the records are cut short")
+    raise MalformedBatch("the records are incomplete")
 
 
 def _walk(raw: Buffer, position: int, count: int) -> tuple[list[int], int]:
@@ -106,5 +106,5 @@ def _walk(raw: Buffer, position: int, count: int) -> tuple[list[int], int]:
                 position += 1
             position += ((value | byte << shift) >> 1) + 1
     except IndexError:
-        raise MalformedBatch("the records are cut short") from None
+        raise MalformedBatch("the records are incomplete") from None
     return found, position

@@ -7,7 +7,7 @@ from lograft.client.broker_connection import BrokerConnection
 from lograft.client.consuming.fetch_sessions import LAST_EPOCH, Plan
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.model.seams import Buffer
-from lograft.wire.headers import AFTER_NUMBER, BEFORE_NUMBER, request_parts
+from lograft.wire.headers import CORRELATION_ID_END, CORRELATION_ID_START, request_parts
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 #: The last version that speaks of topics by their names.
@@ -68,7 +68,7 @@ class SinglePartitionFetch:
         parts = request_parts(fetch_request(settings, marked), version, 0, link.client_id)
         before, mark, self._after = b"".join(parts).partition(_OFFSET.pack(_OFFSET_MARK))
         assert mark
-        self._head, self._middle = before[:BEFORE_NUMBER], before[AFTER_NUMBER:]
+        self._head, self._middle = before[:CORRELATION_ID_START], before[CORRELATION_ID_END:]
         layout = f">{len(self._head)}si{len(self._middle)}sq{len(self._after)}s"
         self._pack = Struct(layout).pack
 

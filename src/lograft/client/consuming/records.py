@@ -22,7 +22,7 @@ def records_of(fetched: Slice, batch: Batch, bytes_max: int) -> list[ConsumerRec
     try:
         return _parsed(fetched, header, data)
     except IndexError:
-        raise MalformedBatch("the records are cut short") from None
+        raise MalformedBatch("the records are incomplete") from None
 
 
 def _parsed(fetched: Slice, header: BatchHeader, data: bytes) -> list[ConsumerRecord]:
@@ -100,7 +100,7 @@ def _parsed(fetched: Slice, header: BatchHeader, data: bytes) -> list[ConsumerRe
         else:
             position += 1
         if position != end:
-            raise MalformedBatch("a record is not as long as it says")
+            raise MalformedBatch("the length of a record does not match its content")
         offset = base_offset + offset_delta
         if offset >= first_offset:
             timestamp = max_timestamp if kind else base_timestamp + delta

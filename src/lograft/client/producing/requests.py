@@ -10,7 +10,7 @@ from lograft.client.core import ClientCore
 from lograft.client.producing.settings import ProducerSettings
 from lograft.model.seams import Buffer
 from lograft.wire.apis import PRODUCE_KEY
-from lograft.wire.headers import AFTER_NUMBER, BEFORE_NUMBER, SIZE_BYTES, request_parts
+from lograft.wire.headers import CORRELATION_ID_END, CORRELATION_ID_START, SIZE_BYTES, request_parts
 from lograft.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -46,9 +46,9 @@ class LoneRequest:
         self.meaning = meaning
         self.version = version
         whole = b"".join(request_parts(request, version, 0, client_id))
-        self._head = whole[SIZE_BYTES:BEFORE_NUMBER]
+        self._head = whole[SIZE_BYTES:CORRELATION_ID_START]
         # An empty batch has a length of one byte.
-        self._shared = whole[AFTER_NUMBER : -1 - len(_TAGS)]
+        self._shared = whole[CORRELATION_ID_END : -1 - len(_TAGS)]
         self._size = len(whole) - SIZE_BYTES - 1
         self._pack = Struct(f">i{len(self._head)}si{len(self._shared)}s").pack
 

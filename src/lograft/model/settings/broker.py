@@ -1,8 +1,9 @@
 """`BrokerConfig`: all settings of a node, parsed, checked against each other and typed.
 
-`broker_config(properties)` makes one from the texts of a .properties file; `with_dynamic` lays the
-cluster's dynamic settings over it (`dynamic` decides which of them apply). A BrokerConfig
-never changes: a change is a new object, and code that keeps a setting must read the current one.
+`broker_config(properties)` creates one from the values of a .properties file; `with_dynamic`
+overlays the cluster's dynamic settings (`dynamic` decides which of them apply). A BrokerConfig
+never changes: a change creates a new object, and code that stores a setting must read the current
+one.
 """
 
 import re
@@ -34,39 +35,39 @@ LISTENER_PREFIX: Final = "listener.name."
 #: Limits that a listener may have besides those of the node.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 LOG_CLEANER_BUFFER_MIN: Final = 1 << 20
-#: Dynamic settings from which the listeners of a node follow.
+#: Dynamic settings that determine the listeners of a node.
 _DYNAMIC_LAYOUT: Final = ("listeners", "listener.security.protocol.map")
 
 
 class BrokerConfig:
-    """The first block is worked out from several settings; a field of the second block is the
-    setting's name with _ for the dots. Settings without a field: `value(name)`.
+    """The first block is computed from several settings; a field of the second block has the
+    setting's name with _ for the dots. For settings without a field, use `value(name)`.
 
-    Not a dataclass: generating one of this size would cost more than half the time that the start
-    of a node spends on its settings.
+    Not a dataclass: generating one of this size would take more than half of the time that a
+    starting node needs for its settings.
     """
 
     node_id: NodeId
     process_roles: frozenset[str]
-    #: All that the node listens on, brokers' and controllers'. An empty host: every interface.
+    #: All listeners of the node, brokers' and controllers'. An empty host: all interfaces.
     listeners: tuple[Endpoint, ...]
-    #: What clients and brokers are told; controller listeners are not among them.
+    #: The listeners advertised to clients and brokers, without controller listeners.
     advertised_listeners: tuple[Endpoint, ...]
-    #: What other controllers and brokers are told about this controller.
+    #: The endpoints of this controller that are advertised to other controllers and brokers.
     advertised_controller_listeners: tuple[Endpoint, ...]
     listener_security: Mapping[str, SecurityProtocol]
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str
-    #: A static quorum; () when the quorum is dynamic (KIP-853).
+    #: A static quorum; () if the quorum is dynamic (KIP-853).
     controller_quorum_voters: tuple[Voter, ...]
     controller_quorum_bootstrap_servers: tuple[Address, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
-    #: The config of a topic without overrides.
+    #: The configuration of a topic without overrides.
     topic_defaults: TopicConfig
     max_connections_per_ip_overrides: Mapping[str, int]
-    #: The explicit values: of the file, of the whole cluster, of this broker (the strongest).
-    #: Never printed: passwords are among them.
+    #: The explicit values: of the file, of the whole cluster, and of this broker, which has the
+    #: highest precedence. Never printed, because they include passwords.
     raw: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
@@ -202,7 +203,7 @@ class BrokerConfig:
         self.__dict__.update(values)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name}: a BrokerConfig never changes, see with_dynamic")
+        raise AttributeError(f"{name}: a BrokerConfig is immutable, see with_dynamic")
 
     def __repr__(self) -> str:
         roles = ",".join(sorted(self.process_roles))
@@ -226,15 +227,16 @@ class BrokerConfig:
 
     @property
     def used_listeners(self) -> dict[str, SecurityProtocol]:
-        """The listeners that the node opens, and those of other nodes that it connects to."""
+        """Returns the listeners that the node opens, and those of other nodes to which it
+        connects."""
         peers = (self.controller_listener_names[0], self.inter_broker_listener_name)
         return {endpoint.name: endpoint.security for endpoint in self.listeners} | {
             name: self.listener_security[name] for name in peers if name in self.listener_security
         }
 
     def text(self, name: str, *, listener: str | None = None) -> str | None:
-        """The strongest explicit text of a setting, else its default. With a listener, the value
-        under its prefix (`listener.name.<listener>.`) wins."""
+        """Returns the explicit value with the highest precedence as text, otherwise the default.
+        With a listener, the value under its prefix (`listener.name.<listener>.`) wins."""
         if listener is not None:
             own = self.text(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
             if own is not None:
@@ -246,15 +248,15 @@ class BrokerConfig:
         return key.default if key is not None else None
 
     def listener_text(self, name: str, *, listener: str) -> str | None:
-        """The explicit text under the prefix of a listener, None where there is none."""
+        """Returns the explicit value under the prefix of a listener, or None."""
         return self.text(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
 
     def value(self, name: str, *, listener: str | None = None) -> ConfigValue:
-        """The typed value of any setting of the table."""
+        """Returns the typed value of any setting."""
         return BROKER_CONFIGS[name].parse(self.text(name, listener=listener))
 
     def secret(self, name: str, *, listener: str | None = None) -> str | None:
-        """The text of a password setting."""
+        """Returns the text of a password setting."""
         value = self.value(name, listener=listener)
         return value.value if isinstance(value, Secret) else None
 
@@ -267,21 +269,21 @@ _WORKED_OUT: Final = _NODE_FIELDS | {
     "dynamic_default",
     "dynamic_broker",
 }
-#: Field -> setting, for the fields that are plain copies of one setting.
+#: Field -> setting, for the fields that are copies of one setting.
 _PLAIN: Final = {
     name: name.replace("_", ".") for name in BrokerConfig.__annotations__ if name not in _WORKED_OUT
 }
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """Parses and checks the settings of a node; InvalidConfig says what to change."""
+    """Parses and checks the settings of a node; raises InvalidConfig with what to change."""
     raw = dict(properties)
     if "zookeeper.connect" in raw and "process.roles" not in raw:
         raise InvalidConfig(
             "ZooKeeper mode (zookeeper.connect without process.roles) is not supported yet: set"
             " process.roles=broker,controller to use the built-in quorum instead"
         )
-    # Kafka treats the two as one setting; both are shown when either is given.
+    # Kafka treats the two as one setting; both are shown if either is set.
     for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if given in raw:
             raw.setdefault(other, raw[given])
@@ -299,15 +301,15 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
 def with_dynamic(
     config: BrokerConfig, *, default: Mapping[str, str], broker: Mapping[str, str]
 ) -> BrokerConfig:
-    """The same node with the dynamic settings of the cluster and of this broker in force. They are
-    not checked against each other. Settings that are not dynamic have no effect; names that no
-    setting has are kept, since DescribeConfigs shows them."""
+    """Returns the config with the dynamic settings of the cluster and of this broker applied. They
+    are not checked against each other. Settings that are not dynamic have no effect; unknown names
+    are kept, because DescribeConfigs shows them."""
     default = {name: text for name, text in default.items() if _may_be_dynamic(name)}
     broker = {name: text for name, text in broker.items() if _may_be_dynamic(name)}
     values = {**config.raw, **default, **broker}
     layout: dict[str, Any] = {}
     if any(name in _DYNAMIC_LAYOUT for name in (*default, *broker)):
-        # What the node advertises is registered at its start and does not follow.
+        # What the node advertises is registered at its start and does not change.
         changed = node_layout(values)
         layout = {"listeners": changed.listeners, "listener_security": changed.listener_security}
     return BrokerConfig(
@@ -324,8 +326,8 @@ def _may_be_dynamic(name: str) -> bool:
 
 
 def unknown_settings(config: BrokerConfig) -> tuple[str, ...]:
-    """Names in the file that no setting has, or that begin with a listener which the protocol map
-    does not name, in order: worth a warning, since they do nothing."""
+    """Returns unknown names in the file, and names with the prefix of a listener that is not in the
+    protocol map, in order: they have no effect, which deserves a warning."""
     unknown = [name for name in config.raw if _is_unknown(name, config)]
     return tuple(sorted([*unknown, *find_unused(config.raw)]))
 
@@ -340,16 +342,17 @@ def _is_unknown(name: str, config: BrokerConfig) -> bool:
 
 
 def keys_of(names: Iterable[str]) -> dict[str, ConfigKey]:
-    """The rows of those names that are settings, with or without the prefix of a listener."""
+    """Returns the table rows of those names that are settings, with or without a listener
+    prefix."""
     return {name: key for name in names if (key := find_key(name)) is not None}
 
 
 def find_key(name: str) -> ConfigKey | None:
-    """The row of a setting, with or without the prefix of a listener."""
+    """Returns the table row of a setting, with or without the prefix of a listener."""
     base = base_name(name)
     key = BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)
     listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
-    # Like Kafka, code that reads a listener's settings writes its name in lower case.
+    # As in Kafka, prefixes have the listener's name in lower case.
     is_misplaced = base != name and (
         not (base.startswith("ssl.") or base in LISTENER_LIMITS) or listener != listener.lower()
     )
@@ -363,7 +366,7 @@ def base_name(name: str) -> str:
     if not name.startswith(LISTENER_PREFIX):
         return name
     _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
-    # SASL settings may also name their mechanism: listener.name.x.plain.sasl.jaas.config
+    # Names of SASL settings may include a mechanism: listener.name.x.plain.sasl.jaas.config
     mechanism, _, setting = rest.partition(".")
     if rest not in BROKER_CONFIGS and mechanism and setting.startswith("sasl."):
         return setting
@@ -371,7 +374,7 @@ def base_name(name: str) -> str:
 
 
 def check_values(properties: Mapping[str, str]) -> None:
-    """Each setting by itself."""
+    """Checks each setting by itself."""
     for name, text in properties.items():
         check_value(name, text)
 
@@ -385,7 +388,7 @@ def check_value(name: str, text: str) -> None:
 
 
 def _settable(values: Mapping[str, str]) -> dict[str, Any]:
-    """The fields that follow from plain values, whatever layer they come from."""
+    """Returns the fields that are computed from single values, whatever their source."""
     result: dict[str, Any] = {}
     for field_name, name in _PLAIN.items():
         key = BROKER_CONFIGS[name]
@@ -427,7 +430,7 @@ class Violation(NamedTuple):
 
 
 def find_violations(config: BrokerConfig) -> Iterator[Violation]:
-    """Settings that are valid by themselves but not together."""
+    """Yields contradictions between settings that are valid by themselves."""
     given = {**config.raw, **config.dynamic_default, **config.dynamic_broker}
     yield from _group_bounds(config, given)
     yield from _heartbeats(config)
@@ -458,8 +461,8 @@ def find_violations(config: BrokerConfig) -> Iterator[Violation]:
     if config.topic_defaults.retention_ms == 0:
         yield Violation(
             ("log.retention.hours", "log.retention.minutes", "log.retention.ms"),
-            "log.retention.ms, log.retention.minutes or log.retention.hours, whichever of them is"
-            " used, must be unlimited (-1) or at least 1",
+            "log.retention.ms, log.retention.minutes or log.retention.hours, whichever applies,"
+            " must be unlimited (-1) or at least 1",
         )
     idle_ms, delay_ms = (
         config.connections_max_idle_ms,
@@ -492,7 +495,7 @@ def find_violations(config: BrokerConfig) -> Iterator[Violation]:
 
 
 def _group_bounds(config: BrokerConfig, given: Iterable[str]) -> Iterator[Violation]:
-    """group.x.y must be between group.x.min.y and group.x.max.y; the defaults do."""
+    """Checks that group.x.y is between group.x.min.y and group.x.max.y, as the defaults are."""
     for name in given:
         family = re.fullmatch(r"(group\.(?:consumer|share|streams))\.(?:(?:min|max)\.)?(.+)", name)
         if family is None:

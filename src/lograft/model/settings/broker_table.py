@@ -45,7 +45,7 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 READ_ONLY, PER_BROKER = UpdateMode.READ_ONLY, UpdateMode.PER_BROKER
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
-#: What a setting may call an assignor of consumer groups, and the name that members ask for.
+#: Names of consumer group assignors in the setting, and their names in the protocol.
 CONSUMER_ASSIGNORS: Final = {
     "uniform": "uniform",
     "range": "range",
@@ -76,14 +76,14 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("compression.type", STRING, "producer", OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")), HIGH, CLUSTER_WIDE),
     ConfigKey("compression.zstd.level", INT, "3", Between(-131072, 22), MEDIUM, CLUSTER_WIDE),
     ConfigKey("config.providers", LIST, "", ListOf(), LOW, CLUSTER_WIDE),
-    ConfigKey("connection.failed.authentication.delay.ms", INT, "100", Between(0), LOW, READ_ONLY, effect=NoEffect("a connection whose TLS handshake fails is closed at once")),
+    ConfigKey("connection.failed.authentication.delay.ms", INT, "100", Between(0), LOW, READ_ONLY, effect=NoEffect("a connection whose TLS handshake fails is closed immediately")),
     ConfigKey("connections.max.idle.ms", LONG, "600000", None, MEDIUM, READ_ONLY),
     ConfigKey("connections.max.reauth.ms", LONG, "0", None, MEDIUM, READ_ONLY, effect=NO_SASL),
     ConfigKey("controlled.shutdown.enable", BOOLEAN, "true", None, MEDIUM, READ_ONLY),
     ConfigKey("controller.listener.names", LIST, None, ListOf(may_be_empty=False), HIGH, READ_ONLY),
     ConfigKey("controller.performance.always.log.threshold.ms", LONG, "2000", Between(0), MEDIUM, READ_ONLY, True, effect=NoEffect("slow controller events are not sampled")),
     ConfigKey("controller.performance.sample.period.ms", LONG, "60000", Between(100), MEDIUM, READ_ONLY, True, effect=NoEffect("slow controller events are not sampled")),
-    ConfigKey("controller.quorum.append.linger.ms", INT, "25", Between(0), MEDIUM, READ_ONLY, effect=NoEffect("the quorum leader appends records at once")),
+    ConfigKey("controller.quorum.append.linger.ms", INT, "25", Between(0), MEDIUM, READ_ONLY, effect=NoEffect("the quorum leader appends records immediately")),
     ConfigKey("controller.quorum.auto.join.enable", BOOLEAN, "false", None, LOW, READ_ONLY),
     ConfigKey("controller.quorum.bootstrap.servers", LIST, "", None, HIGH, READ_ONLY),
     ConfigKey("controller.quorum.election.backoff.max.ms", INT, "1000", Between(0), HIGH, READ_ONLY),
@@ -123,7 +123,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("group.consumer.min.session.timeout.ms", INT, "45000", Between(1), MEDIUM, READ_ONLY),
     ConfigKey("group.consumer.regex.refresh.interval.ms", INT, "600000", Between(10000), MEDIUM, READ_ONLY, True),
     ConfigKey("group.consumer.session.timeout.ms", INT, "45000", Between(1), MEDIUM, READ_ONLY),
-    ConfigKey("group.coordinator.append.linger.ms", INT, "-1", Between(-1), MEDIUM, READ_ONLY, effect=NoEffect("coordinators append records at once")),
+    ConfigKey("group.coordinator.append.linger.ms", INT, "-1", Between(-1), MEDIUM, READ_ONLY, effect=NoEffect("coordinators append records immediately")),
     ConfigKey("group.coordinator.background.threads", INT, "2", Between(1), HIGH, READ_ONLY, effect=NO_THREAD_POOL),
     ConfigKey("group.coordinator.cached.buffer.max.bytes", INT, "1048588", Between(524288), MEDIUM, CLUSTER_WIDE, effect=NoEffect("coordinators keep no cache of write buffers")),
     ConfigKey("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", ListOf(("consumer", "classic", "share", "streams"), may_be_empty=False), MEDIUM, READ_ONLY, effect=GROUPS_NOT_SERVED),
@@ -355,7 +355,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("sasl.server.callback.handler.class", CLASS, None, None, MEDIUM, READ_ONLY, effect=NO_SASL),
     ConfigKey("sasl.server.max.receive.size", INT, "524288", None, MEDIUM, READ_ONLY, effect=NO_SASL),
     ConfigKey("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")), MEDIUM, READ_ONLY),
-    ConfigKey("security.providers", STRING, None, None, LOW, READ_ONLY, effect=Unsupported("TLS and cryptography come from OpenSSL, which loads no Java security providers")),
+    ConfigKey("security.providers", STRING, None, None, LOW, READ_ONLY, effect=Unsupported("OpenSSL provides TLS and cryptography, and loads no Java security providers")),
     ConfigKey("server.max.startup.time.ms", LONG, "9223372036854775807", Between(0), MEDIUM, READ_ONLY, True, effect=NoEffect("a starting node waits for the quorum indefinitely")),
     ConfigKey("share.coordinator.append.linger.ms", INT, "-1", Between(-1), MEDIUM, READ_ONLY, effect=NO_SHARE_GROUPS),
     ConfigKey("share.coordinator.cached.buffer.max.bytes", INT, "1048588", Between(524288), MEDIUM, CLUSTER_WIDE, effect=NO_SHARE_GROUPS),
@@ -383,7 +383,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), MEDIUM, PER_BROKER),
     ConfigKey("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", ListOf(), MEDIUM, PER_BROKER),
     ConfigKey("ssl.endpoint.identification.algorithm", STRING, "https", None, LOW, PER_BROKER),
-    ConfigKey("ssl.engine.factory.class", CLASS, None, None, LOW, PER_BROKER, effect=Unsupported("Java classes are not loaded; TLS comes from OpenSSL")),
+    ConfigKey("ssl.engine.factory.class", CLASS, None, None, LOW, PER_BROKER, effect=Unsupported("Java classes are not loaded; OpenSSL provides TLS")),
     ConfigKey("ssl.key.password", PASSWORD, None, None, MEDIUM, PER_BROKER),
     ConfigKey("ssl.keymanager.algorithm", STRING, "SunX509", None, MEDIUM, PER_BROKER, effect=OPENSSL),
     ConfigKey("ssl.keystore.certificate.chain", PASSWORD, None, None, MEDIUM, PER_BROKER),
@@ -393,7 +393,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("ssl.keystore.type", STRING, "JKS", None, MEDIUM, PER_BROKER),
     ConfigKey("ssl.principal.mapping.rules", STRING, "DEFAULT", None, LOW, READ_ONLY, effect=NoEffect("authentication is not implemented yet, so certificates are not mapped to principals")),
     ConfigKey("ssl.protocol", STRING, "TLSv1.3", None, MEDIUM, PER_BROKER),
-    ConfigKey("ssl.provider", STRING, None, None, MEDIUM, PER_BROKER, effect=Unsupported("TLS and cryptography come from OpenSSL, which loads no Java security providers")),
+    ConfigKey("ssl.provider", STRING, None, None, MEDIUM, PER_BROKER, effect=Unsupported("OpenSSL provides TLS and cryptography, and loads no Java security providers")),
     ConfigKey("ssl.secure.random.implementation", STRING, None, None, LOW, PER_BROKER, effect=OPENSSL),
     ConfigKey("ssl.trustmanager.algorithm", STRING, "PKIX", None, MEDIUM, PER_BROKER, effect=OPENSSL),
     ConfigKey("ssl.truststore.certificates", PASSWORD, None, None, MEDIUM, PER_BROKER),

@@ -39,9 +39,9 @@ from lograft.model.settings.keys import (
 from lograft.model.settings.topic import topic_defaults
 
 PROVIDERS: Final = "config.providers"
-#: Also what no provider would resolve, which is a mistake all the same.
+#: Matches also variables that no provider could resolve, which are mistakes too.
 _VARIABLE: Final = re.compile(r"\$\{[^}]*\}")
-#: TLS stores belong to a listener: Kafka takes them dynamically under its prefix only.
+#: TLS stores belong to a listener: Kafka accepts them dynamically only under its prefix.
 STORE_SETTINGS: Final = frozenset({
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
@@ -56,7 +56,7 @@ STORE_SETTINGS: Final = frozenset({
 })  # fmt: skip
 #: Settings of a listener that may be set for all brokers.
 _CLUSTER_LISTENER_SETTINGS: Final = frozenset({*LISTENER_LIMITS, "num.network.threads"})
-#: Kafka's classes that Lograft knows by name, for settings whose effect does not need the class.
+#: Class names of Kafka that Lograft accepts, for settings whose effect does not need the class.
 _KNOWN_CLASSES: Final = {
     "metric.reporters": frozenset({"org.apache.kafka.common.metrics.JmxReporter"})
 }
@@ -73,7 +73,7 @@ _THREAD_COUNTS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-#: Dynamic settings that only make sense together with the rest of a node's layout.
+#: Dynamic settings that are only meaningful together with the rest of a node's layout.
 _LAYOUT: Final = ("listeners", "listener.security.protocol.map")
 _LOCAL_RETENTION: Final = ("log.local.retention.bytes", "log.local.retention.ms")
 _RETENTION: Final = (
@@ -82,14 +82,16 @@ _RETENTION: Final = (
     "log.retention.minutes",
     "log.retention.ms",
 )
-#: Depend on the broker's file whatever the other dynamic settings are.
-_JUDGED_BY_FILE: Final = frozenset({"cordoned.log.dirs", *_LAYOUT, *_LOCAL_RETENTION, *_RETENTION})
-#: What a file could set so that the dynamic settings are valid with it.
+#: Depend on the broker's file, whatever the other dynamic settings are.
+_DEPENDENT_ON_FILE: Final = frozenset(
+    {"cordoned.log.dirs", *_LAYOUT, *_LOCAL_RETENTION, *_RETENTION}
+)
+#: Values of a file with which the dynamic settings would be valid.
 _MOST_TOLERANT: Final = {
     "log.cleaner.dedupe.buffer.size": str(LONG_MAX),
     "log.cleaner.threads": "1",
 }
-#: More values than this that contradict each other are all skipped, rather than the fewest.
+#: If more values than this contradict each other, all are skipped instead of the fewest.
 _SEARCHED_MAX: Final = 10
 
 
@@ -107,10 +109,10 @@ class ResolvedConfig(NamedTuple):
     skipped: tuple[SkippedValue, ...] = ()
 
 
-#: Raises InvalidConfig when the node cannot change from the first config to the second.
+#: Raises InvalidConfig if the node cannot change from the first config to the second.
 ChangeCheck: TypeAlias = Callable[[BrokerConfig, BrokerConfig], None]
-#: Raises InvalidConfig when files cannot be used that settings name. It gets the config after a
-#: request, and the names of the settings that the request sets, perhaps to the value they have.
+#: Raises InvalidConfig if files that settings name cannot be used. Gets the config after a request,
+#: and the names of the settings that the request sets, perhaps to their current value.
 FileCheck: TypeAlias = Callable[[BrokerConfig, Collection[str]], None]
 _Entry: TypeAlias = tuple[ConfigSource, str]
 
@@ -119,8 +121,8 @@ def validate_dynamic(
     values: Mapping[str, str], *, changed_names: Iterable[str], whole_cluster: bool
 ) -> None:
     """Checks the values of a broker, or of all (`whole_cluster`), that a request has changed, as
-    far as they can be judged without that broker's own file. Raises InvalidInput: for brokers
-    Kafka answers INVALID_REQUEST."""
+    far as possible without that broker's own file. Raises InvalidInput; for brokers Kafka's error
+    code is INVALID_REQUEST."""
     changed = {name: values[name] for name in changed_names if name in values}
     for check in _SCOPE_CHECKS:
         rejected = [name for name in changed if check.rejects(name, whole_cluster)]
@@ -145,8 +147,8 @@ def value_problem(name: str, text: str, *, whole_cluster: bool) -> str | None:
 def resolve_dynamic(
     static: BrokerConfig, *, default: Mapping[str, str], broker: Mapping[str, str]
 ) -> ResolvedConfig:
-    """The node's config with all stored values that are valid. Of values that contradict each
-    other, the smallest set is skipped, of equal ones the one with more values of this broker."""
+    """Returns the node's config with all valid stored values. Of values that contradict each other,
+    the smallest set is skipped; of equally small sets, the one with more values of this broker."""
     values: dict[_Entry, str] = {}
     skipped: list[SkippedValue] = []
     for source, layer in (
@@ -160,13 +162,15 @@ def resolve_dynamic(
                 values[source, name] = layer[name]
             else:
                 skipped.append(SkippedValue(name, source, problem))
-    # Each round removes at least one value: dropping some may bring forth another contradiction.
-    while found := _first_linked(_contradictions(static, values), values):
-        dropped = {entry: values.pop(entry) for entry in _fewest_to_drop(static, values, found)}
+    # Each round removes at least one value: dropping some may uncover another contradiction.
+    while violations := _first_linked(_contradictions(static, values), values):
+        dropped = {
+            entry: values.pop(entry) for entry in _fewest_to_drop(static, values, violations)
+        }
         for (source, name), text in dropped.items():
-            # Without the others that are skipped, whose own reason is another one.
-            reasons = [*_contradictions(static, {**values, (source, name): text}), *found]
-            reason = next((each for each in reasons if name in each.names), found[0])
+            # Without the other skipped values, which have their own reasons.
+            reasons = [*_contradictions(static, {**values, (source, name): text}), *violations]
+            reason = next((v for v in reasons if name in v.names), violations[0])
             skipped.append(SkippedValue(name, source, reason.message))
     return ResolvedConfig(_overlaid(static, values), tuple(skipped))
 
@@ -182,11 +186,11 @@ def check_change(
     file_checks: Iterable[FileCheck] = (),
 ) -> None:
     """Raises InvalidInput unless this node can apply the given dynamic values, of which a request
-    sets those `named`. Values that were skipped before the request do not count against it."""
+    sets those `named`. Values that were already skipped before the request are ignored."""
     changed = resolve_dynamic(static, default=default, broker=broker)
-    known = {(each.source, each.name) for each in current.skipped} - set(named)
+    skipped_before = {(skipped.source, skipped.name) for skipped in current.skipped} - set(named)
     for value in changed.skipped:
-        if (value.source, value.name) not in known:
+        if (value.source, value.name) not in skipped_before:
             raise InvalidInput(value.reason)
     try:
         for check in checks:
@@ -211,7 +215,7 @@ def check_thread_counts(old: BrokerConfig, new: BrokerConfig) -> None:
                 )
 
 
-#: Of the model; a node adds those that need its files and sockets.
+#: Checks of the model; a node adds those that need its files and sockets.
 CHANGE_CHECKS: Final[tuple[ChangeCheck, ...]] = (check_thread_counts,)
 
 
@@ -219,7 +223,8 @@ def check_without_file(
     own: BrokerConfig, values: Mapping[str, str], *, named: Collection[str]
 ) -> None:
     """Raises InvalidInput if no broker could apply the dynamic values, of which a request sets
-    those `named`, whatever its file is. `own` is the config of the controller that judges."""
+    those `named`, whatever its file is. `own` is the config of the controller that makes the
+    check."""
     try:
         if "listener.security.protocol.map" in values:
             parse_security_map(values["listener.security.protocol.map"])
@@ -228,11 +233,11 @@ def check_without_file(
     except InvalidConfig as error:
         if set(_LAYOUT).intersection(named):
             raise InvalidInput(str(error)) from None
-    # Stored values that are invalid by themselves do not count against the request.
+    # Stored values that are invalid by themselves are ignored.
     judged = {
         name: text
         for name, text in values.items()
-        if name not in _JUDGED_BY_FILE and value_problem(name, text, whole_cluster=False) is None
+        if name not in _DEPENDENT_ON_FILE and value_problem(name, text, whole_cluster=False) is None
     }
     config = with_dynamic(own, default=_MOST_TOLERANT, broker=judged)
     known = {*judged, *_MOST_TOLERANT, "max.connections.per.ip.overrides"}
@@ -288,7 +293,7 @@ _SCOPE_CHECKS: Final = (
 def _check_text(name: str, text: str) -> None:
     if name == PROVIDERS or name.startswith(f"{PROVIDERS}."):
         raise InvalidConfig(
-            f"{name} cannot be set dynamically, since only the configuration file has variables:"
+            f"{name} cannot be set dynamically, because only the configuration file has variables:"
             " set it there and restart the node"
         )
     check_no_variables({name: text})
@@ -307,12 +312,13 @@ def _check_text(name: str, text: str) -> None:
 
 
 def check_no_variables(values: Mapping[str, str]) -> None:
-    """Raises InvalidConfig: for the dynamic settings of brokers, topics, groups and clients."""
+    """Raises InvalidConfig for variables in dynamic settings of brokers, topics, groups and
+    clients."""
     for name, text in values.items():
         if _VARIABLE.search(text):
             raise InvalidConfig(
                 f"Invalid value for configuration {name}: variables are resolved in the"
-                " configuration file only; give the value itself, or set it in the file"
+                " configuration file only; use the value itself, or set it in the file"
             )
 
 
@@ -378,24 +384,24 @@ def _excessive_local_retentions(config: BrokerConfig) -> Iterator[tuple[str, str
 
 
 def _first_linked(found: list[Violation], values: Collection[_Entry]) -> list[Violation]:
-    """The first violation that stored values have a part in, and all that share settings with it,
+    """Returns the first violation that involves stored values, and all that share settings with it,
     directly or through others."""
     stored = {name for _, name in values}
-    first = next((each for each in found if stored.intersection(each.names)), None)
+    first = next((violation for violation in found if stored.intersection(violation.names)), None)
     names: set[str] = set(first.names) if first is not None else set()
     linked: list[Violation] = []
     while True:
-        more = [each for each in found if each not in linked and names.intersection(each.names)]
+        more = [v for v in found if v not in linked and names.intersection(v.names)]
         if not more:
             return linked
         linked += more
-        names.update(name for each in more for name in each.names)
+        names.update(name for violation in more for name in violation.names)
 
 
 def _fewest_to_drop(
     static: BrokerConfig, values: Mapping[_Entry, str], found: list[Violation]
 ) -> tuple[_Entry, ...]:
-    """The values to skip so that no violation of the settings in `found` is left."""
+    """Returns the values to skip so that no violation of the settings in `found` remains."""
     involved = {name for violation in found for name in violation.names}
     # In the order of preference: `values` has this broker's first.
     candidates = [entry for entry in values if entry[1] in involved]
@@ -404,6 +410,6 @@ def _fewest_to_drop(
             for dropped in combinations(candidates, count):
                 rest = {entry: text for entry, text in values.items() if entry not in dropped}
                 left = _contradictions(static, rest)
-                if not any(involved.intersection(each.names) for each in left):
+                if not any(involved.intersection(violation.names) for violation in left):
                     return dropped
     return tuple(candidates)

@@ -43,12 +43,12 @@ TIERED_STORAGE: Final = Unsupported(
 NO_EFFECT_WARNING: Final = (
     "these settings have no effect in Lograft (see docs/settings.md for the reasons): %s"
 )
-#: Values that ask for nothing.
+#: Values that request no function.
 TURNED_OFF: Final = (None, "", (), False)
 
 
 def check_supported(keys: Mapping[str, ConfigKey], values: Mapping[str, str]) -> None:
-    """Raises InvalidConfig for the first setting that asks for something Lograft does not have."""
+    """Raises InvalidConfig for the first setting that requires a function that Lograft lacks."""
     for name, text in values.items():
         key = keys.get(name)
         if key is not None and not is_supported(key, text):
@@ -59,7 +59,7 @@ def check_supported(keys: Mapping[str, ConfigKey], values: Mapping[str, str]) ->
 
 
 def is_supported(key: ConfigKey, text: str | None) -> bool:
-    """Whether Lograft does what the value asks for, or the value asks for nothing."""
+    """Returns whether Lograft implements the value, or the value turns the setting off."""
     return (
         not isinstance(key.effect, Unsupported)
         or key.is_default(text)
@@ -70,27 +70,27 @@ def is_supported(key: ConfigKey, text: str | None) -> bool:
 def find_without_effect(
     keys: Mapping[str, ConfigKey], values: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The settings that differ from their default and have no effect, in order; of a list that is
-    used in part, `name=words`."""
-    found = []
+    """Returns the settings that differ from their default and have no effect, in order; for a list
+    that is partly used, `name=words`."""
+    names = []
     for name, text in values.items():
         key = keys.get(name)
         if key is None or key.is_default(text):
             continue
         match key.effect:
             case NoEffect():
-                found.append(name)
+                names.append(name)
             case PartlyUsed(unused):
                 words = [word for word in split_list(text) if word in unused]
                 if words:
-                    found.append(f"{name}={','.join(words)}")
+                    names.append(f"{name}={','.join(words)}")
             case Used() | Unsupported():
                 pass
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def describe_effect(effect: Effect) -> str | None:
-    """The sentence that DescribeConfigs adds to the documentation of a setting."""
+    """Returns the sentence that DescribeConfigs adds to the documentation of a setting."""
     match effect:
         case Used():
             return None

@@ -1,8 +1,8 @@
-"""What a setting is: its type, its default, the values it takes, when it may change.
+"""The definition of a setting: type, default, valid values and update mode.
 
-The tables of settings (`topic`, `broker_table`) are made of `ConfigKey`s. All values
-travel as text, as in Kafka's files and messages; `ConfigKey.parse` turns text into a typed value or
-raises `InvalidConfig` with a sentence that says what is allowed.
+The tables of settings (`topic`, `broker_table`) consist of `ConfigKey`s. As in Kafka's files and
+messages, all values are text; `ConfigKey.parse` converts text into a typed value or raises
+`InvalidConfig` with a message that says what is allowed.
 """
 
 import re
@@ -15,10 +15,10 @@ from lograft.model.errors import InvalidConfig
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 SHORT_MAX: Final = 2**15 - 1
-#: A value is at most this long: one setting may not fill the metadata log.
+#: Maximum length of a value: a single setting must not fill the metadata log.
 VALUE_LENGTH_MAX: Final = 32767
 
-#: Python's float accepts 1_000 and inf as well; Java's NaN makes no sense in any setting.
+#: Python's float also accepts 1_000 and inf; Java's NaN is useless in any setting.
 _JAVA_DOUBLE: Final = re.compile(
     r"[+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 )
@@ -40,7 +40,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value; the numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -66,7 +66,7 @@ class Importance(Enum):
 
 
 class Secret:
-    """A password: it compares by value and never prints itself."""
+    """A password: compared by value, and never printed."""
 
     __slots__ = ("value",)
 
@@ -88,7 +88,8 @@ ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | Secret | N
 
 class Check(Protocol):
     def find_problem(self, value: ConfigValue) -> str | None:
-        """What is wrong with the value, as the end of a sentence; None when it is allowed."""
+        """Returns the problem of an invalid value, as the end of a sentence; None if it is
+        valid."""
 
 
 class Between(NamedTuple):
@@ -129,7 +130,7 @@ class OneOf(NamedTuple):
 
 
 class ListOf(NamedTuple):
-    """Options () means that any word may stand in the list."""
+    """With options () the list may contain any word."""
 
     options: tuple[str, ...] = ()
     may_be_empty: bool = True
@@ -177,18 +178,18 @@ class PartitionModes(NamedTuple):
 
 
 class Used(NamedTuple):
-    """Production code reads the setting."""
+    """The setting is used."""
 
 
 class NoEffect(NamedTuple):
-    """The setting is accepted, but nothing depends on it."""
+    """The setting is accepted, but has no effect."""
 
     #: A clause without capital letter and full stop: it follows "No effect in Lograft:".
     reason: str
 
 
 class PartlyUsed(NamedTuple):
-    """Production code reads the list, but nothing depends on some of its words."""
+    """The setting is a list of which some words have no effect."""
 
     words: tuple[str, ...]
     #: A clause without capital letter and full stop: it follows "No effect in Lograft of …:".
@@ -196,8 +197,8 @@ class PartlyUsed(NamedTuple):
 
 
 class Unsupported(NamedTuple):
-    """The setting is rejected unless it is off: ignoring it would harm the operator, who relies on
-    the protection or the placement of data that it promises."""
+    """The setting is rejected unless it is off, because ignoring it would harm operators who rely
+    on the protection or the placement of data that it provides."""
 
     #: A clause without capital letter and full stop: it follows "Not supported by Lograft:".
     reason: str
@@ -210,14 +211,15 @@ USED: Final = Used()
 class ConfigKey(NamedTuple):
     name: str
     type: ConfigType
-    #: As text; None where the setting has no value unless somebody gives one.
+    #: As text; None if the setting has no default.
     default: str | None
     check: Check | None = None
     importance: Importance = Importance.MEDIUM
     mode: UpdateMode = UpdateMode.READ_ONLY
-    #: Not shown by DescribeConfigs; for tests and for emergencies.
+    #: Not shown by DescribeConfigs; for tests and emergencies.
     internal: bool = False
-    #: What the setting does in Lograft; tests/tidy compares it with the code that reads settings.
+    #: The effect of the setting in Lograft; tests/tidy compares it with the code that reads
+    #: settings.
     effect: Effect = USED
 
     @property
@@ -271,7 +273,7 @@ class ConfigKey(NamedTuple):
 
 
 def check_length(name: str, text: str) -> None:
-    """Raises InvalidConfig; for names that no setting has as well."""
+    """Raises InvalidConfig, also for unknown names."""
     if len(text) > VALUE_LENGTH_MAX:
         raise InvalidConfig(
             f"Invalid value for configuration {name[:200]}: it has {len(text)} characters,"
@@ -305,10 +307,10 @@ class Alteration(NamedTuple):
 def apply_alterations(
     keys: Mapping[str, ConfigKey], current: Mapping[str, str], alterations: Iterable[Alteration]
 ) -> dict[str, str]:
-    """The explicit values after the alterations; what they may be is checked elsewhere.
+    """Returns the explicit values after the alterations, without checking them.
 
-    APPEND and SUBTRACT start from the explicit value, or from the default where there is none,
-    as Kafka's do.
+    As in Kafka, APPEND and SUBTRACT start from the explicit value, or from the default if there is
+    none.
     """
     result = dict(current)
     for name, operation, value in alterations:
@@ -325,10 +327,10 @@ def apply_alterations(
         if key is None or key.type is not ConfigType.LIST:
             raise InvalidConfig(f"Config value {verb} is not allowed for config key: {name}")
         words = list(split_list(result.get(name, key.default or "")))
-        given = split_list(value)
+        operands = split_list(value)
         if operation is AlterOperation.APPEND:
-            words += [word for word in dict.fromkeys(given) if word not in words]
+            words += [word for word in dict.fromkeys(operands) if word not in words]
         else:
-            words = [word for word in words if word not in given]
+            words = [word for word in words if word not in operands]
         result[name] = ",".join(words)
     return result

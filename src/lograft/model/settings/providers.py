@@ -1,8 +1,8 @@
 """Variables in a configuration file: `${provider:path:key}` and `${provider:key}`, as in Kafka.
 
-`config.providers` names the providers, `config.providers.<name>.class` is the kind of each, and
-`config.providers.<name>.param.*` are its parameters. Lograft has the three providers of Kafka under
-their Java class names. They work in the configuration file only.
+`config.providers` lists the names of the providers, `config.providers.<name>.class` is the class of
+each, and `config.providers.<name>.param.*` are its parameters. Lograft has the three providers of
+Kafka under their Java class names. They work in the configuration file only.
 
 This module finds the variables and replaces them; `cli/provider_sources.py` reads the values. A
 variable of a provider that the file does not declare is plain text, as in Kafka. A variable that a
@@ -44,7 +44,7 @@ class Provider(NamedTuple):
 
 class Variable(NamedTuple):
     provider: str
-    #: "" where the variable has none.
+    #: "" if the variable has none.
     path: str
     key: str
 
@@ -61,8 +61,8 @@ _PARAMETERS: Final = {
 
 
 def find_unused(properties: Mapping[str, str]) -> list[str]:
-    """Settings of providers that the file does not declare, and parameters that their providers do
-    not have: a misspelt allowed.paths would allow every path."""
+    """Returns settings of providers that the file does not declare, and parameters that their
+    provider does not have: a misspelled allowed.paths would allow every path."""
     prefix = f"{PROVIDERS}."
     used = {f"{prefix}{name}.class" for name in split_list(properties.get(PROVIDERS, ""))}
     for provider in parse_providers(properties).values():
@@ -72,12 +72,12 @@ def find_unused(properties: Mapping[str, str]) -> list[str]:
 
 
 def is_provider_setting(name: str) -> bool:
-    """Whether it configures a provider: `config.providers.<name>.class` or `….param.*`."""
+    """Returns whether the name configures a provider, as `config.providers.<name>.class` does."""
     return re.fullmatch(r"config\.providers\.[^.]+\.(class|param\..+)", name) is not None
 
 
 def parse_providers(properties: Mapping[str, str]) -> dict[str, Provider]:
-    """By name. Raises InvalidConfig."""
+    """Returns the providers by name. Raises InvalidConfig."""
     names = split_list(properties.get(PROVIDERS, ""))
     return {name: _parse_provider(name, properties) for name in names}
 
@@ -85,7 +85,7 @@ def parse_providers(properties: Mapping[str, str]) -> dict[str, Provider]:
 def find_variables(
     properties: Mapping[str, str], providers: Mapping[str, Provider]
 ) -> dict[str, tuple[Variable, ...]]:
-    """By setting: the variables in its value that a provider has to resolve."""
+    """Returns the variables that a provider has to resolve, by setting."""
     if not providers:
         return {}
     found = {
@@ -101,7 +101,7 @@ def find_variables(
 
 
 def replace_variables(text: str, values: Mapping[Variable, str]) -> str:
-    """Variables without a value stay as they are. What a value contains is not replaced again."""
+    """Keeps variables without a value. Variables in replaced values are not replaced again."""
     return _VARIABLE.sub(lambda match: values.get(_variable(match), match[0]), text)
 
 
@@ -130,7 +130,7 @@ def _parse_allowed_paths(name: str, properties: Mapping[str, str]) -> tuple[str,
     paths = split_list(properties.get(setting, ""))
     for path in paths:
         if not path.startswith("/"):
-            raise InvalidConfig(f"{setting} has {path}: give absolute paths")
+            raise InvalidConfig(f"{setting} has {path}: use absolute paths")
     return paths or None
 
 

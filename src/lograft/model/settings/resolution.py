@@ -1,7 +1,7 @@
-"""What DescribeConfigs shows: for a topic, a broker or its loggers, every setting with its value,
-where the value comes from, and what would hold if that source were gone (the synonyms).
+"""The values that DescribeConfigs returns: for a topic, a broker or its loggers, every setting with
+its value, the source of the value, and the value that would apply without that source (synonyms).
 
-Pure functions over the explicit values; the rules are Kafka's, found by asking one.
+Pure functions of the explicit values. The rules are Kafka's, observed on a Kafka broker.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from lograft.model.settings.effects import describe_effect
 from lograft.model.settings.keys import ConfigKey, ConfigSource, ConfigType
 from lograft.model.settings.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, broker_text_for_topic
 
-#: Broker settings that mean the same in several units, the stronger first.
+#: Broker settings with the same meaning in several units, highest precedence first.
 _UNIT_FAMILIES: Final = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -24,7 +24,7 @@ _UNIT_FAMILIES: Final = (
 )
 _BROKER_SYNONYMS: Final = {
     **{name: family for family in _UNIT_FAMILIES for name in family},
-    # The scheduler's interval stands in for the log's, not the other way round.
+    # The scheduler's interval is the default of the log's, not the other way round.
     "log.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms",),
 }
 
@@ -39,7 +39,7 @@ class Synonym:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
     name: str
-    #: None where there is none, and for everything sensitive.
+    #: None if there is no value, and for everything sensitive.
     value: str | None
     source: ConfigSource
     synonyms: tuple[Synonym, ...] = ()
@@ -51,7 +51,7 @@ class ConfigEntry:
 def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """All settings of a topic, or those in `names`. Internal ones show only when overridden."""
+    """Returns all settings of a topic, or those in `names`; internal ones only if overridden."""
     values = _effective(broker)
     entries = []
     for key in TOPIC_CONFIGS.values():
@@ -87,7 +87,7 @@ def describe_override(
     source: ConfigSource,
     synonyms: tuple[Synonym, ...] = (),
 ) -> ConfigEntry:
-    """A setting whose own value, if there is one, comes from `source`, else from `synonyms`."""
+    """Returns a setting whose own value, if any, has the given `source`, otherwise `synonyms`."""
     text = synonyms[0].value if synonyms else key.default
     if override is not None:
         text = override
@@ -104,8 +104,8 @@ def describe_override(
 def describe_broker(
     broker: BrokerConfig, *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """All settings of this broker, with the names of its file and of the dynamic settings that no
-    setting has."""
+    """Returns all settings of this broker, including unknown names of its file and of the dynamic
+    settings."""
     values = _effective(broker)
     known = [key.name for key in BROKER_CONFIGS.values() if not key.internal]
     extra = sorted(set(values) - set(known))
@@ -119,8 +119,8 @@ def describe_broker(
 def describe_cluster_default(
     dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The dynamic settings that hold for all brokers (the broker resource with the empty name), as
-    they were written. Like Kafka, without those that no broker can apply."""
+    """Returns the dynamic settings for all brokers (the broker resource with the empty name), as
+    they were written. Like Kafka, omits those that no broker can apply."""
     return [
         ConfigEntry(
             name=name,
@@ -148,14 +148,15 @@ def describe_loggers(
 
 
 def topic_documentation(name: str) -> str | None:
-    """What a topic setting means, and whether it has no effect; loads the texts on first use."""
+    """Returns the documentation of a topic setting with its effect; loads the texts on first
+    use."""
     from lograft.model.settings.topic_docs import TOPIC_DOCS
 
     return with_effect(TOPIC_DOCS.get(name), TOPIC_CONFIGS.get(name))
 
 
 def broker_documentation(name: str) -> str | None:
-    """The same for a broker setting, with or without the prefix of a listener."""
+    """Returns the same for a broker setting, with or without the prefix of a listener."""
     from lograft.model.settings.broker_docs import BROKER_DOCS
 
     return with_effect(BROKER_DOCS.get(base_name(name)), find_key(name))
@@ -209,13 +210,13 @@ def _shown(key: ConfigKey | None, text: str | None) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """As Java writes it: 1000000.0, 1.0E7, 1.7976931348623157E308."""
+    """Returns the number as Java formats it: 1000000.0, 1.0E7, 1.7976931348623157E308."""
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{value:.16e}".partition("e")
-    # The shortest text that reads back as the same number.
+    # The shortest text that is parsed as the same number.
     for precision in range(1, 17):
         shorter = f"{value:.{precision}e}"
         if float(shorter) == value:
@@ -225,10 +226,10 @@ def _java_double(value: float) -> str:
 
 
 def broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
-    """Every source that gives the setting or its relatives a value, the strongest first. Only from
-    the first one that carries the setting's own name on: a value in another unit does not count
-    as a source of this one (Kafka's rule)."""
-    found: list[Synonym] = []
+    """Returns every source that sets the setting or its relatives, highest precedence first,
+    starting with the first one that has the setting's own name: a value in another unit does not
+    count as a source of this one (Kafka's rule)."""
+    synonyms: list[Synonym] = []
     layers: Iterable[tuple[Mapping[str, str], ConfigSource]] = (
         (broker.dynamic_broker, ConfigSource.DYNAMIC_BROKER),
         (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -236,14 +237,18 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
     )
     relatives = _relatives(name)
     for layer, source in layers:
-        found += [_synonym(one, layer[one], source) for one in relatives if one in layer]
-    for one in relatives:
-        key = BROKER_CONFIGS.get(one)
+        synonyms += [
+            _synonym(relative, layer[relative], source)
+            for relative in relatives
+            if relative in layer
+        ]
+    for relative in relatives:
+        key = BROKER_CONFIGS.get(relative)
         if key is not None and key.default is not None:
-            found.append(_synonym(one, key.default, ConfigSource.DEFAULT))
-    for position, synonym in enumerate(found):
+            synonyms.append(_synonym(relative, key.default, ConfigSource.DEFAULT))
+    for position, synonym in enumerate(synonyms):
         if synonym.name == name:
-            return tuple(found[position:])
+            return tuple(synonyms[position:])
     return ()
 
 

@@ -1,8 +1,8 @@
 """The settings of a topic: Kafka 4.3's table, and `TopicConfig`, their typed form.
 
-A topic's value comes from its own override, else from the broker's setting of the same meaning
-(the synonyms below, in order), else from the default. `resolve_topic_config` is cheap: the broker
-keeps the `TopicConfig` of a topic without overrides, and only the overrides are parsed.
+The value of a topic setting is its own override, otherwise the broker's setting with the same
+meaning (the synonyms below, in order), otherwise the default. `resolve_topic_config` is cheap: the
+broker keeps the `TopicConfig` of a topic without overrides, and only the overrides are parsed.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ HOUR_MS: Final = 3_600_000
 
 # fmt: off
 TOPIC_CONFIGS: Final = table_of((
-    # Lograft's own: up to how many partitions the topic grows on demand.
+    # Lograft's own: the maximum number of partitions to which the topic grows on demand.
     ConfigKey("auto.create.partitions.max", INT, None, Between(1, 10_000)),
     ConfigKey("cleanup.policy", LIST, "delete", ListOf(("compact", "delete"))),
     ConfigKey("compression.gzip.level", INT, "-1", BetweenOr(1, 9, -1)),
@@ -74,11 +74,11 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("remote.log.copy.disable", BOOLEAN, "false", effect=NO_TIERED_STORAGE),
     ConfigKey("remote.log.delete.on.disable", BOOLEAN, "false", effect=NO_TIERED_STORAGE),
     ConfigKey("remote.storage.enable", BOOLEAN, "false", effect=TIERED_STORAGE),
-    # Lograft's own: who elects the leader and when a record is committed, and the exceptions.
+    # Lograft's own: how leaders are elected and records are committed, and exceptions by partition.
     ConfigKey("replication.mode", STRING, "isr", OneOf(REPLICATION_MODES)),
     ConfigKey("replication.mode.partitions", LIST, "", PartitionModes()),
     ConfigKey("retention.bytes", LONG, "-1"),
-    # Lograft's own: which groups may keep records beyond their retention, and how much of them.
+    # Lograft's own: the groups that may keep records beyond their retention, and the limits.
     ConfigKey(HOLD_GROUPS, LIST, "", ListOf()),
     ConfigKey("retention.hold.max.bytes", LONG, "10737418240", Between(-1)),
     ConfigKey("retention.hold.max.ms", LONG, "86400000", Between(0)),
@@ -87,14 +87,15 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("segment.index.bytes", INT, "10485760", Between(4)),
     ConfigKey("segment.jitter.ms", LONG, "0", Between(0)),
     ConfigKey("segment.ms", LONG, "604800000", Between(1)),
-    # Lograft's own: how many groups may read the topic, and which one where it is one.
+    # Lograft's own: the number of groups that may read the topic, and which group if it is only
+    # one.
     ConfigKey("subscription.group", STRING, None, NotEmpty()),
     ConfigKey("subscription.mode", STRING, None, OneOf(SUBSCRIPTION_MODES)),
     ConfigKey("unclean.leader.election.enable", BOOLEAN, "false"),
 ))
 
-#: Topic setting -> the broker settings that stand in for it, the stronger first, each with the
-#: factor from its unit to the topic's.
+#: Topic setting -> the broker settings that are its default, highest precedence first, each with
+#: the factor from its unit to the topic's.
 TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -134,8 +135,8 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """All settings of a topic, resolved. A field is the setting's name with _ for the dots; the
-    few that are not are computed from the setting named beside them."""
+    """All settings of a topic, resolved. A field has the setting's name with _ for the dots; the
+    few exceptions are computed from the setting named next to them."""
 
     #: None: the topic does not grow on demand.
     auto_create_partitions_max: int | None = None
@@ -177,14 +178,14 @@ class TopicConfig:
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * 24 * HOUR_MS
-    #: Of a topic that is read point to point; None: the first group that comes.
+    #: Of a topic that is read point to point; None: the first group that reads it.
     subscription_group: str | None = None
     #: None: any number of groups, as in Kafka.
     subscription_mode: str | None = None
     unclean_leader_election_enable: bool = False
 
 
-#: Settings whose field has another name or form.
+#: Settings whose field has another name or type.
 _COMPUTED: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "cleanup.policy": lambda words: {
         "cleanup_compact": "compact" in words,
@@ -197,10 +198,10 @@ _FIELDS: Final = frozenset(field.name for field in fields(TopicConfig))
 
 
 def topic_fields(values: Mapping[str, str]) -> dict[str, Any]:
-    """The TopicConfig fields that the given texts set. Unknown names are skipped: they may stand
-    in a metadata log that a newer version wrote."""
+    """Returns the TopicConfig fields that the given values set. Unknown names are skipped: a newer
+    version may have written them to the metadata log."""
     result: dict[str, Any] = {}
-    # The internal one last: it wins over segment.bytes whatever the order of the overrides.
+    # The internal one last: it overrides segment.bytes, whatever the order of the overrides.
     for name in sorted(values, key=lambda name: name == "internal.segment.bytes"):
         key = TOPIC_CONFIGS.get(name)
         if key is None:
@@ -222,7 +223,7 @@ def resolve_topic_config(overrides: Mapping[str, str], broker: "BrokerConfig") -
 
 
 def broker_text_for_topic(name: str, broker_values: Mapping[str, str]) -> str | None:
-    """What the broker's own values say about a topic setting, in the topic's unit."""
+    """Returns the broker's explicit value for a topic setting, in the topic's unit."""
     for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
         text = broker_values.get(synonym)
         if text is not None:
@@ -235,7 +236,7 @@ def broker_text_for_topic(name: str, broker_values: Mapping[str, str]) -> str | 
 
 
 def topic_defaults(broker_values: Mapping[str, str]) -> TopicConfig:
-    """The config of a topic without overrides on a broker with these explicit values."""
+    """Returns the configuration of a topic without overrides on a broker with these values."""
     texts = {
         name: text
         for name in TOPIC_SYNONYMS
@@ -245,7 +246,7 @@ def topic_defaults(broker_values: Mapping[str, str]) -> TopicConfig:
 
 
 def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig") -> TopicConfig:
-    """The config a topic would have with these overrides; InvalidConfig says why it cannot."""
+    """Returns the configuration of a topic with these overrides; raises InvalidConfig."""
     for name in overrides:
         if name not in TOPIC_CONFIGS:
             raise InvalidConfig(f"Unknown topic config name: {name}")
