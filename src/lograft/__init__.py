@@ -2,7 +2,7 @@
 
     from lograft import Admin, Consumer, Producer
 
-The clients are loaded when their names are first used; everything else of the Python client is in
+The clients are imported when their names are first used. The rest of the Python client is in
 `lograft.client`.
 """
 

@@ -1,4 +1,4 @@
-"""`lograft bench`: a quick load against any cluster, through the client."""
+"""`lograft bench`: measures the throughput and latency of a cluster with the Python client."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from lograft.client.producer import Producer
 from lograft.runtime.clock import SystemClock
 from lograft.runtime.randomness import SystemRandomness
 
-#: Records that are sent one by one, each when the one before has come back.
+#: Records sent one at a time to measure latency; each waits for the previous one to be consumed.
 ROUND_TRIPS: Final = 200
 CHUNK: Final = 1_000
-SILENCE_MS: Final = 30_000
+POLL_TIMEOUT_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class BenchOptions:
     size: int
     partitions: int
     replicas: int
-    #: None: one of our own, deleted at the end.
+    #: None: a temporary topic, deleted at the end.
     topic: str | None = None
 
 
@@ -59,24 +59,29 @@ class Result:
     latencies: tuple[Latency, ...]
 
 
-def lines(result: Result) -> list[str]:
+def result_lines(result: Result) -> list[str]:
     rates = table(
         ["", "RECORDS/S", "MB/S", "SECONDS"],
         (
             (
-                one.what,
-                f"{one.records_per_second:,.0f}",
-                f"{one.megabytes_per_second:.1f}",
-                f"{one.seconds:.2f}",
+                rate.what,
+                f"{rate.records_per_second:,.0f}",
+                f"{rate.megabytes_per_second:.1f}",
+                f"{rate.seconds:.2f}",
             )
-            for one in result.rates
+            for rate in result.rates
         ),
     )
     latencies = table(
-        ["", "MEDIAN MS", "99 % MS", "MAX MS"],
+        ["", "MEDIAN MS", "P99 MS", "MAX MS"],
         (
-            (one.what, f"{one.median_ms:.2f}", f"{one.p99_ms:.2f}", f"{one.max_ms:.2f}")
-            for one in result.latencies
+            (
+                latency.what,
+                f"{latency.median_ms:.2f}",
+                f"{latency.p99_ms:.2f}",
+                f"{latency.max_ms:.2f}",
+            )
+            for latency in result.latencies
         ),
     )
     return [*rates, "", *latencies]
@@ -89,7 +94,7 @@ async def bench(
     producing: Mapping[str, Any],
     consuming: Mapping[str, Any],
 ) -> Result:
-    """Into a topic of its own, unless one is named; that is deleted at the end."""
+    """Runs the benchmark in `options.topic`, or in a temporary topic that is deleted at the end."""
     topic = options.topic
     if topic is None:
         topic = f"lograft-bench-{SystemRandomness().uuid().hex[:12]}"
@@ -111,15 +116,15 @@ async def _measure(
 ) -> Result:
     async with Producer(producing) as producer, Consumer(consuming) as consumer:
         count = await producer.prepare(topic)
-        places = [TopicPartition(topic, index) for index in range(count)]
-        consumer.assign(places)
-        for place, offset in (await consumer.end_offsets(places)).items():
-            consumer.seek(place, offset)
+        partitions = [TopicPartition(topic, index) for index in range(count)]
+        consumer.assign(partitions)
+        for partition, offset in (await consumer.end_offsets(partitions)).items():
+            consumer.seek(partition, offset)
         produced = await _produce(producer, topic, options, progress)
         consumed = await _consume(consumer, options, progress)
         async with Producer({**producing, "linger.ms": 0}) as prompt:
-            acknowledged, arrived = await _round_trips(prompt, consumer, topic, options, progress)
-    return Result((produced, consumed), (acknowledged, arrived))
+            acknowledged, received = await _round_trips(prompt, consumer, topic, options, progress)
+    return Result((produced, consumed), (acknowledged, received))
 
 
 async def _produce(
@@ -127,7 +132,7 @@ async def _produce(
 ) -> Rate:
     value = SystemRandomness().uuid().bytes * (options.size // 16 + 1)
     value = value[: options.size]
-    began = _now()
+    start = _now()
     sent = 0
     while sent < options.records:
         count = min(CHUNK, options.records - sent)
@@ -135,39 +140,39 @@ async def _produce(
         sent += count
         progress(sent, "produced")
     await producer.flush()
-    return Rate("produced", sent, _now() - began, sent * options.size)
+    return Rate("produced", sent, _now() - start, sent * options.size)
 
 
 async def _consume(consumer: Consumer, options: BenchOptions, progress: Progress) -> Rate:
-    began = _now()
-    got = 0
-    while got < options.records:
-        polled = await consumer.poll(timeout_ms=SILENCE_MS, max_records=10 * CHUNK)
+    start = _now()
+    consumed = 0
+    while consumed < options.records:
+        polled = await consumer.poll(timeout_ms=POLL_TIMEOUT_MS, max_records=10 * CHUNK)
         if not polled:
-            raise TimeoutError(f"nothing came for {SILENCE_MS} ms after {got} records")
-        got += sum(map(len, polled.values()))
-        progress(options.records + got, "consumed")
-    return Rate("consumed", got, _now() - began, got * options.size)
+            raise TimeoutError(f"no records for {POLL_TIMEOUT_MS} ms after {consumed} records")
+        consumed += sum(map(len, polled.values()))
+        progress(options.records + consumed, "consumed")
+    return Rate("consumed", consumed, _now() - start, consumed * options.size)
 
 
 async def _round_trips(
     producer: Producer, consumer: Consumer, topic: str, options: BenchOptions, progress: Progress
 ) -> tuple[Latency, Latency]:
-    acknowledged, arrived = [], []
+    acknowledged, received = [], []
     value = b"x" * options.size
     for number in range(ROUND_TRIPS):
-        began = _now()
-        polling = asyncio.ensure_future(consumer.poll(timeout_ms=SILENCE_MS))
+        start = _now()
+        polling = asyncio.ensure_future(consumer.poll(timeout_ms=POLL_TIMEOUT_MS))
         await producer.send(topic, value, partition=0)
-        acknowledged.append(_now() - began)
+        acknowledged.append(_now() - start)
         await polling
-        arrived.append(_now() - began)
+        received.append(_now() - start)
         progress(2 * options.records + number, "round trips")
-    return _latency("acknowledged", acknowledged), _latency("at a waiting consumer", arrived)
+    return _latency("acknowledged", acknowledged), _latency("end to end", received)
 
 
 def _latency(what: str, seconds: list[float]) -> Latency:
-    ordered = sorted(1000 * one for one in seconds)
+    ordered = sorted(1000 * second for second in seconds)
     return Latency(what, ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], ordered[-1])
 
 

@@ -11,32 +11,48 @@ def bench(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     records: Annotated[
-        int, typer.Option("--records", "-n", min=1, metavar="N", help="How many to send.")
+        int, typer.Option("--records", "-n", min=1, metavar="N", help="Number of records to send.")
     ] = 100_000,
-    size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="How large each is.")] = 100,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, metavar="N")] = 4,
+    size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of each value.")] = 100,
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions", "-p", min=1, metavar="N", help="Partitions of the temporary topic."
+        ),
+    ] = 4,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", metavar="N", help="-1: the brokers' own.")
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            metavar="N",
+            help="Replication factor of the temporary topic; -1: the broker's default.",
+        ),
     ] = -1,
     topic: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A topic that is there; else one of its own, deleted."),
+        typer.Option(
+            metavar="NAME",
+            help="An existing topic; by default, a temporary topic that is deleted at the end.",
+        ),
     ] = None,
-    acks: Annotated[str, typer.Option(metavar="all|1|0", help="Who must have it.")] = "all",
+    acks: Annotated[
+        str, typer.Option(metavar="all|1|0", help="Acknowledgements to wait for.")
+    ] = "all",
     compression: Annotated[
-        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="How batches are packed.")
+        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="Compression type.")
     ] = "none",
     setting: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of the producer; may be repeated."),
+        typer.Option(metavar="NAME=VALUE", help="A producer setting; may be repeated."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure a cluster from here: records in, records out, and how long one takes.
+    """Measure the throughput and latency of a cluster.
 
-    One process of Python sends and reads; a cluster may do more with several.
+    A single Python process produces and consumes; several of them may reach a higher throughput.
     """
-    from lograft.cli.bench import BenchOptions, lines
+    from lograft.cli.bench import BenchOptions, result_lines
     from lograft.cli.bench import bench as measure
     from lograft.cli.client_runner import run_admin
     from lograft.cli.contexts import client_settings
@@ -57,4 +73,4 @@ def bench(
     if json:
         show_json(result)
     else:
-        show(lines(result))
+        show(result_lines(result))

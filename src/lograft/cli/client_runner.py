@@ -1,4 +1,4 @@
-"""Commands as clients: one administrator, producer or consumer for the time of a command."""
+"""Runs the client operations of a command in an event loop."""
 
 import logging
 import os
@@ -13,17 +13,17 @@ from lograft.runtime import event_loop
 T = TypeVar("T")
 
 CLIENT_ID: Final = "lograft"
-#: Nobody looks at a command for longer than that without doubt.
-PATIENCE_MS: Final = "30000"
+#: Half of Kafka's default: someone is waiting at a terminal.
+API_TIMEOUT_MS: Final = "30000"
 
 
 def with_admin(
     servers: str | None, config_file: str | None, work: Callable[[Admin], Awaitable[T]]
 ) -> T:
-    """Servers that do not answer at all are told at once."""
+    """Runs `work` with an Admin; raises ConnectionFailed immediately if no server is reachable."""
     settings = {
         "client.id": CLIENT_ID,
-        "default.api.timeout.ms": PATIENCE_MS,
+        "default.api.timeout.ms": API_TIMEOUT_MS,
         **client_settings(servers, config_file),
     }
     return run_admin(settings, work)
@@ -39,8 +39,8 @@ def run_admin(settings: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Silences the clients' logs: a failed command prints a single error message. Signals cancel
-    the work, so that clients close."""
+    """Runs `work` without the clients' log messages, so that a failed command prints a single error
+    message. Signals cancel `work`, so that clients close."""
     work = cancel_on_signals(work)
     if os.environ.get("LOGRAFT_TRACE"):
         return event_loop.run(work)
@@ -50,5 +50,5 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return event_loop.run(work)
     finally:
-        # A command may be one call of a larger program, whose clients go on speaking.
+        # A program may call `main` and go on using clients of its own.
         clients.setLevel(level)

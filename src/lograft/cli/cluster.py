@@ -1,4 +1,4 @@
-"""`lograft cluster` in words."""
+"""Output of `lograft cluster`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from lograft.client.errors import UnsupportedByBroker
 
 
 async def registered_brokers(admin: Admin) -> ClusterDescription:
-    """Includes fenced brokers if the cluster reports them: Apache Kafka does since 4.0."""
+    """Describes the cluster, with fenced brokers if the cluster reports them (Kafka since 4.0)."""
     try:
         return await admin.describe_cluster(fenced=True)
     except UnsupportedByBroker:
@@ -22,17 +22,17 @@ def describe_lines(cluster: ClusterDescription, features: Features) -> Iterator[
         ["BROKER", "ADDRESS", "RACK", "STATE"],
         (
             (
-                str(one.id),
-                str(one.address),
-                one.rack or NOTHING,
-                "offline" if one.is_fenced else "online",
+                str(broker.id),
+                str(broker.address),
+                broker.rack or NOTHING,
+                "offline" if broker.is_fenced else "online",
             )
-            for one in cluster.brokers
+            for broker in cluster.brokers
         ),
     )
     yield ""
     yield from table(
-        ["FEATURE", "LEVEL", "POSSIBLE"],
+        ["FEATURE", "LEVEL", "SUPPORTED"],
         (
             (name, str(_level(features, name)), _range(levels))
             for name, levels in sorted(features.supported.items())
@@ -53,20 +53,20 @@ def disk_lines(found: Mapping[int, Sequence[LogDirectory]]) -> list[str]:
     rows = [
         (
             str(broker),
-            one.path,
-            str(len(one.replicas)),
-            size(sum(replica.bytes for replica in one.replicas.values())),
-            size(one.usable_bytes),
-            "" if one.error is None else str(one.error),
+            directory.path,
+            str(len(directory.replicas)),
+            format_size(sum(replica.bytes for replica in directory.replicas.values())),
+            format_size(directory.usable_bytes),
+            "" if directory.error is None else str(directory.error),
         )
         for broker, directories in sorted(found.items())
-        for one in directories
+        for directory in directories
     ]
-    return table(["BROKER", "DIRECTORY", "REPLICAS", "HOLDS", "FREE", "PROBLEM"], rows)
+    return table(["BROKER", "DIRECTORY", "REPLICAS", "USED", "FREE", "ERROR"], rows)
 
 
-def size(number: int) -> str:
-    """In the unit that leaves one to three digits before the point."""
+def format_size(number: int) -> str:
+    """Formats a number of bytes in the unit that leaves one to three digits before the point."""
     if number < 0:
         return NOTHING
     value = float(number)

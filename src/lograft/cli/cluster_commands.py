@@ -1,4 +1,4 @@
-"""The commands `lograft cluster …`: brokers, features, disks."""
+"""The commands `lograft cluster …`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Json
 if TYPE_CHECKING:
     from lograft.client.admin import Admin, ClusterDescription, Features
 
-cluster = typer.Typer(help="See brokers, features and disks.", **SETTINGS)
+cluster = typer.Typer(help="Describe brokers, features and log directories.", **SETTINGS)
 
 
 @cluster.command()
@@ -18,7 +18,7 @@ def describe(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the brokers, also those that are away, and what all nodes follow."""
+    """Show the brokers, including offline ones, and the feature levels."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.cluster import describe_lines, registered_brokers
     from lograft.cli.output import show, show_json
@@ -39,7 +39,7 @@ def disks(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the log directories of all brokers: what they hold, and what is free."""
+    """Show the log directories of all brokers, with used and free space."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.cluster import disk_lines
     from lograft.cli.output import show, show_json
@@ -53,12 +53,12 @@ def disks(
 
 @cluster.command()
 def unregister(
-    broker: Annotated[int, typer.Argument(metavar="ID", help="A broker that will not come back.")],
+    broker: Annotated[int, typer.Argument(metavar="ID", help="The id of an offline broker.")],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Forget a broker that is gone for good. Move its partitions away first (lograft reassign)."""
+    """Unregister a broker. Move its partitions to other brokers first (lograft reassign)."""
     from lograft.cli.client_runner import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.unregister_broker(broker))
-    print(f"Broker {broker} is forgotten.")
+    print(f"Unregistered broker {broker}.")

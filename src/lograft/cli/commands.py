@@ -1,4 +1,7 @@
-"""The commands and their options. Nothing heavy is imported before a command runs."""
+"""All commands, and the options of those that run a node or read its files.
+
+Only the modules of the commands are imported before a command runs.
+"""
 
 import os
 from typing import Annotated
@@ -30,7 +33,7 @@ app = typer.Typer(
     " kafka-dump-log, kafka-metadata-shell.",
     **(SETTINGS | {"add_completion": True}),
 )
-storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)
+storage = typer.Typer(help="Format and inspect log directories.", **SETTINGS)
 app.add_typer(storage, name="storage")
 app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
@@ -47,8 +50,8 @@ ConfigFile = Annotated[
 ]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"lograft {__version__}")
         raise typer.Exit
 
@@ -61,7 +64,7 @@ def lograft(
     ] = False,
     context: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Work with this cluster; see `lograft context`."),
+        typer.Option(metavar="NAME", help="Use this cluster; see `lograft context`."),
     ] = None,
 ) -> None:
     if context is not None:
@@ -74,7 +77,7 @@ def start(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Data folder, created and formatted on first use.  [default: lograft-data, or"
+            help="Data directory, created and formatted on first use.  [default: lograft-data, or"
             " lograft-cluster with --nodes]",
         ),
     ] = None,
@@ -83,16 +86,16 @@ def start(
         typer.Option(
             min=0,
             max=65535,
-            help="Port for clients of the first node; the other nodes and the controllers use the"
-            " ports that follow. 0 lets the system choose free ones.",
+            help="Client port of the first node; the other nodes and the controllers use the"
+            " following ports. 0 lets the system choose free ports.",
         ),
     ] = 9092,
-    nodes: Annotated[int, typer.Option(min=1, max=20, help="Run a cluster of so many nodes.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=20, help="Number of nodes.")] = 1,
 ) -> None:
     """Run a node, or a cluster on this machine, without any configuration.
 
-    Each node is broker and controller in one and reachable from this machine only; Ctrl-C stops
-    everything. The nodes of a cluster are processes: kill one, and see the others take over.
+    Each node is both broker and controller, and accepts connections from this machine only. Ctrl-C
+    stops all nodes. Each node of a cluster is a process: kill one and watch the others take over.
     """
     if nodes == 1:
         from lograft.cli.node_runner import start_embedded
@@ -106,9 +109,9 @@ def start(
 
 @app.command()
 def server(
-    file: Annotated[str, typer.Argument(metavar="FILE.properties", help="Kafka's settings.")],
+    file: Annotated[str, typer.Argument(metavar="FILE.properties", help="The node's settings.")],
 ) -> None:
-    """Run the node that a Kafka .properties file describes."""
+    """Run a node with the settings of a Kafka .properties file."""
     from lograft.cli.node_runner import serve_file
 
     serve_file(file)
@@ -116,7 +119,7 @@ def server(
 
 @storage.command("random-uuid")
 def random_uuid() -> None:
-    """Print a new cluster id."""
+    """Print a random UUID to use as a cluster id."""
     from lograft.cli.storage import print_random_uuid
 
     print_random_uuid()
@@ -124,7 +127,7 @@ def random_uuid() -> None:
 
 @storage.command("info")
 def storage_info(config: ConfigFile) -> None:
-    """Show what is in the node's data folders, and what is wrong with them."""
+    """Show the node's log directories and any problems with them."""
     from lograft.cli.storage import print_info
 
     raise typer.Exit(print_info(config))
@@ -133,11 +136,14 @@ def storage_info(config: ConfigFile) -> None:
 @storage.command("format")
 def storage_format(
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", "-t", metavar="ID", help="The id of the cluster.")
+        str, typer.Option("--cluster-id", "-t", metavar="ID", help="The cluster id.")
     ],
     config: ConfigFile,
     standalone: Annotated[
-        bool, typer.Option("--standalone", "-s", help="Begin a quorum with this node alone.")
+        bool,
+        typer.Option(
+            "--standalone", "-s", help="Initialize a quorum with this controller as its only voter."
+        ),
     ] = False,
     initial_controllers: Annotated[
         str | None,
@@ -145,16 +151,18 @@ def storage_format(
             "--initial-controllers",
             "-I",
             metavar="ID@HOST:PORT:DIRECTORY,…",
-            help="Begin a quorum with these controllers; give all of them the same list.",
+            help="Initialize a quorum with these voters; use the same list on each controller.",
         ),
     ] = None,
     no_initial_controllers: Annotated[
         bool,
-        typer.Option("--no-initial-controllers", "-N", help="Join a quorum that exists already."),
+        typer.Option("--no-initial-controllers", "-N", help="Join an existing quorum."),
     ] = False,
     ignore_formatted: Annotated[
         bool,
-        typer.Option("--ignore-formatted", "-g", help="Leave folders alone that are formatted."),
+        typer.Option(
+            "--ignore-formatted", "-g", help="Skip directories that are already formatted."
+        ),
     ] = False,
     release_version: Annotated[
         str | None,
@@ -162,12 +170,17 @@ def storage_format(
             "--release-version",
             "-r",
             metavar="VERSION",
-            help="Begin with the features of this version of Kafka, such as 4.0 or 4.3-IV0.",
+            help="Initial feature levels: those of this Kafka release, such as 4.0 or 4.3-IV0.",
         ),
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="Begin with this feature."),
+        typer.Option(
+            "--feature",
+            "-f",
+            metavar="NAME=LEVEL",
+            help="Initial level of a feature; may be repeated.",
+        ),
     ] = None,
     add_scram: Annotated[
         list[str] | None,
@@ -175,11 +188,11 @@ def storage_format(
             "--add-scram",
             "-S",
             metavar="CREDENTIAL",
-            help="Begin with this user: SCRAM-SHA-256=[name=alice,password=secret]",
+            help="Initial SCRAM credential: SCRAM-SHA-256=[name=alice,password=secret]",
         ),
     ] = None,
 ) -> None:
-    """Prepare the node's data folders for its cluster."""
+    """Format the node's log directories for its cluster."""
     from lograft.cli.storage import FormatOptions, run_format
 
     run_format(
@@ -202,11 +215,12 @@ def dump_log(
     files: Annotated[
         str,
         typer.Option(
-            metavar="F[,F]", help="Files to show: .log .index .timeindex .snapshot .checkpoint …"
+            metavar="F[,F]",
+            help="Files to dump: .log .index .timeindex .snapshot .checkpoint .txnindex",
         ),
     ],
     print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Show the records, not only the batches.")
+        bool, typer.Option("--print-data-log", help="Print the records, not only the batches.")
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool, typer.Option("--cluster-metadata-decoder", help="Decode metadata records.")
@@ -224,19 +238,20 @@ def dump_log(
     ] = False,
     skip_record_metadata: Annotated[
         bool,
-        typer.Option("--skip-record-metadata", help="Show only keys and values of records."),
+        typer.Option("--skip-record-metadata", help="Print only keys and values of records."),
     ] = False,
     max_bytes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Read at most this much of a .log file.")
+        int,
+        typer.Option(min=1, metavar="N", help="Maximum number of bytes to read from a .log file."),
     ] = 2**31 - 1,
     index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Check indexes instead of showing them.")
+        bool, typer.Option("--index-sanity-check", help="Check indexes instead of printing them.")
     ] = False,
     deep_iteration: Annotated[
-        bool, typer.Option("--deep-iteration", help="Look into every batch.")
+        bool, typer.Option("--deep-iteration", help="Print a line for each record of a batch.")
     ] = False,
 ) -> None:
-    """Show what is in the files of a log."""
+    """Print the contents of log segments, indexes and snapshots."""
     from lograft.cli.dump_log import DumpOptions, dump_files
 
     decoders = {
@@ -245,9 +260,9 @@ def dump_log(
         "transactions": transaction_log_decoder,
         "shares": share_group_state_decoder,
     }
-    chosen = [name for name, wanted in decoders.items() if wanted]
+    chosen = [name for name, is_chosen in decoders.items() if is_chosen]
     if len(chosen) > 1:
-        raise typer.BadParameter("choose one decoder at a time")
+        raise typer.BadParameter("specify at most one decoder")
     options = DumpOptions(
         print_records=print_data_log or deep_iteration or bool(chosen),
         print_values=print_data_log or bool(chosen),
@@ -265,10 +280,10 @@ def metadata_shell(
         str, typer.Option("--snapshot", "-s", metavar="F", help="A .checkpoint or .log file.")
     ],
     command: Annotated[
-        list[str] | None, typer.Argument(help="Run this command and stop, e.g.: tree /")
+        list[str] | None, typer.Argument(help="Run this command and exit, for example: tree /")
     ] = None,
 ) -> None:
-    """Walk through the cluster's metadata as if it were files."""
+    """Browse the cluster metadata in a snapshot or log segment like a file system."""
     from lograft.cli.metadata_shell import run_shell
 
     raise typer.Exit(run_shell(snapshot, command or []))

@@ -1,4 +1,4 @@
-"""The commands `lograft configs …`: settings of topics, brokers and groups."""
+"""The commands `lograft configs …`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +15,14 @@ from lograft.cli.options import (
 if TYPE_CHECKING:
     from lograft.client.admin import ConfigResource
 
-configs = typer.Typer(help="See and change settings of topics, brokers and groups.", **SETTINGS)
+configs = typer.Typer(
+    help="Describe and change settings of topics, brokers and groups.", **SETTINGS
+)
 
 Topic = Annotated[str | None, typer.Option(metavar="NAME", help="Settings of this topic.")]
 Broker = Annotated[
-    str | None, typer.Option(metavar="ID|all", help="Settings of this broker, or of all.")
+    str | None,
+    typer.Option(metavar="ID|all", help="Settings of this broker, or the default for all brokers."),
 ]
 Group = Annotated[str | None, typer.Option(metavar="NAME", help="Settings of this group.")]
 
@@ -32,13 +35,13 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those that have their default.")
+        bool, typer.Option("--all", help="Include settings that have their default value.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show settings, where each value comes from, and what it is for."""
+    """Show settings and the source of each value; --json adds their documentation."""
     from lograft.cli.client_runner import with_admin
-    from lograft.cli.configs import describe_lines, is_own
+    from lograft.cli.configs import describe_lines, is_set
     from lograft.cli.output import show, show_json
 
     resource = _resource(topic, broker, group)
@@ -47,11 +50,11 @@ def describe(
         command_config,
         lambda admin: admin.describe_configs([resource], synonyms=True, documentation=True),
     )[resource]
-    shown = {name: one for name, one in sorted(found.items()) if everything or is_own(one)}
+    shown = [entry for _, entry in sorted(found.items()) if everything or is_set(entry)]
     if json:
-        show_json(list(shown.values()))
+        show_json(shown)
     else:
-        show(describe_lines(shown.values(), len(found)))
+        show(describe_lines(shown, len(found)))
 
 
 @configs.command()
@@ -63,24 +66,24 @@ def alter(
     command_config: CommandConfig = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set it; may be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a value; may be repeated."),
     ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Back to its default; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Restore the default; may be repeated.")
     ] = None,
     append: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Put it into a list; may be repeated."),
+        typer.Option(metavar="NAME=VALUE", help="Add to a list; may be repeated."),
     ] = None,
     subtract: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Take it out of a list; may be repeated."),
+        typer.Option(metavar="NAME=VALUE", help="Remove from a list; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only see whether it would be taken.")
+        bool, typer.Option("--dry-run", help="Validate the changes without applying them.")
     ] = False,
 ) -> None:
-    """Change the settings that are named, and no others."""
+    """Change settings; settings that are not specified keep their values."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
     from lograft.client.admin import ConfigChange, Operation
@@ -88,35 +91,35 @@ def alter(
     resource = _resource(topic, broker, group)
     changes = [
         ConfigChange(name, value, operation)
-        for operation, given in (
+        for operation, texts in (
             (Operation.SET, set_),
             (Operation.APPEND, append),
             (Operation.SUBTRACT, subtract),
         )
-        for name, value in pairs_of(given).items()
+        for name, value in pairs_of(texts).items()
     ]
     changes += [ConfigChange(name, None, Operation.DELETE) for name in delete or ()]
     if not changes:
-        raise typer.BadParameter("give --set, --delete, --append or --subtract")
+        raise typer.BadParameter("specify --set, --delete, --append or --subtract")
     with_admin(
         bootstrap_server,
         command_config,
         lambda admin: admin.alter_configs({resource: changes}, validate_only=dry_run),
     )
-    verb = "would be taken" if dry_run else "taken"
-    print(f"{count(len(changes), 'change')} {verb}.")
+    changed = count(len(changes), "change")
+    print(f"Dry run: {changed} would be applied." if dry_run else f"Applied {changed}.")
 
 
 def _resource(topic: str | None, broker: str | None, group: str | None) -> "ConfigResource":
     from lograft.client.admin import broker_resource, group_resource, topic_resource
 
-    if sum(one is not None for one in (topic, broker, group)) != 1:
-        raise typer.BadParameter("say whose settings: --topic, --broker or --group")
+    if sum(name is not None for name in (topic, broker, group)) != 1:
+        raise typer.BadParameter("specify exactly one of --topic, --broker and --group")
     if topic is not None:
         return topic_resource(topic)
     if group is not None:
         return group_resource(group)
     assert broker is not None
     if broker != "all" and not broker.isdigit():
-        raise typer.BadParameter(f"--broker {broker}: write its number, or all")
+        raise typer.BadParameter(f"--broker must be a broker id or all, not {broker}")
     return broker_resource(None if broker == "all" else int(broker))

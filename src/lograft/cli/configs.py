@@ -1,13 +1,13 @@
-"""`lograft configs` in words."""
+"""Output of `lograft configs`."""
 
 from collections.abc import Collection
 
-from lograft.cli.output import table
+from lograft.cli.output import count, table
 from lograft.client.admin import ConfigEntry, ConfigSource
 
 
-def is_own(entry: ConfigEntry) -> bool:
-    """Whether somebody has set it."""
+def is_set(entry: ConfigEntry) -> bool:
+    """Returns whether the value comes from anywhere but the default."""
     return entry.source is not ConfigSource.DEFAULT
 
 
@@ -15,11 +15,15 @@ def describe_lines(entries: Collection[ConfigEntry], total: int) -> list[str]:
     lines = []
     if entries:
         lines = table(
-            ["SETTING", "VALUE", "FROM"],
-            ((one.name, _value(one), one.source.name.lower().replace("_", " ")) for one in entries),
+            ["SETTING", "VALUE", "SOURCE"],
+            (
+                (entry.name, _value(entry), entry.source.name.lower().replace("_", " "))
+                for entry in entries
+            ),
         )
     if len(entries) < total:
-        lines += ["", f"{total - len(entries)} more have their default; --all shows them."]
+        hidden = count(total - len(entries), "setting")
+        lines += ["", f"{hidden} with default values not shown; use --all to show them."]
     return lines
 
 

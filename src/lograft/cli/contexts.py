@@ -1,9 +1,10 @@
-"""Contexts: clusters by name, so that no command has to be told where they are.
+"""Contexts: named clusters with their bootstrap servers and client settings.
 
-One JSON file in the user's folder of settings (LOGRAFT_CONFIG_DIR names another), for its owner
-only: it may hold passwords. Of whom a command asks, the first of these says: its own
---bootstrap-server, LOGRAFT_BOOTSTRAP_SERVERS, the context (--context, LOGRAFT_CONTEXT or the one in
-use), localhost:9092.
+They are stored in one JSON file in the user's configuration directory (or in LOGRAFT_CONFIG_DIR),
+which only its owner can read, since it may contain passwords. A command takes its bootstrap servers
+from the first of these that is set: --bootstrap-server, the file of --command-config,
+LOGRAFT_BOOTSTRAP_SERVERS, the context (--context, LOGRAFT_CONTEXT or the current one). The default
+is localhost:9092.
 """
 
 import json
@@ -25,7 +26,7 @@ DEFAULT_SERVERS: Final = "localhost:9092"
 @dataclass(slots=True)
 class Contexts:
     current: str | None = None
-    #: Settings of a client by name.
+    #: Client settings by context name.
     by_name: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -41,19 +42,20 @@ def contexts_path() -> Path:
 def read_contexts() -> Contexts:
     path = contexts_path()
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         return Contexts(
-            read["current"],
+            content["current"],
             {
                 str(name): {str(key): str(value) for key, value in settings.items()}
-                for name, settings in read["contexts"].items()
+                for name, settings in content["contexts"].items()
             },
         )
     except FileNotFoundError:
         return Contexts()
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidInput(
-            f"{path} is no file of contexts: mend it, or remove it and add them again"
+            f"{path} is not a valid contexts file: correct it, or remove it and add the contexts"
+            " again"
         ) from None
 
 
@@ -67,8 +69,8 @@ def write_contexts(contexts: Contexts) -> None:
     new.replace(path)
 
 
-def chosen_context() -> str | None:
-    """The name that holds for this command."""
+def current_context() -> str | None:
+    """Returns the name of the context that this command uses."""
     return os.environ.get(CONTEXT_VARIABLE) or read_contexts().current
 
 
@@ -76,16 +78,16 @@ def settings_of(name: str) -> dict[str, str]:
     contexts = read_contexts()
     if name not in contexts.by_name:
         raise InvalidInput(
-            f"there is no context {name}; `lograft context list` shows those there are"
+            f"context {name} does not exist: `lograft context list` shows all contexts"
         )
     return contexts.by_name[name]
 
 
 def client_settings(servers: str | None, config_file: str | None) -> dict[str, Any]:
-    """What a client is told: the context, then the file, then what the command line says."""
+    """Returns the client settings of the context, overridden by the file and the command line."""
     from lograft.cli.node_runner import read_properties
 
-    context = chosen_context()
+    context = current_context()
     settings: dict[str, Any] = {SERVERS: DEFAULT_SERVERS}
     settings |= settings_of(context) if context is not None else {}
     if os.environ.get(SERVERS_VARIABLE):
@@ -97,10 +99,9 @@ def client_settings(servers: str | None, config_file: str | None) -> dict[str, A
     return settings
 
 
-def shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Without secrets."""
+def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     secret = ("password", "jaas", "key")
     return {
-        name: "(hidden)" if any(word in name for word in secret) else value
+        name: "(hidden)" if any(part in name for part in secret) else value
         for name, value in settings.items()
     }

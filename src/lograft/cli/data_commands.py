@@ -1,4 +1,4 @@
-"""The commands for records: produce, consume, get."""
+"""The commands `lograft produce`, `lograft consume` and `lograft get`."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Header = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A record header; may be repeated.")
+]
+HeaderFilter = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Only records with this header; may be repeated."),
 ]
 Setting = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="A setting of the client; may be repeated."),
+    typer.Option(metavar="NAME=VALUE", help="A client setting; may be repeated."),
 ]
 
 
@@ -31,20 +35,21 @@ def produce(
     topic: Topic,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VALUE]…", help="What to send; lines of stdin if left out."),
+        typer.Argument(metavar="[VALUE]…", help="Values to send; by default, the lines of stdin."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all of them.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Each line is a key, this, and a value.")
+        str | None, typer.Option(metavar="TEXT", help="Text between key and value in each line.")
     ] = None,
     header: Header = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="All into this partition.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Send to this partition.")
     ] = None,
     timestamp: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Their time, as in 2026-05-01T12:00:00Z.")
+        str | None,
+        typer.Option(metavar="WHEN", help="The records' timestamp: 2026-05-01T12:00:00Z."),
     ] = None,
     format_: Annotated[
         str,
@@ -52,29 +57,32 @@ def produce(
             "--format",
             "-f",
             metavar="text|json|hex|base64|record",
-            help="What a value is; record: a JSON object as consume --json prints it.",
+            help="Format of the values; record: JSON objects as printed by consume --json.",
         ),
     ] = "text",
     null: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A value that is this is a tombstone.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Values equal to this text become null (tombstones)."),
     ] = None,
     file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Lines of this file instead of stdin.")
+        str | None, typer.Option(metavar="FILE", help="Read lines from this file instead of stdin.")
     ] = None,
-    acks: Annotated[str, typer.Option(metavar="all|1|0", help="Who must have it.")] = "all",
+    acks: Annotated[
+        str, typer.Option(metavar="all|1|0", help="Acknowledgements to wait for.")
+    ] = "all",
     compression: Annotated[
-        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="How batches are packed.")
+        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="Compression type.")
     ] = "none",
     setting: Setting = None,
     json: Json = False,
 ) -> None:
-    """Send records, one for each value or line."""
+    """Send a record for each value, or for each line of stdin."""
     from functools import partial
 
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.group_resets import parse_datetime_ms
-    from lograft.cli.line_producer import Places, ProduceOptions, parse_line
+    from lograft.cli.line_producer import PartitionCheck, ProduceOptions, parse_line
     from lograft.cli.line_producer import produce as send
     from lograft.cli.output import count, show_json, warn
     from lograft.cli.progress import progress_bar
@@ -83,12 +91,12 @@ def produce(
     from lograft.client.producer import Producer
 
     if format_ not in ("text", "json", "hex", "base64", "record"):
-        raise typer.BadParameter("--format is text, json, hex, base64 or record")
+        raise typer.BadParameter("--format must be text, json, hex, base64 or record")
     options = ProduceOptions(
         form=format_,
         key=key,
         key_separator=key_separator,
-        headers=tuple((name, one.encode()) for name, one in pairs_of(header).items()),
+        headers=tuple((name, value.encode()) for name, value in pairs_of(header).items()),
         partition=partition,
         timestamp_ms=None if timestamp is None else parse_datetime_ms(timestamp),
         null=null,
@@ -101,10 +109,10 @@ def produce(
         **servers,
         **pairs_of(setting),
     }
-    told: list[Acknowledged] = []
+    acknowledgements: list[Acknowledged] = []
 
     async def work() -> int:
-        # A producer would wait max.block.ms for servers that are not there.
+        # An Admin reports unreachable servers immediately; a producer waits max.block.ms.
         async with Admin({"client.id": "lograft-produce", **servers}) as admin:
             await admin.connect()
             async with Producer(settings) as producer:
@@ -116,14 +124,14 @@ def produce(
                         _texts(values, file),
                         lambda text, number: parse_line(text, number, options),
                         on_sent=lambda sent: progress(sent, f"{sent:,} records"),
-                        acknowledged=told.append if json else _ignore,
-                        check=Places(admin, topic).check,
+                        on_acknowledged=acknowledgements.append if json else _ignore,
+                        check=PartitionCheck(admin, topic).check,
                         watch=StallWatch(producer, explain, warn),
                     )
 
     sent = run(work())
     if json:
-        show_json(told)
+        show_json(acknowledgements)
     else:
         print(f"{count(sent, 'record')} sent to {topic}.")
 
@@ -135,16 +143,16 @@ def _ignore(_acknowledged: "Acknowledged") -> None:
 async def _texts(values: list[str] | None, path: str | None) -> AsyncIterator[str]:
     import sys
 
-    from lograft.cli.input_lines import in_turns, input_lines
+    from lograft.cli.input_lines import input_lines, yield_in_turns
 
     if values:
-        async for text in in_turns(values):
+        async for text in yield_in_turns(values):
             yield text
     elif path is None:
         async for text in input_lines(sys.stdin):
             yield text
     else:
-        async for text in in_turns(_lines_of_file(path)):
+        async for text in yield_in_turns(_lines_of_file(path)):
             yield text
 
 
@@ -165,30 +173,36 @@ def consume(
         str | None,
         typer.Option(
             "--from",
-            metavar="PLACE",
-            help="beginning, end, an offset, -10 (the last ten), 1h (ago) or a time.",
+            metavar="POSITION",
+            help="Start at beginning, end, an offset, -10 (the last ten), 1h (ago) or a time.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")
+        bool, typer.Option("--follow", "-f", help="Wait for new records until Ctrl-C.")
     ] = False,
     max_: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, metavar="N", help="At most so many.")
+        int | None,
+        typer.Option("--max", "-n", min=1, metavar="N", help="Maximum number of records."),
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Go on where this group is, and commit; with --follow as a member of it.",
+            help="Start at this group's committed offsets and commit; with --follow, join it.",
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Only with this key.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Only records with this key.")
+    ] = None,
     grep: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Only values that this fits.")
+        str | None,
+        typer.Option(metavar="PATTERN", help="Only values that match this regular expression."),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Only JSON values with this; may be repeated."),
+        typer.Option(
+            metavar="FIELD=VALUE", help="Only JSON values with this field; may be repeated."
+        ),
     ] = None,
     header: Header = None,
     format_: Annotated[
@@ -196,34 +210,33 @@ def consume(
         typer.Option(
             "--format",
             metavar="auto|json|text|hex|base64",
-            help="How keys and values are shown; auto: by what they are.",
+            help="Format of keys and values; auto: text, or hex for binary data.",
         ),
     ] = "auto",
-    value_only: Annotated[
-        bool, typer.Option("--value-only", help="Show nothing but the values.")
-    ] = False,
+    value_only: Annotated[bool, typer.Option("--value-only", help="Print only values.")] = False,
     committed: Annotated[
-        bool, typer.Option("--committed", help="Leave out what transactions have not committed.")
+        bool, typer.Option("--committed", help="Read with isolation.level=read_committed.")
     ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE.parquet", help="Into this file.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE.parquet", help="Write to this file."),
     ] = None,
     setting: Setting = None,
     json: Json = False,
 ) -> None:
-    """Show records: from the beginning to the end that is there now, or as the options say."""
+    """Print records; by default, from the beginning to the current end of each partition."""
     from lograft.cli import record_reader
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.values import FORMATS
 
     if format_ not in FORMATS:
-        raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}")
+        raise typer.BadParameter(f"--format must be one of {', '.join(FORMATS)}")
     is_member = group is not None and follow
     if is_member and (partition or from_ not in (None, "beginning", "end")):
         raise typer.BadParameter(
-            "a group that is followed says which partitions and where: leave --partition and --from"
-            " out"
+            "with --group and --follow the group determines partitions and offsets: omit"
+            " --partition and --from"
         )
     settings = {
         "client.id": "lograft-consume",
@@ -240,58 +253,62 @@ def consume(
         follow=follow,
         count_max=max_,
         form=format_,
-        with_place=not value_only,
+        with_metadata=not value_only,
         as_json=json,
         output=output,
-        wanted=_filter(key, grep, where, header),
+        filter=_filter(key, grep, where, header),
         is_member=is_member,
     )
     if output is not None and follow:
-        raise typer.BadParameter("--output ends at the end of the log: leave --follow out")
-    if output is not None and options.wanted != record_reader.Filter():
         raise typer.BadParameter(
-            "--output takes whole columns, without a look at single records: leave --key, --grep,"
-            " --where and --header out, and filter the file"
+            "--output cannot be combined with --follow: the file would not end"
+        )
+    if output is not None and options.filter != record_reader.Filter():
+        raise typer.BadParameter(
+            "--output cannot be combined with --key, --grep, --where or --header: it copies columns"
+            " without decoding single records; filter the file instead"
         )
     run(record_reader.run(settings, options))
 
 
 def get(
     topic: Topic,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Whose newest value is wanted.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key.")],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     key_format: Annotated[
-        str, typer.Option(metavar="text|hex|base64", help="How the key is written.")
+        str, typer.Option(metavar="text|hex|base64", help="Format of the key.")
     ] = "text",
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="Where it is, if its hash does not say so."),
+        typer.Option(
+            "--partition", "-p", min=0, help="The key's partition; by default, from the key's hash."
+        ),
     ] = None,
     format_: Annotated[
         str,
-        typer.Option("--format", metavar="auto|json|text|hex|base64", help="How it is shown."),
+        typer.Option("--format", metavar="auto|json|text|hex|base64", help="Format of the value."),
     ] = "auto",
     json: Json = False,
 ) -> None:
-    """Show the newest value of a key. Exit code 1 when the key is not there, or deleted."""
+    """Print the newest value of a key. The exit code is 1 if the key does not exist."""
     from lograft.cli import record_reader
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
-    from lograft.cli.values import shown, typed
+    from lograft.cli.values import encode_text, format_bytes
 
     settings = {
         "client.id": "lograft-get",
         "allow.auto.create.topics": "false",
         **client_settings(bootstrap_server, command_config),
     }
-    wanted = typed(key, key_format)
-    record = run(record_reader.newest_of(settings, topic, wanted, partition))
+    encoded_key = encode_text(key, key_format)
+    record = run(record_reader.newest_of(settings, topic, encoded_key, partition))
     if record is None or record.value is None:
-        why = "has no record" if record is None else "was deleted"
-        typer.echo(f"lograft: key {key} {why} in {topic}", err=True)
+        reason = "has no record" if record is None else "was deleted"
+        typer.echo(f"lograft: key {key} {reason} in topic {topic}", err=True)
         raise typer.Exit(1)
-    print(record_reader.json_of(record) if json else shown(record.value, format_))
+    print(record_reader.json_of(record) if json else format_bytes(record.value, format_))
 
 
 def _group_settings(group: str, start: str | None, *, is_member: bool) -> dict[str, str]:
@@ -312,7 +329,7 @@ def _filter(
     try:
         pattern = None if grep is None else re.compile(grep)
     except re.error as error:
-        raise typer.BadParameter(f"--grep {grep} is no pattern: {error}") from None
+        raise typer.BadParameter(f"--grep {grep} is not a regular expression: {error}") from None
     return Filter(
         key=key,
         grep=pattern,

@@ -1,4 +1,4 @@
-"""The command `lograft demo` and its options."""
+"""The command `lograft demo`."""
 
 from typing import Annotated
 
@@ -7,13 +7,13 @@ import typer
 
 def demo(
     spark: Annotated[
-        bool, typer.Option("--spark/--no-spark", help="Run the pipelines on Spark too.")
+        bool, typer.Option("--spark/--no-spark", help="Run the Spark pipelines.")
     ] = True,
 ) -> None:
-    """Show a node, a shop that writes to it, and tables that Spark makes of its topics.
+    """Start a node, write the events of an imaginary shop to it, and process them with Spark.
 
-    Runs on a node of its own in a temporary folder and ends by itself. The Spark part needs
-    `pip install 'lograft[spark]'` and Java 17; without them, the demo says so and ends before it.
+    The node uses a temporary directory and stops at the end. The Spark part requires
+    `pip install 'lograft[spark]'` and Java 17, and is skipped if they are not installed.
     """
     from lograft.cli.demo.steps import run_demo
 

@@ -1,7 +1,7 @@
-"""`lograft doctor`: is the cluster well, seen from here? Every finding has a cause and a next step.
+"""`lograft doctor`: checks a cluster from a client's point of view and suggests next steps.
 
-The way a client goes, one step after the other: settings, the addresses it was given, the brokers
-that the cluster names (each at the address that it advertises), the quorum, the partitions.
+The checks follow the steps of a client: the settings, the bootstrap servers, each broker at its
+advertised address, and then the quorum and the partitions.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed
 from lograft.client.network import Node
 from lograft.model.seams import Address
 
-#: The addresses of a host name; raises OSError.
+#: Returns the IP addresses of a host name; raises OSError if it cannot be resolved.
 Resolve = Callable[[str], list[str]]
 Verdict = Literal["good", "doubtful", "bad"]
-#: Problems of one kind that are named one by one.
+#: Number of problems of one kind that are listed by name.
 NAMED_MAX: Final = 5
-#: Voters fetch at least every half second (controller.quorum.fetch.timeout.ms is 2 s).
+#: Voters fetch at least every half second (controller.quorum.fetch.timeout.ms is 2 s by default).
 SILENT_MS: Final = 3_000
 #: A busy voter may be a second behind; only a longer delay is a problem.
 BEHIND_MS: Final = 30_000
@@ -38,9 +38,9 @@ LOCAL_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 @dataclass(frozen=True, slots=True)
 class Finding:
     verdict: Verdict
-    #: What was looked at, and what was seen.
+    #: The check and its result.
     what: str
-    #: "" where all is well.
+    #: Empty if there is nothing to do.
     next_step: str = ""
 
 
@@ -53,24 +53,25 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        return all(one.verdict != "bad" for one in self.findings)
+        return all(finding.verdict != "bad" for finding in self.findings)
 
 
-def lines(report: Report) -> list[str]:
+def report_lines(report: Report) -> list[str]:
     signs = {"good": "ok", "doubtful": "??", "bad": "!!"}
-    shown = []
-    for one in report.findings:
-        shown.append(f"{signs[one.verdict]}  {one.what}")
-        if one.next_step:
-            shown.append(f"    next: {one.next_step}")
-    return shown
+    lines = []
+    for finding in report.findings:
+        lines.append(f"{signs[finding.verdict]}  {finding.what}")
+        if finding.next_step:
+            lines.append(f"    next: {finding.next_step}")
+    return lines
 
 
 async def examine(admin: Admin, resolve: Resolve) -> Report:
     report = Report()
     settings = admin.settings
     servers = ",".join(map(str, settings.bootstrap_addresses()))
-    report.add("good", f"settings are readable: {servers} by {settings.security_protocol}")
+    protocol = settings.security_protocol
+    report.add("good", f"settings are valid: {servers}, security.protocol={protocol}")
     reachable = await _bootstrap(admin, report, resolve)
     if not reachable:
         return report
@@ -80,7 +81,7 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
         await _partitions(admin, report)
     except ClientError as error:
         report.add(
-            "bad", f"the cluster does not answer: {error}", "see the brokers' logs, then try again"
+            "bad", f"the cluster does not respond: {error}", "check the brokers' logs, then retry"
         )
     return report
 
@@ -88,18 +89,18 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
 async def _bootstrap(admin: Admin, report: Report, resolve: Resolve) -> list[Address]:
     reachable = []
     for address in admin.settings.bootstrap_addresses():
-        if await _reaches(admin, report, address, f"bootstrap server {address}", resolve):
+        if await _can_reach(admin, report, address, f"bootstrap server {address}", resolve):
             reachable.append(address)
     if not reachable:
         report.add(
             "bad",
-            "no bootstrap server can be used",
-            "start a node (`lograft start`), or name the right servers with --bootstrap-server",
+            "no bootstrap server is available",
+            "start a node (`lograft start`), or specify other servers with --bootstrap-server",
         )
     return reachable
 
 
-async def _reaches(
+async def _can_reach(
     admin: Admin,
     report: Report,
     node: Node,
@@ -111,40 +112,40 @@ async def _reaches(
     where = node if isinstance(node, Address) else address
     assert where is not None
     try:
-        found = resolve(where.host)
+        addresses = resolve(where.host)
     except OSError:
         report.add(
             "bad",
-            f"{name}: the host name {where.host} is not known here",
-            f"mend the name or DNS; does `getent hosts {where.host}` find it?",
+            f"{name}: the host name {where.host} cannot be resolved",
+            f"correct the name or DNS; `getent hosts {where.host}` must find it",
         )
         return False
     try:
         await admin.probe(node)
     except ConnectionFailed as error:
-        told = str(error).removeprefix(f"{where}: ").partition(";")[0]
-        report.add("bad", f"{name}: {told}", _advice(error, where))
+        reason = str(error).removeprefix(f"{where}: ").partition(";")[0]
+        report.add("bad", f"{name}: {reason}", _connection_advice(error, where))
         return False
     except BrokerMissing as error:
-        report.add("bad", f"{name}: {error}", "it has just gone: is the node running?")
+        report.add("bad", f"{name}: {error}", "check whether the node is still running")
         return False
-    report.add("good", f"{name} answers ({', '.join(found)})")
+    report.add("good", f"{name} is reachable ({', '.join(addresses)})")
     return True
 
 
-def _advice(error: ConnectionFailed, where: Address) -> str:
+def _connection_advice(error: ConnectionFailed, where: Address) -> str:
     if error.stage == "connect":
         return (
-            f"is the node running, and does a firewall let port {where.port} through?"
-            " Its `listeners` must hold this address"
+            "check that the node is running, that its `listeners` contain this address, and that no"
+            f" firewall blocks port {where.port}"
         )
     if error.stage == "tls":
         return "compare security.protocol and the certificates (ssl.truststore.…) with the listener"
     if error.stage == "authentication":
         return "check sasl.mechanism, user and password"
     return (
-        "something answers there that is no Kafka, or speaks TLS where we do not: check the port"
-        " and security.protocol"
+        "the server does not speak Kafka's protocol, or it expects TLS: check the port and"
+        " security.protocol"
     )
 
 
@@ -155,8 +156,8 @@ async def _brokers(
     resolve: Resolve,
 ) -> None:
     cluster = await registered_brokers(admin)
-    online = [one for one in cluster.brokers if not one.is_fenced]
-    fenced = [one.id for one in cluster.brokers if one.is_fenced]
+    online = [broker for broker in cluster.brokers if not broker.is_fenced]
+    fenced = [broker.id for broker in cluster.brokers if broker.is_fenced]
     report.add("good", f"cluster {cluster.cluster_id} has {count(len(online), 'broker')} online")
     for sentence in cluster.unenforced_state:
         report.add(
@@ -169,29 +170,29 @@ async def _brokers(
         report.add(
             "doubtful",
             f"{count(len(fenced), 'registered broker')} offline: {numbers(fenced)}",
-            "start them again, or move their partitions away (`lograft reassign`) and remove them"
+            "restart them, or move their partitions away (`lograft reassign`) and unregister them"
             " with `lograft cluster unregister`",
         )
-    we_are_far = not any(one.host in LOCAL_NAMES for one in reachable)
-    answering = []
+    is_remote = not any(address.host in LOCAL_NAMES for address in reachable)
+    available = []
     for broker in online:
         name = f"broker {broker.id} at its advertised address {broker.address}"
-        ok = await _reaches(admin, report, broker.id, name, resolve, address=broker.address)
+        ok = await _can_reach(admin, report, broker.id, name, resolve, address=broker.address)
         if ok:
-            answering.append(broker.id)
-        if not ok and we_are_far and broker.address.host in LOCAL_NAMES:
+            available.append(broker.id)
+        if not ok and is_remote and broker.address.host in LOCAL_NAMES:
             report.add(
                 "bad",
-                f"broker {broker.id} tells clients to come to {broker.address}, which here means"
-                " this machine",
+                f"broker {broker.id} advertises {broker.address}, which refers to this machine for"
+                " a client",
                 f"set advertised.listeners of node {broker.id} to a name that clients can reach",
             )
 
-    await _dynamic_settings(admin, report, answering)
+    await _dynamic_settings(admin, report, available)
 
 
 async def _dynamic_settings(admin: Admin, report: Report, brokers: list[int]) -> None:
-    """Reports stored values that brokers skip: operators assume that they are in force."""
+    """Reports stored values that brokers skip: operators assume that they are effective."""
     for broker, skipped in (await admin.describe_skipped_configs(brokers)).items():
         for value in skipped[:NAMED_MAX]:
             report.add(
@@ -203,31 +204,33 @@ async def _dynamic_settings(admin: Admin, report: Report, brokers: list[int]) ->
             report.add(
                 "bad",
                 f"broker {broker} cannot apply {len(skipped) - NAMED_MAX} more dynamic settings",
-                "see the broker's log",
+                "check the broker's log",
             )
 
 
 async def _quorum(admin: Admin, report: Report) -> None:
     quorum = await admin.describe_quorum()
-    if any(one.last_fetch_ms < 0 for one in quorum.voters):
-        # A controller that was elected just now has not had a fetch from every voter yet.
+    if any(voter.last_fetch_ms < 0 for voter in quorum.voters):
+        # A controller that has just been elected may not have received a fetch from every voter.
         await asyncio.sleep(ELECTION_SETTLES_SECONDS)
         quorum = await admin.describe_quorum()
     summary = (
         f"the quorum has {count(len(quorum.voters), 'voter')}, controller {quorum.leader} is active"
     )
-    silent = [one for one in quorum.voters if not _fetches(one, quorum)]
-    behind = [one for one in quorum.voters if one not in silent and not _catches_up(one, quorum)]
+    silent = [voter for voter in quorum.voters if not _fetches(voter, quorum)]
+    behind = [
+        voter for voter in quorum.voters if voter not in silent and not _catches_up(voter, quorum)
+    ]
     if silent:
-        problems = [await _silence(admin, one, quorum) for one in silent]
+        problems = [await _describe_silence(admin, voter, quorum) for voter in silent]
         has_majority = 2 * len(silent) < len(quorum.voters)
         spare = (len(quorum.voters) - 1) // 2 - len(silent)
         report.add(
             "doubtful" if has_majority else "bad",
             f"{summary}; {'; '.join(problems)}"
-            + ("" if has_majority else ": there is no majority")
+            + ("" if has_majority else ": no majority is available")
             + ("; one more failure stops the quorum" if spare == 0 else ""),
-            f"start {_controllers(silent)} again, or find out why they cannot fetch from"
+            f"restart {_controllers(silent)}, or find out why they cannot fetch from"
             f" controller {quorum.leader}",
         )
     if behind:
@@ -250,7 +253,7 @@ def _catches_up(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
     return age_ms is not None and age_ms <= BEHIND_MS
 
 
-async def _silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDescription) -> str:
+async def _describe_silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDescription) -> str:
     age_ms = quorum.age_ms(voter.last_fetch_ms)
     since = (
         f"since controller {quorum.leader} became active"
@@ -262,14 +265,14 @@ async def _silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDescription
         try:
             await admin.probe(address)
         except ConnectionFailed as error:
-            # At another stage it may be the listener's security that differs from the brokers'.
+            # Later stages may fail because the controller listener has other security settings.
             if error.stage == "connect":
                 text += f" and {address} does not accept connections"
     return text
 
 
 def _controllers(voters: list[QuorumReplica]) -> str:
-    return f"controller{'' if len(voters) == 1 else 's'} {numbers(one.node for one in voters)}"
+    return f"controller{'' if len(voters) == 1 else 's'} {numbers(voter.node for voter in voters)}"
 
 
 async def _partitions(admin: Admin, report: Report) -> None:
@@ -278,38 +281,47 @@ async def _partitions(admin: Admin, report: Report) -> None:
         (f"{name}-{one.index}", one) for name, topic in topics.items() for one in topic.partitions
     ]
 
-    def those(
-        is_so: Callable[[PartitionDescription], bool],
+    def find(
+        matches: Callable[[PartitionDescription], bool],
     ) -> list[tuple[str, PartitionDescription]]:
-        return [(name, one) for name, one in partitions if is_so(one)]
+        return [(name, partition) for name, partition in partitions if matches(partition)]
 
-    def named(found: list[tuple[str, PartitionDescription]]) -> str:
-        some = ", ".join(name for name, _ in found[:NAMED_MAX])
-        return some + (" …" if len(found) > NAMED_MAX else "")
+    def names_of(found: list[tuple[str, PartitionDescription]]) -> str:
+        names = ", ".join(name for name, _ in found[:NAMED_MAX])
+        return names + (" …" if len(found) > NAMED_MAX else "")
 
-    leaderless = those(lambda one: one.leader < 0)
-    behind = those(lambda one: one.leader >= 0 and len(one.isr) < len(one.replicas))
+    leaderless = find(lambda partition: partition.leader < 0)
+    under_replicated = find(
+        lambda partition: partition.leader >= 0 and len(partition.isr) < len(partition.replicas)
+    )
     if leaderless:
-        holders = sorted(
-            {node for _, one in leaderless for node in (*one.isr, *one.eligible_leaders)}
-        )
+        candidates = {
+            node
+            for _, partition in leaderless
+            for node in (*partition.isr, *partition.eligible_leaders)
+        }
         report.add(
             "bad",
-            f"{count(len(leaderless), 'partition')} without a leader: {named(leaderless)}",
-            f"start the brokers that hold them: {numbers(holders)}",
+            f"{count(len(leaderless), 'partition')} without a leader: {names_of(leaderless)}",
+            f"start the brokers that are eligible to lead: {numbers(sorted(candidates))}",
         )
-    if behind:
-        missing = sorted({node for _, one in behind for node in set(one.replicas) - set(one.isr)})
+    if under_replicated:
+        missing = {
+            node
+            for _, partition in under_replicated
+            for node in set(partition.replicas) - set(partition.isr)
+        }
         report.add(
             "doubtful",
-            f"{count(len(behind), 'partition')} with replicas that are not in sync:"
-            f" {named(behind)}",
-            f"see whether brokers {numbers(missing)} are up; `lograft topics describe` shows their"
-            " lag",
+            f"{count(len(under_replicated), 'under-replicated partition')}:"
+            f" {names_of(under_replicated)}",
+            f"check whether brokers {numbers(sorted(missing))} are running; `lograft topics"
+            " describe` shows the lag of their replicas",
         )
-    if not leaderless and not behind:
+    if not leaderless and not under_replicated:
         report.add(
-            "good", f"all {count(len(partitions), 'partition')} have a leader and all replicas"
+            "good",
+            f"all {count(len(partitions), 'partition')} have a leader and all replicas in sync",
         )
 
 

@@ -15,14 +15,14 @@ def doctor(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Look for what is wrong between here and the cluster, and say what to do next.
+    """Check the cluster and the connection to it, and suggest next steps.
 
-    Reads the settings, connects, checks every advertised address from here, the quorum and the
-    partitions. Exit code 1 when something is wrong.
+    Checks the settings, the bootstrap servers, each broker at its advertised address, the quorum
+    and the partitions. The exit code is 1 if a check fails.
     """
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
-    from lograft.cli.doctor import examine, lines, system_resolve
+    from lograft.cli.doctor import examine, report_lines, system_resolve
     from lograft.cli.output import show, show_json
     from lograft.client.admin import Admin
 
@@ -42,5 +42,5 @@ def doctor(
     if json:
         show_json({"well": report.is_well, "findings": report.findings})
     else:
-        show(lines(report))
+        show(report_lines(report))
     raise typer.Exit(0 if report.is_well else 1)

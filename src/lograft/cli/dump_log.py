@@ -1,4 +1,4 @@
-"""`lograft dump-log`: the files of a log, shown in the same lines as Kafka's DumpLogSegments."""
+"""`lograft dump-log`: prints the files of a log in the format of Kafka's DumpLogSegments."""
 
 import re
 import struct
@@ -28,7 +28,7 @@ CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 INDEX_ENTRY: Final = struct.Struct(">ii")
 TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
 TXN_INDEX_ENTRY: Final = struct.Struct(">hqqqq")
-#: Decompressed size of one batch; a bomb in a file shall not take the machine with it.
+#: Decompressed size of one batch: a limit against decompression bombs.
 BATCH_BYTES_MAX: Final = 1 << 30
 SNAPSHOT_VERSION: Final = 1
 
@@ -45,7 +45,7 @@ class DumpOptions:
 
 
 def dump_files(paths: list[str], options: DumpOptions) -> int:
-    """Shows the files one after another; 1 when one of them is not in order."""
+    """Prints the files; returns 1 if there is a problem with any of them."""
     problems: list[str] = []
     for path in paths:
         print(f"Dumping {path}")
@@ -106,7 +106,7 @@ def dump_segment(path: str, options: DumpOptions, problems: list[str]) -> Iterat
                 problems.append(f"{path}: the batch at position {position}: {error}")
     if end < size and size <= options.bytes_max:
         problems.append(f"Found {size - end} invalid bytes at the end of {Path(path).name}")
-    # Compaction leaves gaps, so they are worth a word but no error.
+    # Compaction leaves gaps, so they are reported but are not an error.
     if pairs:
         yield f"Non-consecutive offsets in {path}"
         yield from (f"  {before} is followed by {after}" for before, after in pairs)
@@ -122,13 +122,13 @@ def _title(path: str) -> str:
 
 
 def base_offset_of(path: str) -> int:
-    """The number that the file is named by; 0 for a file with another name."""
+    """Returns the base offset in the file's name; 0 if the name does not start with a number."""
     match = re.match(r"\d+", Path(path).name)
     return int(match[0]) if match is not None else 0
 
 
 def batches(file: BinaryIO, limit: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """Whole batches from the start on; ends where no more can be made out."""
+    """Yields (position, header, bytes) of the complete batches up to the first invalid one."""
     position = 0
     while position + HEADER_SIZE <= limit:
         file.seek(position)
@@ -150,26 +150,26 @@ def batch_line(position: int, header: BatchHeader, *, is_valid: bool) -> str:
         f" count: {header.record_count} baseSequence: {header.base_sequence}"
         f" lastSequence: {header.last_sequence} producerId: {header.producer_id}"
         f" producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch}"
-        f" isTransactional: {_lower(header.is_transactional)}"
-        f" isControl: {_lower(header.is_control)}"
-        f" deleteHorizonMs: {_optional(header.delete_horizon_ms)} position: {position}"
+        f" isTransactional: {_bool_text(header.is_transactional)}"
+        f" isControl: {_bool_text(header.is_control)}"
+        f" deleteHorizonMs: {_optional_text(header.delete_horizon_ms)} position: {position}"
         f" {kind}: {header.max_timestamp} size: {header.size_bytes} magic: {header.magic}"
         f" compresscodec: {CODECS.get(header.compression, header.compression)}"
-        f" crc: {header.crc & 0xFFFFFFFF} isvalid: {_lower(is_valid)}"
+        f" crc: {header.crc & 0xFFFFFFFF} isvalid: {_bool_text(is_valid)}"
     )
 
 
 def record_line(record: Record, header: BatchHeader, options: DumpOptions) -> str:
-    words = []
+    parts = []
     if not options.skip_record_metadata:
-        words.append(_record_metadata(record, header))
+        parts.append(_record_metadata(record, header))
         if header.is_control:
-            words.append(control_text(record))
+            parts.append(control_text(record))
     if options.print_values and not header.is_control:
         key, value = DECODERS[options.decoder](record)
-        words += [f"key: {key}"] if key is not None else []
-        words += [f"payload: {value}"] if value is not None else []
-    return " ".join([INDENT, *words]) if words else ""
+        parts += [f"key: {key}"] if key is not None else []
+        parts += [f"payload: {value}"] if value is not None else []
+    return " ".join([INDENT, *parts]) if parts else ""
 
 
 def _record_metadata(record: Record, header: BatchHeader) -> str:
@@ -179,7 +179,7 @@ def _record_metadata(record: Record, header: BatchHeader) -> str:
     sequence = -1
     if header.base_sequence >= 0:
         sequence = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
-    keys = ",".join(one.key for one in record.headers)
+    keys = ",".join(header.key for header in record.headers)
     return (
         f"offset: {record.offset} {kind}: {timestamp} keySize: {_size(record.key)}"
         f" valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{keys}]"
@@ -190,11 +190,11 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _lower(value: bool) -> str:
+def _bool_text(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _optional(value: int | None) -> str:
+def _optional_text(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
@@ -208,13 +208,13 @@ def dump_index(path: str, options: DumpOptions, problems: list[str]) -> Iterator
         yield f"{path} is empty."
         return
     if options.index_sanity_check:
-        yield from _sanity(path, [relative for relative, _ in entries], problems)
+        yield from _check_order(path, [relative for relative, _ in entries], problems)
         return
     log = _batches_by_position(path)
     mismatches = []
     for number, (relative, position) in enumerate(entries):
         if number and relative == 0:
-            # The unused rest of a file that was made at its full size.
+            # The unused rest of a preallocated file.
             break
         header = log.get(position)
         if log and (header is None or header.last_offset != base + relative):
@@ -229,7 +229,7 @@ def dump_time_index(path: str, options: DumpOptions, problems: list[str]) -> Ite
     base = base_offset_of(path)
     entries = list(_entries(path, TIME_INDEX_ENTRY, problems))
     if options.index_sanity_check:
-        yield from _sanity(path, [timestamp for timestamp, _ in entries], problems)
+        yield from _check_order(path, [timestamp for timestamp, _ in entries], problems)
         return
     log = sorted(_batches_by_position(path).values(), key=lambda header: header.base_offset)
     found: dict[str, list[str]] = {}
@@ -243,14 +243,14 @@ def dump_time_index(path: str, options: DumpOptions, problems: list[str]) -> Ite
                 f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
             )
         previous = max(previous, timestamp)
-        holder = next((header for header in log if header.last_offset >= offset), None)
-        if log and holder is None:
+        batch = next((header for header in log if header.last_offset >= offset), None)
+        if log and batch is None:
             found.setdefault("The following indexed offsets are not found in :", []).append(
                 f"  Indexed offset: {offset}, found log offset: -1"
             )
-        elif holder is not None and holder.max_timestamp != timestamp:
+        elif batch is not None and batch.max_timestamp != timestamp:
             found.setdefault("Found timestamp mismatch in :", []).append(
-                f"  Index timestamp: {timestamp}, log timestamp: {holder.max_timestamp}"
+                f"  Index timestamp: {timestamp}, log timestamp: {batch.max_timestamp}"
             )
         yield f"timestamp: {timestamp} offset: {offset}"
     for title, lines in found.items():
@@ -259,22 +259,22 @@ def dump_time_index(path: str, options: DumpOptions, problems: list[str]) -> Ite
 
 def _entries(path: str, form: struct.Struct, problems: list[str]) -> Iterator[tuple[int, int]]:
     data = Path(path).read_bytes()
-    whole = len(data) - len(data) % form.size
-    if whole < len(data):
+    complete = len(data) - len(data) % form.size
+    if complete < len(data):
         problems.append(f"{path} has {len(data)} bytes, not a multiple of {form.size}")
-    yield from form.iter_unpack(data[:whole])
+    yield from form.iter_unpack(data[:complete])
 
 
-def _sanity(path: str, firsts: list[int], problems: list[str]) -> Iterator[str]:
-    used = [one for number, one in enumerate(firsts) if number == 0 or one != 0]
+def _check_order(path: str, keys: list[int], problems: list[str]) -> Iterator[str]:
+    used = [key for number, key in enumerate(keys) if number == 0 or key != 0]
     if any(later < earlier for earlier, later in pairwise(used)):
-        problems.append(f"{path} is corrupt: its entries do not grow")
+        problems.append(f"{path} is corrupt: its entries are not in ascending order")
     else:
         yield f"{path} passed sanity check."
 
 
 def _batches_by_position(index_path: str) -> dict[int, BatchHeader]:
-    """Of the log beside an index; empty when there is none."""
+    """Returns the batches of an index's .log file by position; empty if there is no such file."""
     log = Path(index_path).with_suffix(".log")
     if not log.exists():
         return {}
@@ -300,7 +300,7 @@ def _producer_line(entry: ProducerEntry) -> str:
     line = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.epoch}"
         f" coordinatorEpoch: {entry.coordinator_epoch}"
-        f" currentTxnFirstOffset: {_optional(first_offset if first_offset >= 0 else None)}"
+        f" currentTxnFirstOffset: {_optional_text(first_offset if first_offset >= 0 else None)}"
         f" lastTimestamp: {entry.timestamp} "
     )
     if entry.last_offset < 0:
@@ -315,10 +315,10 @@ def _producer_line(entry: ProducerEntry) -> str:
 
 def dump_transactions(path: str, problems: list[str]) -> Iterator[str]:
     data = Path(path).read_bytes()
-    whole = len(data) - len(data) % TXN_INDEX_ENTRY.size
-    if whole < len(data):
-        problems.append(f"Found {len(data) - whole} invalid bytes at the end of {path}")
-    for entry in TXN_INDEX_ENTRY.iter_unpack(data[:whole]):
+    complete = len(data) - len(data) % TXN_INDEX_ENTRY.size
+    if complete < len(data):
+        problems.append(f"Found {len(data) - complete} invalid bytes at the end of {path}")
+    for entry in TXN_INDEX_ENTRY.iter_unpack(data[:complete]):
         version, producer_id, first, last, stable = entry
         yield (
             f"version: {version} producerId: {producer_id} firstOffset: {first}"

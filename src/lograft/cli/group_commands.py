@@ -1,4 +1,4 @@
-"""The commands `lograft groups …` and their options."""
+"""The commands `lograft groups …`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +9,14 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Execut
 if TYPE_CHECKING:
     from lograft.client.admin import Admin, ResetPlan, Target
 
-groups = typer.Typer(help="See consumer groups and move their offsets.", **SETTINGS)
+groups = typer.Typer(
+    help="Describe consumer groups, and reset their offsets while they run.", **SETTINGS
+)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 Topic = Annotated[
     list[str] | None,
-    typer.Option(metavar="T[:P,…]", help="This topic, or these partitions of it; may be repeated."),
+    typer.Option(metavar="T[:P,…]", help="A topic, or some of its partitions; may be repeated."),
 ]
 
 
@@ -23,15 +25,20 @@ def list_(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     state: Annotated[
-        list[str] | None, typer.Option(metavar="STATE", help="Only in this state: Stable, Empty …")
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only groups in this state: Stable, Empty, …"),
     ] = None,
     type_: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="classic, consumer, share or streams."),
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Only groups of this type: classic, consumer, share or streams.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show all groups."""
+    """List groups."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.groups import list_lines
     from lograft.cli.output import show, show_json
@@ -50,13 +57,13 @@ def list_(
 @groups.command()
 def describe(
     group: Annotated[
-        list[str] | None, typer.Argument(metavar="[GROUP]…", help="All if left out.")
+        list[str] | None, typer.Argument(metavar="[GROUP]…", help="By default, all groups.")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show a group's members, where it stands, and how far behind it is."""
+    """Show the members, committed offsets and lag of groups."""
     from lograft.cli import groups as work
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
@@ -77,43 +84,44 @@ def reset(
     command_config: CommandConfig = None,
     topic: Topic = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that the group has offsets in or reads.")
+        bool,
+        typer.Option("--all-topics", help="All topics that the group reads or has offsets for."),
     ] = False,
     to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record.")
+        bool, typer.Option("--to-earliest", help="To the earliest offset.")
     ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")] = False,
     to_offset: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="To this offset.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="So far back from now: 1h30m or PT1H30M.")
+        str | None, typer.Option(metavar="TIME", help="To this time before now: 1h30m or PT1H30M.")
     ] = None,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="To the first record since then (UTC).")
+        str | None, typer.Option(metavar="WHEN", help="To this time, in UTC by default.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="N", help="So many records on; back if negative.")
+        int | None, typer.Option(metavar="N", help="By N offsets; backward if negative.")
     ] = None,
     execute: Execute = False,
     json: Json = False,
 ) -> None:
-    """Move a group's offsets, while its consumers run.
+    """Reset the committed offsets of a group, even while its consumers run.
 
-    Shows what would be done; --execute does it in one step. The members lose their membership, join
-    again and begin at the new offsets; nothing that they commit for where they were counts.
+    Shows the changes; --execute applies all of them at once. The members are removed, rejoin and
+    continue at the new offsets; commits that they send before that are rejected.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_scope
 
     if all_topics == bool(topic):
-        raise typer.BadParameter("say which offsets: --topic, or --all-topics")
+        raise typer.BadParameter("specify either --topic or --all-topics")
     target = _target(to_earliest, to_latest, to_offset, by_duration, to_datetime, shift_by)
     scope = parse_scope(topic or ())
 
     async def work(admin: "Admin") -> "ResetPlan":
         plan = await admin.plan_reset(group, target, scope)
-        return await _carry_out(admin, plan, execute)
+        return await _execute(admin, plan, execute)
 
     _show(with_admin(bootstrap_server, command_config, work), execute, json)
 
@@ -127,9 +135,9 @@ def undo(
     execute: Execute = False,
     json: Json = False,
 ) -> None:
-    """Take back the last reset of a group, while its consumers run.
+    """Undo the last reset of a group, even while its consumers run.
 
-    Shows what would be done; --execute does it in one step, as reset does.
+    Shows the changes; --execute applies all of them at once, like reset.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_scope
@@ -137,7 +145,7 @@ def undo(
     scope = parse_scope(topic or ())
 
     async def work(admin: "Admin") -> "ResetPlan":
-        return await _carry_out(admin, await admin.plan_undo(group, scope), execute)
+        return await _execute(admin, await admin.plan_undo(group, scope), execute)
 
     _show(with_admin(bootstrap_server, command_config, work), execute, json)
 
@@ -148,11 +156,11 @@ def delete(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Delete groups with all that they have committed."""
+    """Delete groups and their committed offsets."""
     from lograft.cli.client_runner import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.delete_groups(group))
-    print("\n".join(f"Group {one} is deleted." for one in group))
+    print("\n".join(f"Deleted group {name}." for name in group))
 
 
 def _target(
@@ -169,8 +177,8 @@ def _target(
     values = (to_offset, by_duration, to_datetime, shift_by)
     if to_earliest + to_latest + sum(value is not None for value in values) != 1:
         raise typer.BadParameter(
-            "say where to with one of --to-earliest, --to-latest, --to-offset, --by-duration,"
-            " --to-datetime, --shift-by"
+            "specify exactly one of --to-earliest, --to-latest, --to-offset, --by-duration,"
+            " --to-datetime and --shift-by"
         )
     from_ms = None
     if by_duration is not None:
@@ -184,7 +192,7 @@ def _target(
     )
 
 
-async def _carry_out(admin: "Admin", plan: "ResetPlan", execute: bool) -> "ResetPlan":
+async def _execute(admin: "Admin", plan: "ResetPlan", execute: bool) -> "ResetPlan":
     if execute:
         await admin.execute_reset(plan)
     return plan

@@ -1,4 +1,4 @@
-"""`lograft groups reset|undo` in words: what the options mean, and what a plan does."""
+"""`lograft groups reset` and `undo`: parses the options and prints the plan."""
 
 import re
 from collections.abc import Iterable
@@ -20,18 +20,20 @@ _SECONDS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def parse_scope(texts: Iterable[str]) -> dict[str, set[int] | None]:
-    """`T` or `T:0,2`; None: all partitions of the topic."""
+    """Parses `T` or `T:0,2` into partitions by topic; None stands for all partitions."""
     scope: dict[str, set[int] | None] = {}
     for text in texts:
         topic, colon, indexes = text.partition(":")
         if not topic or (colon and not all(n.strip().isdigit() for n in indexes.split(","))):
-            raise InvalidInput(f"{text}: write a topic, or some of its partitions as in orders:0,2")
+            raise InvalidInput(
+                f"invalid partitions {text}: write TOPIC, or TOPIC:P,… for some of its partitions"
+            )
         if not colon:
             scope[topic] = None
             continue
-        known = scope.setdefault(topic, set())
-        if known is not None:
-            known.update(int(index) for index in indexes.split(","))
+        partitions = scope.setdefault(topic, set())
+        if partitions is not None:
+            partitions.update(int(index) for index in indexes.split(","))
     return scope
 
 
@@ -39,7 +41,7 @@ def parse_duration_ms(text: str) -> int:
     found = _ISO_DURATION.fullmatch(text) or _SHORT_DURATION.fullmatch(text)
     parts = {unit: value for unit, value in (found.groupdict() if found else {}).items() if value}
     if not parts:
-        raise InvalidInput(f"{text} is no duration: write it as in 1h30m or PT1H30M")
+        raise InvalidInput(f"invalid duration {text}: write it as 1h30m or PT1H30M")
     return round(1000 * sum(_SECONDS[unit] * float(value) for unit, value in parts.items()))
 
 
@@ -47,7 +49,7 @@ def parse_datetime_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput(f"{text} is no time: write it as in 2026-05-01T12:00:00Z") from None
+        raise InvalidInput(f"invalid time {text}: write it as 2026-05-01T12:00:00Z") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
@@ -59,8 +61,8 @@ def plan_lines(plan: ResetPlan, *, executed: bool) -> list[str]:
         (
             (
                 f"{move.topic}-{move.partition}",
-                _said(move.before),
-                _said(move.after),
+                _offset_text(move.before),
+                _offset_text(move.after),
                 ""
                 if move.before is None or move.after is None
                 else f"{move.after - move.before:+d}",
@@ -68,21 +70,26 @@ def plan_lines(plan: ResetPlan, *, executed: bool) -> list[str]:
             for move in plan.moves
         ),
     )
-    who = count(plan.members, "member")
+    members = count(plan.members, "member")
     lines.append("")
     if executed:
-        verb = "reset" if plan.action is ResetAction.RESET else "back where they were"
-        lines.append(f"The offsets of group {plan.group} are {verb}.")
-        if plan.members:
-            lines.append(f"Its {who} must join again and will begin there.")
         if plan.action is ResetAction.RESET:
-            lines.append(f"`lograft groups undo {plan.group}` takes it back.")
-    else:
-        lines.append("Nothing is changed yet: --execute does it, in one step.")
+            lines.append(f"Reset the offsets of group {plan.group}.")
+        else:
+            lines.append(f"Restored the previous offsets of group {plan.group}.")
         if plan.members:
-            lines.append(f"The {who} of group {plan.group} will join again and begin there.")
+            lines.append(f"Its {members} must rejoin and will continue at these offsets.")
+        if plan.action is ResetAction.RESET:
+            lines.append(f"`lograft groups undo {plan.group}` restores the previous offsets.")
+    else:
+        lines.append("Dry run: nothing was changed. Use --execute to apply the changes.")
+        if plan.members:
+            lines.append(
+                f"The {members} of group {plan.group} will have to rejoin, and will continue at the"
+                " new offsets."
+            )
     return lines
 
 
-def _said(offset: int | None) -> str:
+def _offset_text(offset: int | None) -> str:
     return "none" if offset is None else str(offset)

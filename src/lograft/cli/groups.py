@@ -1,4 +1,4 @@
-"""`lograft groups list|describe`: who reads what, and how far behind."""
+"""`lograft groups list` and `describe`: groups, their members, offsets and lag."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,32 +19,34 @@ from lograft.model.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a group stands in one partition; None: not known, or none."""
+class GroupPosition:
+    """A group's progress in one partition; fields are None if unknown."""
 
     topic: str
     partition: int
     offset: int | None
     end_offset: int | None
     lag: int | None
-    #: Who reads it now.
+    #: The id of the member to which the partition is assigned.
     member: str | None
-    #: Where an undo would go back to (-1: to none); None: there is nothing to undo.
+    #: The offset that an undo restores (-1: no offset); None if there is nothing to undo.
     offset_before_reset: int | None
 
 
-Found = tuple[GroupDescription, list[Standing]]
+DescribedGroup = tuple[GroupDescription, list[GroupPosition]]
 
 
 def list_lines(groups: Sequence[GroupListing]) -> list[str]:
     if not groups:
-        return ["There are no groups."]
-    return table(["GROUP", "TYPE", "STATE"], ((one.group, one.type, one.state) for one in groups))
+        return ["No groups."]
+    return table(
+        ["GROUP", "TYPE", "STATE"], ((group.group, group.type, group.state) for group in groups)
+    )
 
 
-async def describe(admin: Admin, groups: Sequence[str]) -> list[Found]:
-    """These, or all."""
-    names = list(groups) or [one.group for one in await admin.list_groups()]
+async def describe(admin: Admin, groups: Sequence[str]) -> list[DescribedGroup]:
+    """Describes these groups, or all if none are given. Raises GroupMissing."""
+    names = list(groups) or [listing.group for listing in await admin.list_groups()]
     described = await admin.describe_groups(names)
     committed = await admin.list_offsets_of_groups(names)
     found = []
@@ -53,104 +55,111 @@ async def describe(admin: Admin, groups: Sequence[str]) -> list[Found]:
         if described[name].state == DEAD and not offsets:
             raise GroupMissing(
                 ErrorCode.GROUP_ID_NOT_FOUND,
-                f"there is no group {name}; `lograft groups list` shows those there are",
+                f"group {name} does not exist: `lograft groups list` shows all groups",
             )
-        found.append((described[name], await standings(admin, described[name], offsets)))
+        found.append((described[name], await positions_of(admin, described[name], offsets)))
     return found
 
 
-async def standings(
+async def positions_of(
     admin: Admin, group: GroupDescription, offsets: Mapping[TopicPartition, GroupOffset]
-) -> list[Standing]:
+) -> list[GroupPosition]:
     readers = group.readers
-    places = sorted({*offsets, *readers})
-    ends = await end_offsets(admin, places)
-    found = []
-    for place in places:
-        stand = offsets.get(place)
-        offset = stand.offset if stand is not None and stand.offset >= 0 else None
-        end = ends.get(place)
-        reader = readers.get(place)
-        found.append(
-            Standing(
-                *place,
+    partitions = sorted({*offsets, *readers})
+    ends = await end_offsets(admin, partitions)
+    positions = []
+    for partition in partitions:
+        committed = offsets.get(partition)
+        offset = committed.offset if committed is not None and committed.offset >= 0 else None
+        end = ends.get(partition)
+        reader = readers.get(partition)
+        positions.append(
+            GroupPosition(
+                *partition,
                 offset,
                 end,
                 None if offset is None or end is None else max(0, end - offset),
                 None if reader is None else reader.member,
-                stand.before_reset if stand is not None and stand.reset_ms >= 0 else None,
+                committed.before_reset
+                if committed is not None and committed.reset_ms >= 0
+                else None,
             )
         )
-    return found
+    return positions
 
 
-async def end_offsets(admin: Admin, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Of those that exist and have a leader: a group is described even when others have not."""
-    wanted = set(places)
-    there = {one.name for one in await admin.list_topics(internal=True)}
-    topics = await admin.describe_topics(sorted({one.topic for one in wanted} & there))
-    led = [
-        place
+async def end_offsets(
+    admin: Admin, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Returns the end offsets of partitions that exist and have a leader; the others are left out,
+    so that a group can be described nevertheless."""
+    requested = set(partitions)
+    existing = {topic.name for topic in await admin.list_topics(internal=True)}
+    topics = await admin.describe_topics(sorted({name for name, _ in requested} & existing))
+    with_leader = [
+        partition
         for name, topic in topics.items()
-        for one in topic.partitions
-        if one.leader >= 0 and (place := TopicPartition(name, one.index)) in wanted
+        for description in topic.partitions
+        if description.leader >= 0
+        and (partition := TopicPartition(name, description.index)) in requested
     ]
-    listed = await admin.list_offsets(dict.fromkeys(led, LATEST))
-    return {place: one.offset for place, one in listed.items()}
+    listed = await admin.list_offsets(dict.fromkeys(with_leader, LATEST))
+    return {partition: end.offset for partition, end in listed.items()}
 
 
-def describe_lines(found: Iterable[Found]) -> Iterator[str]:
-    for place, (group, positions) in enumerate(found):
-        if place:
+def describe_lines(found: Iterable[DescribedGroup]) -> Iterator[str]:
+    for index, (group, positions) in enumerate(found):
+        if index:
             yield ""
-        how = f", assigned by {group.assignor}" if group.assignor else ""
+        assignor = f", assignor {group.assignor}" if group.assignor else ""
         members = count(len(group.members), "member")
         if not group.has_consumers:
-            members = f"members unknown: Lograft does not support {group.type} groups yet"
-        yield f"{group.group}  {group.type}  {group.state}  {members}{how}"
+            members = f"members not shown: Lograft does not support {group.type} groups yet"
+        yield f"{group.group}  {group.type}  {group.state}  {members}{assignor}"
         if group.members:
             yield ""
             yield from table(
                 ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"],
                 (
                     (
-                        one.member,
-                        one.instance or NOTHING,
-                        one.client,
-                        one.host,
-                        _told(one.partitions),
+                        member.member,
+                        member.instance or NOTHING,
+                        member.client,
+                        member.host,
+                        _assignment_text(member.partitions),
                     )
-                    for one in group.members
+                    for member in group.members
                 ),
             )
         if positions:
             yield ""
             yield from table(
-                ["PARTITION", "OFFSET", "END", "LAG", "BEFORE RESET", "MEMBER"],
+                ["PARTITION", "OFFSET", "LOG END", "LAG", "BEFORE RESET", "MEMBER"],
                 (
                     (
-                        f"{one.topic}-{one.partition}",
-                        number(one.offset),
-                        number(one.end_offset),
-                        number(one.lag),
+                        f"{position.topic}-{position.partition}",
+                        number(position.offset),
+                        number(position.end_offset),
+                        number(position.lag),
                         "none"
-                        if one.offset_before_reset == -1
-                        else number(one.offset_before_reset),
-                        one.member or NOTHING,
+                        if position.offset_before_reset == -1
+                        else number(position.offset_before_reset),
+                        position.member or NOTHING,
                     )
-                    for one in positions
+                    for position in positions
                 ),
             )
 
 
-def describe_json(found: Iterable[Found]) -> list[dict[str, Any]]:
+def describe_json(found: Iterable[DescribedGroup]) -> list[dict[str, Any]]:
     return [{**jsonable(group), "positions": jsonable(positions)} for group, positions in found]
 
 
-def _told(partitions: Mapping[str, list[int]]) -> str:
+def _assignment_text(partitions: Mapping[str, list[int]]) -> str:
     return (
         " ".join(
-            f"{topic}:{','.join(map(str, found))}" for topic, found in sorted(partitions.items())
+            f"{topic}:{','.join(map(str, indexes))}"
+            for topic, indexes in sorted(partitions.items())
         )
         or NOTHING
     )

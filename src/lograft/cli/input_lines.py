@@ -1,6 +1,6 @@
-"""Lines of standard input, read without blocking the event loop.
+"""Reads lines of standard input without blocking the event loop.
 
-The producer keeps sending and signals are handled while standard input has no new line.
+While standard input has no new line, the producer keeps sending and signals are handled.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
 from typing import Final, TextIO
 
-from lograft.cli.values import keep_raw
+from lograft.cli.values import preserve_raw_bytes
 
 CHUNK_BYTES: Final = 64 * 1024
 #: Lines of a file that are read before other tasks run.
@@ -24,10 +24,10 @@ async def input_lines(
 ) -> AsyncIterator[str]:
     """Yields lines without their line endings, with Python's universal newlines. Bytes that are not
     UTF-8 are kept for `raw_bytes`. `before_wait` is called whenever no complete line is left."""
-    descriptor = _pollable(stream)
+    descriptor = _pollable_descriptor(stream)
     if descriptor is None:
-        keep_raw(stream)
-        async for line in in_turns(line.removesuffix("\n") for line in stream):
+        preserve_raw_bytes(stream)
+        async for line in yield_in_turns(line.removesuffix("\n") for line in stream):
             yield line
         return
     decoder = io.IncrementalNewlineDecoder(
@@ -37,7 +37,7 @@ async def input_lines(
     while True:
         if before_wait is not None:
             before_wait()
-        await _readable(descriptor)
+        await _wait_readable(descriptor)
         data = os.read(descriptor, CHUNK_BYTES)
         *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
         for line in lines:
@@ -48,17 +48,17 @@ async def input_lines(
             return
 
 
-async def in_turns(lines: Iterable[str]) -> AsyncIterator[str]:
+async def yield_in_turns(lines: Iterable[str]) -> AsyncIterator[str]:
     """Yields lines that can be read without waiting; other tasks run in between."""
     iterator = iter(lines)
-    while some := list(islice(iterator, LINES_AT_ONCE)):
-        for line in some:
+    while chunk := list(islice(iterator, LINES_AT_ONCE)):
+        for line in chunk:
             yield line
         await asyncio.sleep(0)
 
 
-def _pollable(stream: TextIO) -> int | None:
-    """The descriptor of a pipe, a socket or a terminal; None for files, which never block."""
+def _pollable_descriptor(stream: TextIO) -> int | None:
+    """Returns the descriptor of a pipe, socket or terminal; None for files, which never block."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):
@@ -69,7 +69,7 @@ def _pollable(stream: TextIO) -> int | None:
     return None
 
 
-async def _readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
 

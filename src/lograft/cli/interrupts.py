@@ -14,15 +14,15 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
-#: A process that a signal ended has this exit code plus the signal's number.
+#: The exit code of a command that a signal stopped is this plus the signal's number.
 EXIT_CODE_BASE: Final = 128
 
 
 class Interrupted(BaseException):
-    """A signal ended the command. Not an Exception: only the entry point handles it."""
+    """A signal stopped the command. Not an Exception: only the entry point handles it."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"ended by {signal.Signals(number).name}")
+        super().__init__(f"stopped by {signal.Signals(number).name}")
         self.exit_code = EXIT_CODE_BASE + number
 
 
@@ -38,16 +38,16 @@ async def cancel_on_signals(work: Coroutine[Any, Any, T]) -> T:
 
     def cancel(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        for one in installed:
-            signal.signal(one, signal.SIG_DFL)
+        for installed_number in installed:
+            signal.signal(installed_number, signal.SIG_DFL)
         task.cancel()
         # Wakes the loop, which may be waiting for I/O.
         loop.call_soon_threadsafe(lambda: None)
 
-    # A signal that the parent process has set to be ignored (nohup) stays ignored.
-    installed = [one for one in SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
-    for one in installed:
-        signal.signal(one, cancel)
+    # A signal that the parent process ignores (nohup) stays ignored.
+    installed = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in installed:
+        signal.signal(number, cancel)
     try:
         return await work
     except asyncio.CancelledError:
@@ -55,5 +55,5 @@ async def cancel_on_signals(work: Coroutine[Any, Any, T]) -> T:
             raise Interrupted(received[0]) from None
         raise
     finally:
-        for one in installed:
-            signal.signal(one, signal.SIG_DFL)
+        for number in installed:
+            signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""`lograft produce`: lines into records."""
+"""`lograft produce`: parses lines and sends them as records."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from lograft.cli.output import count
 from lograft.cli.stall_watch import StallWatch
-from lograft.cli.values import raw_bytes, typed
+from lograft.cli.values import encode_text, raw_bytes
 from lograft.client.admin import Admin, topic_resource
 from lograft.client.errors import ClientError, NotAuthorized, TopicMissing
 from lograft.client.producer import Producer
@@ -17,23 +17,24 @@ from lograft.client.producing.deliveries import Delivery
 from lograft.client.types import Acknowledged
 from lograft.model.errors import InvalidInput
 
-#: A setting of topics that grow when somebody produces beyond their last partition: how far.
-_GROWS_TO: Final = "auto.create.partitions.max"
-#: How long a command that a signal ends waits for acknowledgements.
+#: Topic setting: how many partitions a topic may get when records are sent to partitions that do
+#: not exist yet.
+_PARTITIONS_MAX: Final = "auto.create.partitions.max"
+#: How long the command waits for acknowledgements after a signal.
 INTERRUPTED_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions:
-    #: A format of values, or "record": JSON objects with key, value, headers, partition, time.
+    #: A format of values, or "record": JSON objects with key, value, headers, partition, timestamp.
     form: str = "text"
     key: str | None = None
-    #: Between key and value in a line.
+    #: Separates key and value in a line.
     key_separator: str | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
     timestamp_ms: int | None = None
-    #: A line that is this text is a tombstone.
+    #: Values that are equal to this text become tombstones.
     null: str | None = None
 
 
@@ -48,22 +49,24 @@ class Line(NamedTuple):
 def parse_line(text: str, number: int, options: ProduceOptions) -> Line:
     try:
         if options.form == "record":
-            return _record(json.loads(text), options)
-        return _plain(text, options)
+            return _parse_record(json.loads(text), options)
+        return _parse_plain(text, options)
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidInput(f"line {number}: {error}") from None
 
 
-def _plain(text: str, options: ProduceOptions) -> Line:
+def _parse_plain(text: str, options: ProduceOptions) -> Line:
     key = options.key
     if options.key_separator is not None:
         key, separator, rest = text.partition(options.key_separator)
         if not separator:
-            raise InvalidInput(
-                f"there is no {options.key_separator!r} between a key and a value in {text[:40]!r}"
-            )
+            raise InvalidInput(f"no key separator {options.key_separator!r} in {text[:40]!r}")
         text = rest
-    value = None if options.null is not None and text == options.null else typed(text, options.form)
+    value = (
+        None
+        if options.null is not None and text == options.null
+        else encode_text(text, options.form)
+    )
     return Line(
         None if key is None else raw_bytes(key),
         value,
@@ -73,35 +76,35 @@ def _plain(text: str, options: ProduceOptions) -> Line:
     )
 
 
-def _record(read: Mapping[str, Any], options: ProduceOptions) -> Line:
-    """As `lograft consume --json` writes them."""
-    headers = read.get("headers") or {}
+def _parse_record(fields: Mapping[str, Any], options: ProduceOptions) -> Line:
+    """Builds a record from the JSON object that `lograft consume --json` prints for it."""
+    headers = fields.get("headers") or {}
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return Line(
-        _encoded(read.get("key", options.key)),
-        _encoded(read.get("value")),
-        options.headers + tuple((str(name), _encoded(one)) for name, one in pairs),
-        read.get("partition", options.partition),
-        read.get("timestamp_ms", options.timestamp_ms),
+        _encode(fields.get("key", options.key)),
+        _encode(fields.get("value")),
+        options.headers + tuple((str(name), _encode(value)) for name, value in pairs),
+        fields.get("partition", options.partition),
+        fields.get("timestamp_ms", options.timestamp_ms),
     )
 
 
-def _encoded(value: Any) -> bytes | None:
+def _encode(value: Any) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return typed(value, "hex") if value.startswith("0x") else value.encode("utf-8")
+        return encode_text(value, "hex") if value.startswith("0x") else value.encode("utf-8")
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
-class Places:
-    """The partitions that records for a topic may name. A producer would wait max.block.ms for one
-    that is not there; who types its number wants to hear at once."""
+class PartitionCheck:
+    """Rejects partitions that a topic does not have and cannot get. A producer would wait for such
+    a partition for max.block.ms; the command reports the mistake immediately."""
 
     def __init__(self, admin: Admin, topic: str) -> None:
         self._admin = admin
         self._topic = topic
-        #: So many are there, or will be as soon as somebody produces to them.
+        #: Number of partitions that exist or are created when a record is sent to them.
         self._count = 0
 
     async def check(self, partition: int) -> None:
@@ -109,22 +112,22 @@ class Places:
             return
         try:
             described = await self._admin.describe_topics([self._topic])
-            there = len(described[self._topic].partitions)
-            limit = await self._grows_to() if partition >= there else 0
-            self._count = max(there, limit)
+            existing = len(described[self._topic].partitions)
+            limit = await self._read_partitions_max() if partition >= existing else 0
+            self._count = max(existing, limit)
         except (TopicMissing, NotAuthorized):
-            return  # It may be created, or made larger, by what is sent.
+            return  # Sending the record may create or extend the topic.
         if not 0 <= partition < self._count:
-            growth = f" and grows to {limit} on demand ({_GROWS_TO})" if limit else ""
+            growth = f" and grows up to {limit} on demand ({_PARTITIONS_MAX})" if limit else ""
             raise InvalidInput(
-                f"topic {self._topic!r} has {there} partitions{growth}, numbered from 0, so there"
-                f" is no partition {partition}"
+                f"partition {partition} does not exist: topic {self._topic!r} has {existing}"
+                f" partitions{growth}, numbered from 0"
             )
 
-    async def _grows_to(self) -> int:
+    async def _read_partitions_max(self) -> int:
         resource = topic_resource(self._topic)
-        found = await self._admin.describe_configs([resource], names=[_GROWS_TO])
-        entry = found[resource].get(_GROWS_TO)
+        found = await self._admin.describe_configs([resource], names=[_PARTITIONS_MAX])
+        entry = found[resource].get(_PARTITIONS_MAX)
         return int(entry.value) if entry is not None and entry.value is not None else 0
 
 
@@ -132,20 +135,20 @@ class Unacknowledged(ClientError):
     """The command was interrupted before all records were acknowledged."""
 
 
-class _Sending:
-    """The records of one command, from their lines to their acknowledgements."""
+class _Deliveries:
+    """Sends the records of a command and keeps track of their acknowledgements."""
 
     def __init__(
-        self, producer: Producer, topic: str, acknowledged: Callable[[Acknowledged], None]
+        self, producer: Producer, topic: str, on_acknowledged: Callable[[Acknowledged], None]
     ) -> None:
         self._producer = producer
         self._topic = topic
-        self._acknowledged = acknowledged
+        self._on_acknowledged = on_acknowledged
         self._pending: deque[Delivery] = deque()
         self.sent = 0
 
     @property
-    def unacknowledged(self) -> int:
+    def unacknowledged_count(self) -> int:
         return sum(not delivery.done() for delivery in self._pending)
 
     async def send(self, line: Line) -> None:
@@ -160,15 +163,15 @@ class _Sending:
         self._pending.append(delivery)
         self.sent += 1
         while self._pending and self._pending[0].done():
-            self._acknowledged(self._pending.popleft().result())
+            self._on_acknowledged(self._pending.popleft().result())
 
     async def wait(self) -> None:
         """Waits until all records are acknowledged; raises the error of the first that failed."""
         await self._producer.flush()
         while self._pending:
-            self._acknowledged(await self._pending.popleft())
+            self._on_acknowledged(await self._pending.popleft())
 
-    async def end(self, timeout_seconds: float) -> int:
+    async def flush_and_close(self, timeout_seconds: float) -> int:
         """Flushes for at most this long and closes the producer; returns how many records were
         not acknowledged."""
         try:
@@ -180,7 +183,7 @@ class _Sending:
         lost = 0
         while self._pending:
             try:
-                self._acknowledged(self._pending.popleft().result())
+                self._on_acknowledged(self._pending.popleft().result())
             except ClientError:
                 lost += 1
         return lost
@@ -193,7 +196,7 @@ async def produce(
     parse: Callable[[str, int], Line],
     *,
     on_sent: Callable[[int], None] = lambda _sent: None,
-    acknowledged: Callable[[Acknowledged], None] = lambda _one: None,
+    on_acknowledged: Callable[[Acknowledged], None] = lambda _acknowledged: None,
     check: Callable[[int], Awaitable[None]] | None = None,
     watch: StallWatch,
 ) -> int:
@@ -201,38 +204,39 @@ async def produce(
     there were. `check` raises for a partition that the topic cannot have. Records that were read
     before an error are flushed. After a signal (a cancellation) the wait for acknowledgements is
     short, and Unacknowledged is raised if some are missing."""
-    sending = _Sending(producer, topic, acknowledged)
+    deliveries = _Deliveries(producer, topic, on_acknowledged)
     async with watch:
         try:
             try:
                 async for text in texts:
-                    line = parse(text, sending.sent + 1)
+                    line = parse(text, deliveries.sent + 1)
                     if check is not None and line.partition is not None:
                         await check(line.partition)
                     watch.is_enqueuing = True
-                    await sending.send(line)
+                    await deliveries.send(line)
                     watch.is_enqueuing = False
-                    on_sent(sending.sent)
+                    on_sent(deliveries.sent)
             except Exception:
-                await sending.wait()
+                await deliveries.wait()
                 raise
-            await sending.wait()
+            await deliveries.wait()
         except asyncio.CancelledError:
-            await _end(sending, watch)
+            await _finish(deliveries, watch)
             raise
-    return sending.sent
+    return deliveries.sent
 
 
-async def _end(sending: _Sending, watch: StallWatch) -> None:
+async def _finish(deliveries: _Deliveries, watch: StallWatch) -> None:
     # The record that waits for metadata or for space in the buffer will not be sent.
     dropped = 1 if watch.is_enqueuing else 0
-    total = sending.sent + dropped
-    if sending.unacknowledged:
-        watch.say(
+    total = deliveries.sent + dropped
+    if deliveries.unacknowledged_count:
+        watch.report(
             f"interrupted: waiting up to {INTERRUPTED_SECONDS:g} s for the acknowledgements of"
-            f" {count(sending.unacknowledged, 'record')}; a second signal exits immediately"
+            f" {count(deliveries.unacknowledged_count, 'record')}; "
+            " a second signal exits immediately"
         )
-    lost = dropped + await sending.end(INTERRUPTED_SECONDS)
+    lost = dropped + await deliveries.flush_and_close(INTERRUPTED_SECONDS)
     if lost:
         raise Unacknowledged(
             f"interrupted: {lost} of {count(total, 'record')} not acknowledged, possibly lost"

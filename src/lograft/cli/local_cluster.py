@@ -1,13 +1,13 @@
 """`lograft start --nodes N`: a cluster on this machine, in which every node is a process.
 
-The data folder has a folder for each node, `node-1` and so on, with
+The data directory contains a directory for each node, `node-1` and so on, with
 
-    server.properties   the node's settings, written at every start, since the ports may change
+    server.properties   the node's settings, written at every start because the ports may change
     data                its log dir
-    node.log            what the node logs
+    node.log            its log messages
 
-so that a node that has exited can be started again by hand: `lograft server …/server.properties`.
-The nodes do not share the terminal: Ctrl-C reaches this process only, which then stops all of them.
+A node that has exited can be restarted with `lograft server …/server.properties`. The nodes run in
+sessions of their own, so that Ctrl-C reaches only this process, which then stops all of them.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from lograft.runtime.disk import RealDisk
 from lograft.runtime.randomness import SystemRandomness
 from lograft.storage.log_dirs import META_PROPERTIES, read_meta_properties
 
-#: Of the default for new topics; fewer nodes have fewer replicas.
+#: Limit of default.replication.factor, which otherwise is the number of nodes.
 _REPLICAS_MAX: Final = 3
 _SETTINGS: Final = "server.properties"
 _HOST: Final = "localhost"
 _STOP_SECONDS_MAX: Final = 60
-#: The end of a log in which the reason for an exit is looked for.
+#: The reason for an exit is searched in this many bytes at the end of the node's log.
 _LOG_END_BYTES: Final = 16 << 10
 
 
@@ -67,8 +67,8 @@ class LocalNode:
 
 
 def start_cluster(data: str, port: int, count: int) -> None:
-    """Runs until a signal stops it. Clients connect to `port` and those that follow, controllers
-    to the ports after these; 0 lets the system choose all of them."""
+    """Runs a cluster until a signal stops it. Clients connect to the `count` ports from `port` on,
+    controllers to the `count` ports after these; 0 lets the system choose all of them."""
     folder = Path(data)
     _check_folder(folder, count)
     ports = _choose_ports(port, 2 * count)
@@ -76,13 +76,13 @@ def start_cluster(data: str, port: int, count: int) -> None:
         LocalNode(number, folder / f"node-{number}", ports[number - 1], ports[count + number - 1])
         for number in range(1, count + 1)
     ]
-    _prepare(nodes)
+    _write_settings_and_format(nodes)
     asyncio.run(_run(nodes))
 
 
 def cluster_size(folder: Path) -> int:
-    """How many nodes the cluster in a folder has; 0: there is no cluster. The settings of all nodes
-    are written before the first of them is formatted."""
+    """Returns the number of nodes of the cluster in a directory; 0 if there is none. The settings
+    of all nodes are written before the first node is formatted."""
     if not any(folder.glob(f"node-*/data/{META_PROPERTIES}")):
         return 0
     return len(list(folder.glob(f"node-*/{_SETTINGS}")))
@@ -90,44 +90,44 @@ def cluster_size(folder: Path) -> int:
 
 def _check_folder(folder: Path, count: int) -> None:
     if "," in str(folder):
-        raise InvalidInput("--data takes one folder, without a comma in its name")
+        raise InvalidInput("--data takes one directory, whose name cannot contain a comma")
     if (folder / META_PROPERTIES).exists():
         raise InvalidInput(
-            f"{folder} holds the data of a single node: start it without --nodes, or name another"
-            " folder with --data"
+            f"{folder} contains the data of a single node: start it without --nodes, or specify"
+            " another directory with --data"
         )
     size = cluster_size(folder)
     if size not in (0, count):
         raise InvalidInput(
-            f"{folder} holds a cluster of {size} nodes: start it with --nodes {size}, or name"
-            " another folder with --data"
+            f"{folder} contains a cluster of {size} nodes: start it with --nodes {size}, or specify"
+            " another directory with --data"
         )
 
 
 def _choose_ports(first: int, count: int) -> Sequence[int]:
-    with ExitStack() as held:
+    with ExitStack() as reserved:
         if not first:
-            free = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-            return [held.enter_context(one).getsockname()[1] for one in free]
+            servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+            return [reserved.enter_context(server).getsockname()[1] for server in servers]
         ports = range(first, first + count)
         if ports[-1] > 65535:
             raise InvalidInput(
-                f"the cluster needs {count} ports from {first} on, and {ports[-1]} is above 65535:"
+                f"the cluster needs ports {first} to {ports[-1]}, which exceeds the maximum 65535:"
                 " choose a lower --port"
             )
         for port in ports:
             try:
-                held.enter_context(socket.create_server(("127.0.0.1", port)))
+                reserved.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError as error:
                 raise InvalidInput(
-                    f"port {port} cannot be used ({error.strerror}), and the cluster needs ports"
-                    f" {first} to {ports[-1]}: choose others with --port"
+                    f"port {port} is not available ({error.strerror}), and the cluster needs ports"
+                    f" {first} to {ports[-1]}: choose another --port"
                 ) from None
         return ports
 
 
-def _prepare(nodes: Sequence[LocalNode]) -> None:
-    """Writes the settings of all nodes, then formats the data folders that are new."""
+def _write_settings_and_format(nodes: Sequence[LocalNode]) -> None:
+    """Writes the settings of all nodes, then formats the log dirs that are new."""
     for node in nodes:
         node.data.mkdir(parents=True, exist_ok=True)
         properties = _properties(node, nodes)
@@ -136,16 +136,16 @@ def _prepare(nodes: Sequence[LocalNode]) -> None:
     disk, randomness = RealDisk(), SystemRandomness()
     metas = {node: read_meta_properties(disk, str(node.data)) for node in nodes}
     request = FormatRequest.for_new_cluster(randomness, controllers=None)
-    known = {meta.cluster_id for meta in metas.values() if meta is not None}
-    if known:
-        request = FormatRequest(cluster_id=known.pop())
+    cluster_ids = {meta.cluster_id for meta in metas.values() if meta is not None}
+    if cluster_ids:
+        request = FormatRequest(cluster_id=cluster_ids.pop())
     new = [node for node, meta in metas.items() if meta is None]
     for node in new:
         config = broker_config(_properties(node, nodes))
         now_ms = SystemClock().wall_ms()
         format_directories(disk, config, request, randomness=randomness, now_ms=now_ms)
     if new:
-        print(f"formatted {new[0].folder.parent} for {len(nodes)} nodes", flush=True)
+        print(f"Formatted {new[0].folder.parent} for {len(nodes)} nodes.", flush=True)
 
 
 def _properties(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]:
@@ -168,7 +168,7 @@ def _properties(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]:
 
 
 def _escape(value: str) -> str:
-    """As .properties files have it."""
+    """Escapes a value for a .properties file."""
     return value.replace("\\", "\\\\")
 
 
@@ -184,7 +184,7 @@ class _RunningNode:
     async def start(cls, node: LocalNode) -> "_RunningNode":
         with node.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                # The complete path tells this process from nodes of other clusters.
+                # The absolute path distinguishes this process from nodes of other clusters.
                 *(
                     sys.executable,
                     "-P",
@@ -208,10 +208,12 @@ class _RunningNode:
     def describe_exit(self) -> str:
         code = self.process.returncode
         assert code is not None
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
-        reason = _last_sentence(self.node.log) if code > 0 else None
-        because = f": {reason}" if reason is not None else ""
-        return f"node {self.node.node_id} ({self.node.address}) {how}{because}"
+        node = f"node {self.node.node_id} ({self.node.address})"
+        if code < 0:
+            return f"{node} was killed by {signal.Signals(-code).name}"
+        error = _last_error(self.node.log) if code > 0 else None
+        reason = f": {error}" if error is not None else ""
+        return f"{node} exited with code {code}{reason}"
 
 
 async def _run(nodes: Sequence[LocalNode]) -> None:
@@ -219,7 +221,7 @@ async def _run(nodes: Sequence[LocalNode]) -> None:
     running: list[_RunningNode] = []
 
     def on_signal() -> None:
-        """The first one stops the nodes, the second one kills them."""
+        """The first signal stops the nodes, the second kills them."""
         if stop.is_set():
             _send(running, signal.SIGKILL)
         stop.set()
@@ -237,8 +239,8 @@ async def _run(nodes: Sequence[LocalNode]) -> None:
 
 
 async def _watch(running: Sequence[_RunningNode], stop: asyncio.Event) -> None:
-    """Reports each node that exits. Returns when `stop` is set; raises NodeExited when the cluster
-    does not start, or when no node is left."""
+    """Reports each node that exits. Returns when `stop` is set; raises NodeExited if the cluster
+    does not start, or when all nodes have exited."""
     async with asyncio.TaskGroup() as tasks:
         exits = {tasks.create_task(each.process.wait()): each for each in running}
         listening = [tasks.create_task(each.wait_listening()) for each in running]
@@ -253,10 +255,10 @@ async def _watch(running: Sequence[_RunningNode], stop: asyncio.Event) -> None:
             alive = sum(not task.done() for task in exits)
             if exited and not is_complete and not stopping.done():
                 failure = NodeExited(
-                    f"{exited[0].describe_exit()}; its log is {exited[0].node.log}"
+                    f"{exited[0].describe_exit()}; see its log {exited[0].node.log}"
                 )
             elif exited and not alive:
-                failure = NodeExited(f"{exited[0].describe_exit()}; no node is left")
+                failure = NodeExited(f"{exited[0].describe_exit()}; all nodes have exited")
             elif not stopping.done():
                 _report_exits(exited, alive=alive, total=len(running))
             if not is_complete and failure is None and all(task.done() for task in listening):
@@ -272,7 +274,7 @@ def _report_exits(exited: Iterable[_RunningNode], *, alive: int, total: int) -> 
     for each in exited:
         warn(
             f"{each.describe_exit()}; {alive} of {total} nodes are running."
-            f" Start it again with: lograft server {each.node.settings_file}"
+            f" Restart it with: lograft server {each.node.settings_file}"
         )
 
 
@@ -287,7 +289,7 @@ def _show_addresses(running: Sequence[_RunningNode]) -> None:
 
 
 async def _stop_all(running: Sequence[_RunningNode]) -> None:
-    """Stops them at the same time, and kills those that take too long."""
+    """Stops the nodes concurrently, and kills those that do not stop in time."""
     _send(running, signal.SIGTERM)
     try:
         async with asyncio.timeout(_STOP_SECONDS_MAX):
@@ -296,7 +298,7 @@ async def _stop_all(running: Sequence[_RunningNode]) -> None:
     except TimeoutError:
         late = [each for each in running if each.process.returncode is None]
         for each in late:
-            warn(f"node {each.node.node_id} did not stop in {_STOP_SECONDS_MAX} s and was killed")
+            warn(f"killing node {each.node.node_id}: it did not stop within {_STOP_SECONDS_MAX} s")
         _send(late, signal.SIGKILL)
         for each in late:
             await each.process.wait()
@@ -308,11 +310,11 @@ def _send(running: Iterable[_RunningNode], number: signal.Signals) -> None:
             each.process.send_signal(number)
 
 
-def _last_sentence(log: Path) -> str | None:
-    """What the command `lograft` said last in a log."""
+def _last_error(log: Path) -> str | None:
+    """Returns the last error message of the command `lograft` in a log."""
     with log.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _LOG_END_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    said = [line for line in lines if line.startswith("lograft: ")]
-    return said[-1].removeprefix("lograft: ") if said else None
+    errors = [line for line in lines if line.startswith("lograft: ")]
+    return errors[-1].removeprefix("lograft: ") if errors else None

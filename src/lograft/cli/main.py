@@ -1,4 +1,4 @@
-"""The way into the command `lograft`, and out of it: exit codes and sentences."""
+"""Entry point of the command `lograft`; maps errors to messages and exit codes."""
 
 import os
 import signal
@@ -16,17 +16,17 @@ _TERMINAL_LIBRARIES: Final = ("typer", "rich")
 
 def main() -> None:
     _open_standard_streams()
-    # While Python imports, Ctrl-C would show a trace of whatever it is reading: until there is
-    # someone to catch it, the signal just ends the process, as it ends any other.
+    # During imports nothing catches KeyboardInterrupt, so Ctrl-C would print a stack trace: until
+    # the handlers below are in place, the signal terminates the process.
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    run = _chosen(sys.argv[1:])
+    run = _choose_command(sys.argv[1:])
 
     try:
         signal.signal(signal.SIGINT, interrupt)
         if isinstance(sys.stdout, TextIOWrapper):
-            # A terminal that cannot show a character is no reason to stop at a record that has it.
+            # A record with a character that the terminal cannot show must not stop the output.
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
             run()
@@ -38,11 +38,11 @@ def main() -> None:
     except Interrupted as interrupted:
         sys.exit(interrupted.exit_code)
     except BrokenPipeError:
-        _end_without_reader()
+        _exit_on_broken_pipe()
     except Exception as error:
         if os.environ.get("LOGRAFT_TRACE"):
             raise
-        print(f"lograft: {_sentence(error)}", file=sys.stderr)
+        print(f"lograft: {_error_message(error)}", file=sys.stderr)
         sys.exit(_exit_code(error))
 
 
@@ -61,9 +61,9 @@ def _open_standard_streams() -> None:
         setattr(sys, name, stream)
 
 
-def _chosen(arguments: list[str]) -> Callable[[], None]:
+def _choose_command(arguments: list[str]) -> Callable[[], None]:
     if len(arguments) == 2 and arguments[0] == "server" and not arguments[1].startswith("-"):
-        # A node's own command needs no parser: that is a fifth of the time that it takes to start.
+        # Without importing the parser, a node starts in a fifth less time.
         from lograft.cli.node_runner import serve_file
 
         return partial(serve_file, arguments[1])
@@ -79,13 +79,14 @@ def _chosen(arguments: list[str]) -> Callable[[], None]:
         if error.name not in _TERMINAL_LIBRARIES:
             raise
         sys.exit(
-            "lograft: this is an installation for the client only: the command line needs"
-            f" {' and '.join(_TERMINAL_LIBRARIES)} (pip install lograft)"
+            "lograft: the command line needs"
+            f" {' and '.join(_TERMINAL_LIBRARIES)}, which a client-only installation does not have"
+            " (pip install lograft)"
         )
     return app
 
 
-def _end_without_reader() -> NoReturn:
+def _exit_on_broken_pipe() -> NoReturn:
     """The reader of the output has exited (`lograft … | head`), so exit quietly. The exit code is
     the same as that of Python and of the commands that typer runs."""
     for stream in (sys.stdout, sys.stderr):
@@ -98,23 +99,23 @@ def _end_without_reader() -> NoReturn:
 
 
 def _exit_code(error: Exception) -> int:
-    """1: it could not be done; 3: no server could be reached (2: the command line is wrong)."""
+    """Returns 3 if no server could be reached, otherwise 1 (usage errors exit with 2)."""
     from lograft.client.errors import ConnectionFailed
 
     return 3 if isinstance(error, ConnectionFailed) else 1
 
 
-def _sentence(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     from lograft.model.errors import LograftError
 
     if isinstance(error, LograftError):
         return str(error)
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return f"{where}{error.strerror or error}"
+        path = f"{error.filename}: " if error.filename is not None else ""
+        return f"{path}{error.strerror or error}"
     return (
-        f"unexpected {type(error).__name__}: {error}; this is a bug, please report it with the"
-        " details that LOGRAFT_TRACE=1 shows"
+        f"unexpected {type(error).__name__}: {error}; this is a bug: please report it with the"
+        " stack trace that LOGRAFT_TRACE=1 prints"
     )
 
 

@@ -1,4 +1,4 @@
-"""`lograft metadata-shell`: the cluster's metadata, walked through like files.
+"""`lograft metadata-shell`: browses the cluster metadata like a file system.
 
 Reads a snapshot (.checkpoint) or a segment of the metadata log (.log) into an image and shows it as
 the tree of `metadata_tree`.
@@ -20,17 +20,17 @@ from lograft.wire.message import Message
 from lograft.wire.record_frames import UnknownRecord, decode_record
 
 HELP: Final = """\
-  cat FILE…      show what is in files
-  cd [FOLDER]    go to a folder
+  cat FILE…      print the content of files
+  cd [FOLDER]    change the current folder
   exit           leave the shell
-  find [FOLDER]  list everything below a folder
+  find [FOLDER]  list all files and folders below a folder
   help           show this list
-  history [N]    show the last commands
+  history [N]    show the last N commands
   ls [PATH…]     list folders
-  man COMMAND    show what a command does
-  pwd            show where you are
-  tree [PATH…]   show everything below a folder with its content
-Paths may hold the wildcards * and ?."""
+  man COMMAND    describe a command
+  pwd            print the current folder
+  tree [PATH…]   print all files below a folder with their content
+Paths may contain the wildcards * and ?."""
 HISTORY_MAX: Final = 1000
 
 
@@ -42,7 +42,7 @@ def load_tree(path: str) -> Folder:
         for position, header, batch in batches(file, size):
             if not check_crc(batch, 0, header.size_bytes):
                 raise InvalidInput(
-                    f"{path} is corrupt at position {position}: look at it with 'lograft dump-log'"
+                    f"{path} is corrupt at position {position}: inspect it with 'lograft dump-log'"
                 )
             records: list[Message] = []
             if not header.is_control:
@@ -55,7 +55,9 @@ def load_tree(path: str) -> Folder:
             )
             time_ms = header.max_timestamp
     if image.offset < 0:
-        raise InvalidInput(f"{path} holds no metadata: give a .checkpoint or .log of the quorum")
+        raise InvalidInput(
+            f"{path} contains no metadata: specify a .checkpoint or .log file of the metadata log"
+        )
     return metadata_tree(image, time_ms=time_ms)
 
 
@@ -65,9 +67,9 @@ def run_shell(path: str, command: list[str]) -> int:
         return _print(shell.run(command))
     interactive = sys.stdin.isatty()
     if interactive:
-        print("The cluster's metadata; 'help' lists the commands.")
-        _offer_completion(shell)
-    while not shell.ended:
+        print("Cluster metadata shell; 'help' lists the commands.")
+        _enable_completion(shell)
+    while not shell.is_done:
         try:
             line = input(">> " if interactive else "")
         except EOFError:
@@ -80,7 +82,7 @@ def run_shell(path: str, command: list[str]) -> int:
 
 
 def _print(lines: Iterator[str]) -> int:
-    """1 after a refusal, which goes to stderr."""
+    """Prints the lines; if the command fails, prints the error to stderr and returns 1."""
     try:
         for line in lines:
             print(line)
@@ -92,28 +94,28 @@ def _print(lines: Iterator[str]) -> int:
 
 
 class ShellError(LograftError):
-    """A command cannot do what it was asked to."""
+    """A command of the shell failed."""
 
 
 class Shell:
     def __init__(self, root: Folder) -> None:
         self._root = root
-        #: Names from the root on; () is the root.
-        self.here: tuple[str, ...] = ()
+        #: The names on the path from the root; () is the root.
+        self.current_folder: tuple[str, ...] = ()
         self.history: list[str] = []
-        self.ended = False
+        self.is_done = False
 
     def run_line(self, line: str) -> Iterator[str]:
         try:
-            words = shlex.split(line)
+            arguments = shlex.split(line)
         except ValueError as error:
-            raise ShellError(f"cannot read the line: {error}") from None
-        if words:
+            raise ShellError(f"cannot parse the line: {error}") from None
+        if arguments:
             self.history = [*self.history, line.strip()][-HISTORY_MAX:]
-            yield from self.run(words)
+            yield from self.run(arguments)
 
-    def run(self, words: list[str]) -> Iterator[str]:
-        name, *arguments = words
+    def run(self, arguments: list[str]) -> Iterator[str]:
+        name, *rest = arguments
         commands = {
             "cat": self._cat,
             "cd": self._cd,
@@ -123,15 +125,15 @@ class Shell:
             "history": self._history,
             "ls": self._ls,
             "man": self._man,
-            "pwd": lambda _: iter([_path(self.here)]),
+            "pwd": lambda _: iter([_path(self.current_folder)]),
             "tree": self._tree,
         }
         if name not in commands:
-            raise ShellError(f"no command {name!r}: take one of {', '.join(commands)}")
-        return commands[name](arguments)
+            raise ShellError(f"unknown command {name!r}: use one of {', '.join(commands)}")
+        return commands[name](rest)
 
     def complete(self, text: str) -> list[str]:
-        """Paths that begin with the text; folders end in a slash."""
+        """Returns the paths that start with the text; folders end in a slash."""
         folder, _, start = text.rpartition("/")
         prefix = text[: len(text) - len(start)]
         try:
@@ -158,8 +160,8 @@ class Shell:
         return node
 
     def _resolve(self, path: str) -> list[tuple[str, ...]]:
-        """Everything that the path names; wildcards stand within one name."""
-        found: list[tuple[str, ...]] = [() if path.startswith("/") else self.here]
+        """Returns all files and folders that match the path; a wildcard matches within one name."""
+        found: list[tuple[str, ...]] = [() if path.startswith("/") else self.current_folder]
         for part in path.split("/"):
             if part in ("", "."):
                 continue
@@ -180,12 +182,12 @@ class Shell:
 
     def _cat(self, arguments: list[str]) -> Iterator[str]:
         if not arguments:
-            raise ShellError("cat: name a file")
+            raise ShellError("cat: specify a file")
         for path in arguments:
             for names in self._resolve(path):
                 node = self._node(names)
                 if isinstance(node, dict):
-                    raise ShellError(f"cat: {_path(names)}: is a folder; ls lists it")
+                    raise ShellError(f"cat: {_path(names)}: is a folder; use ls")
                 yield node
 
     def _cd(self, arguments: list[str]) -> Iterator[str]:
@@ -193,11 +195,11 @@ class Shell:
         names, *others = self._resolve(target)
         if others or isinstance(self._node(names), str):
             raise ShellError(f"cd: {target}: not a folder")
-        self.here = names
+        self.current_folder = names
         return iter(())
 
     def _exit(self, _: list[str]) -> Iterator[str]:
-        self.ended = True
+        self.is_done = True
         return iter(())
 
     def _find(self, arguments: list[str]) -> Iterator[str]:
@@ -208,7 +210,7 @@ class Shell:
 
     def _history(self, arguments: list[str]) -> Iterator[str]:
         if arguments and not arguments[0].isdecimal():
-            raise ShellError("history: give the number of commands to show")
+            raise ShellError("history: specify the number of commands to show")
         first = len(self.history) - int(arguments[0]) if arguments else 0
         for number, line in enumerate(self.history):
             if number >= first:
@@ -230,7 +232,7 @@ class Shell:
             if arguments and line.split()[0] == arguments[0]:
                 yield line.strip()
                 return
-        raise ShellError("man: name a command")
+        raise ShellError("man: specify a command")
 
     def _tree(self, arguments: list[str]) -> Iterator[str]:
         for path in arguments or ["."]:
@@ -269,7 +271,7 @@ def _branches(node: str | Folder, depth: int) -> Iterator[str]:
         yield from _branches(node[name], depth + 1)
 
 
-def _offer_completion(shell: Shell) -> None:
+def _enable_completion(shell: Shell) -> None:
     try:
         import readline
     except ImportError:

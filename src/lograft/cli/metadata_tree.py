@@ -1,4 +1,4 @@
-"""The metadata image as a tree of folders and files, laid out and worded as in Kafka's shell."""
+"""The metadata image as a tree of folders and files, in the layout and format of Kafka's shell."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -61,9 +61,9 @@ def metadata_tree(image: MetadataImage, *, time_ms: int) -> Folder:
                 for entity, quotas in image.client_quotas.items()
             },
             "cluster": {
-                "brokers": {str(key): _broker(one) for key, one in image.brokers.items()},
+                "brokers": {str(key): _broker(state) for key, state in image.brokers.items()},
                 "controllers": {
-                    str(key): _controller(one) for key, one in image.controllers.items()
+                    str(key): _controller(state) for key, state in image.controllers.items()
                 },
             },
             "configs": {
@@ -105,77 +105,86 @@ def _resource(kind: int, name: str) -> str:
 
 
 def _entity(entity: Iterable[QuotaEntity]) -> str:
-    """`clientId(x)_user(bob)`; a default has nothing between its brackets."""
-    by_type = {one.type: one.name or "" for one in entity}
-    words = []
+    """Formats an entity as `clientId(x)_user(bob)`; a default entity has an empty name."""
+    by_type = {part.type: part.name or "" for part in entity}
+    parts = []
     for kind, shown in (("ip", "ip"), ("client-id", "clientId"), ("user", "user")):
         if kind in by_type:
             name = by_type[kind]
             for special in "\\()":
                 name = name.replace(special, f"\\{special}")
-            words.append(f"{shown}({name})")
-    return "_".join(words)
+            parts.append(f"{shown}({name})")
+    return "_".join(parts)
 
 
 def _topic(topic: TopicState) -> Folder:
-    result: Folder = {str(key): _partition(one) for key, one in topic.partitions.items()}
+    result: Folder = {
+        str(key): _partition(partition) for key, partition in topic.partitions.items()
+    }
     return result | {"id": uuid_to_text(topic.topic_id), "name": topic.name}
 
 
-def _partition(one: PartitionState) -> str:
-    recovery = LeaderRecovery(one.leader_recovery).name
+def _partition(partition: PartitionState) -> str:
+    recovery = LeaderRecovery(partition.leader_recovery).name
     # A partition that has never been in raft mode is printed as in Kafka's shell.
-    is_kafkas = one.mode is ReplicationMode.ISR and one.life == NO_EPOCH
-    own = "" if is_kafkas else f", replicationMode={one.mode.name}, raftLife={one.life}"
+    is_never_raft = partition.mode is ReplicationMode.ISR and partition.life == NO_EPOCH
+    raft_fields = (
+        ""
+        if is_never_raft
+        else f", replicationMode={partition.mode.name}, raftLife={partition.life}"
+    )
     return (
-        f"PartitionRegistration(replicas={_list(one.replicas)},"
-        f" directories={_list(map(uuid_to_text, one.directories))}, isr={_list(one.isr)},"
-        f" removingReplicas={_list(one.removing_replicas)},"
-        f" addingReplicas={_list(one.adding_replicas)}, elr={_list(one.elr)},"
-        f" lastKnownElr={_list(one.last_known_elr)}, leader={one.leader},"
-        f" leaderRecoveryState={recovery}, leaderEpoch={one.leader_epoch},"
-        f" partitionEpoch={one.partition_epoch}{own})"
+        f"PartitionRegistration(replicas={_list(partition.replicas)},"
+        f" directories={_list(map(uuid_to_text, partition.directories))},"
+        f" isr={_list(partition.isr)},"
+        f" removingReplicas={_list(partition.removing_replicas)},"
+        f" addingReplicas={_list(partition.adding_replicas)}, elr={_list(partition.elr)},"
+        f" lastKnownElr={_list(partition.last_known_elr)}, leader={partition.leader},"
+        f" leaderRecoveryState={recovery}, leaderEpoch={partition.leader_epoch},"
+        f" partitionEpoch={partition.partition_epoch}{raft_fields})"
     )
 
 
-def _broker(one: BrokerState) -> str:
+def _broker(broker: BrokerState) -> str:
     cordoned = "null"
-    if one.cordoned_log_dirs is not None:
-        cordoned = _list(map(uuid_to_text, one.cordoned_log_dirs))
+    if broker.cordoned_log_dirs is not None:
+        cordoned = _list(map(uuid_to_text, broker.cordoned_log_dirs))
     return (
-        f"BrokerRegistration(id={one.broker_id}, epoch={one.epoch},"
-        f" incarnationId={uuid_to_text(one.incarnation_id)},"
-        f" listeners={_list(map(_endpoint, one.endpoints))},"
-        f" supportedFeatures={_ranges(one.features)},"
-        f" rack={f'Optional[{one.rack}]' if one.rack is not None else 'Optional.empty'},"
-        f" fenced={_lower(one.fenced)}, inControlledShutdown={_lower(one.in_controlled_shutdown)},"
-        f" isMigratingZkBroker={_lower(one.is_migrating_zk_broker)},"
-        f" directories={_list(map(uuid_to_text, one.log_dirs))},"
+        f"BrokerRegistration(id={broker.broker_id}, epoch={broker.epoch},"
+        f" incarnationId={uuid_to_text(broker.incarnation_id)},"
+        f" listeners={_list(map(_endpoint, broker.endpoints))},"
+        f" supportedFeatures={_ranges(broker.features)},"
+        f" rack={f'Optional[{broker.rack}]' if broker.rack is not None else 'Optional.empty'},"
+        f" fenced={_lower(broker.fenced)},"
+        f" inControlledShutdown={_lower(broker.in_controlled_shutdown)},"
+        f" isMigratingZkBroker={_lower(broker.is_migrating_zk_broker)},"
+        f" directories={_list(map(uuid_to_text, broker.log_dirs))},"
         f" cordonedDirectories={cordoned})"
     )
 
 
-def _controller(one: ControllerState) -> str:
+def _controller(controller: ControllerState) -> str:
     return (
-        f"ControllerRegistration(id={one.controller_id},"
-        f" incarnationId={uuid_to_text(one.incarnation_id)},"
-        f" zkMigrationReady={_lower(one.zk_migration_ready)},"
-        f" listeners={_list(map(_endpoint, one.endpoints))},"
-        f" supportedFeatures={_ranges(one.features)})"
+        f"ControllerRegistration(id={controller.controller_id},"
+        f" incarnationId={uuid_to_text(controller.incarnation_id)},"
+        f" zkMigrationReady={_lower(controller.zk_migration_ready)},"
+        f" listeners={_list(map(_endpoint, controller.endpoints))},"
+        f" supportedFeatures={_ranges(controller.features)})"
     )
 
 
-def _endpoint(one: Endpoint) -> str:
-    protocol = SecurityProtocol(one.security_protocol).name
+def _endpoint(endpoint: Endpoint) -> str:
+    protocol = SecurityProtocol(endpoint.security_protocol).name
     return (
-        f"Endpoint(listenerName='{one.name}', securityProtocol={protocol}, host='{one.host}',"
-        f" port={one.port})"
+        f"Endpoint(listenerName='{endpoint.name}', securityProtocol={protocol},"
+        f" host='{endpoint.host}', port={endpoint.port})"
     )
 
 
 def _ranges(features: Mapping[str, VersionRange]) -> str:
     shown = (
-        f"{name}: {one.min_version}-{one.max_version}" for name, one in sorted(features.items())
+        f"{name}: {levels.min_version}-{levels.max_version}"
+        for name, levels in sorted(features.items())
     )
     return f"{{{', '.join(shown)}}}"
 

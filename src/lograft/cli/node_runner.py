@@ -1,4 +1,4 @@
-"""`lograft start` and `lograft server`: from a command line to a running node."""
+"""`lograft start` and `lograft server`: read the settings of a node and run it."""
 
 import logging
 import sys
@@ -13,7 +13,7 @@ from lograft.model.settings.broker import BrokerConfig, broker_config, unknown_s
 if TYPE_CHECKING:
     from lograft.node import Node
 
-#: Where the controller of an embedded node is, relative to the port of its clients.
+#: The controller listener of an embedded node uses the client port plus this.
 CONTROLLER_PORT_STEP: Final = 1
 EMBEDDED_NODE_ID: Final = "1"
 
@@ -31,8 +31,8 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def read_config(path: str, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-    """Reads the settings of a file and resolves its variables; prints a warning about unknown
-    settings to stderr."""
+    """Reads the settings of a file and resolves its variables. Warns about unknown settings on
+    stderr."""
     properties = read_properties(path) | dict(overrides or {})
     try:
         if "config.providers" in properties:
@@ -45,23 +45,23 @@ def read_config(path: str, overrides: Mapping[str, str] | None = None) -> Broker
     unknown = unknown_settings(config)
     if unknown:
         print(
-            f"lograft: warning: {path}: unknown settings do nothing: {', '.join(unknown)}",
+            f"lograft: warning: {path}: ignoring unknown settings: {', '.join(unknown)}",
             file=sys.stderr,
         )
     return config
 
 
 def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID) -> dict[str, str]:
-    """One node that is its own quorum, reachable from this machine."""
+    """Returns the settings of a node with a quorum of its own, reachable from this machine only."""
     if port + CONTROLLER_PORT_STEP > 65535:
-        raise InvalidInput(f"--port {port} leaves no port for the controller: take a smaller one")
+        raise InvalidInput(f"--port {port} leaves no port for the controller: use a lower port")
     controller_port = port + CONTROLLER_PORT_STEP if port else 0
     return {
         "process.roles": "broker,controller",
         "node.id": node_id,
         "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        # A quorum of one asks nobody; the setting only has to be there.
+        # Required, but not used by a quorum of one voter.
         "controller.quorum.bootstrap.servers": f"localhost:{controller_port or 9093}",
         "log.dirs": data,
         "offsets.topic.replication.factor": "1",
@@ -79,16 +79,16 @@ def start_embedded(data: str, port: int) -> None:
     from lograft.storage.log_dirs import read_meta_properties
 
     if "," in data:
-        raise InvalidInput("--data takes one folder, without a comma in its name")
+        raise InvalidInput("--data takes one directory, whose name cannot contain a comma")
     size = cluster_size(Path(data))
     if size:
         raise InvalidInput(
-            f"{data} holds a cluster of {size} nodes: start it with --nodes {size}, or name another"
-            " folder with --data"
+            f"{data} contains a cluster of {size} nodes: start it with --nodes {size}, or specify"
+            " another directory with --data"
         )
     disk = RealDisk()
     meta = read_meta_properties(disk, data)
-    # A folder that another node wrote is served under that node's number.
+    # The directory may have been formatted for a node with another id.
     node_id = EMBEDDED_NODE_ID if meta is None else str(meta.node_id)
     config = broker_config(embedded_properties(data, port, node_id=node_id))
     if meta is None:
@@ -97,12 +97,12 @@ def start_embedded(data: str, port: int) -> None:
         format_directories(
             disk, config, request, randomness=randomness, now_ms=SystemClock().wall_ms()
         )
-        print(f"formatted {data}", flush=True)
+        print(f"Formatted {data}.", flush=True)
     _run(config)
 
 
 def serve_file(path: str, overrides: Mapping[str, str] | None = None) -> None:
-    """`overrides` win over what the file says."""
+    """Runs a node with the settings of a file; `overrides` take precedence."""
     _run(read_config(path, overrides))
 
 
@@ -112,11 +112,11 @@ def _run(config: BrokerConfig) -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    node.run(config, _say_where)
+    node.run(config, _print_addresses)
 
 
-def _say_where(serving: "Node") -> None:
-    endpoints = serving.config.broker_listeners or serving.config.controller_listeners
+def _print_addresses(node: "Node") -> None:
+    endpoints = node.config.broker_listeners or node.config.controller_listeners
     names = [endpoint.name for endpoint in endpoints]
-    where = " and ".join(str(serving.addresses[name]) for name in names)
-    print(f"Lograft is listening on {where} (Ctrl-C stops it)", flush=True)
+    addresses = " and ".join(str(node.addresses[name]) for name in names)
+    print(f"Lograft is listening on {addresses} (Ctrl-C stops it)", flush=True)

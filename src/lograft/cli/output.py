@@ -1,4 +1,4 @@
-"""How commands show what they found: columns for eyes, JSON for programs."""
+"""Formats the output of commands as tables, sentences and JSON."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ NOTHING: Final = "-"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """In columns; the last is as wide as it is."""
+    """Returns lines with aligned columns; the last column is not padded."""
     everything = [head, *rows]
     widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
     return [
@@ -37,8 +37,8 @@ def show_json(value: Any) -> None:
 
 
 def jsonable(value: Any) -> Any:
-    """Objects by their fields, ids as Kafka writes them, enums by name in lower case; keys are
-    text."""
+    """Converts a value to JSON types: objects to dicts of their fields, UUIDs to Kafka's text form,
+    enums to their names in lower case, and keys to strings."""
     if isinstance(value, Enum):
         return value.name.lower()
     if isinstance(value, str | int | float | bool | None):
@@ -48,14 +48,14 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, Address | Exception):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: jsonable(one) for name, one in _fields(value).items()}
+        return {name: jsonable(item) for name, item in _fields(value).items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: jsonable(one) for name, one in value._asdict().items()}
+        return {name: jsonable(item) for name, item in value._asdict().items()}
     if isinstance(value, Mapping):
-        return {str(key): jsonable(one) for key, one in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, bytes):
         return value.hex()
-    return [jsonable(one) for one in value]
+    return [jsonable(item) for item in value]
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def number(value: int | None) -> str:
-    """-1 and None: there is none."""
+    """Formats a number; `-` if it is None or negative, which means unknown."""
     return NOTHING if value is None or value < 0 else str(value)
 
 
 def numbers(values: Iterable[int]) -> str:
-    return ",".join(map(str, values)) or "nobody"
+    return ",".join(map(str, values)) or "none"
 
 
 def count(number: int, word: str) -> str:

@@ -1,4 +1,4 @@
-"""The commands `lograft pipeline …` and their options."""
+"""The commands `lograft pipeline …`."""
 
 from typing import Annotated
 
@@ -6,29 +6,31 @@ import typer
 
 from lograft.cli.options import SETTINGS, Json
 
-pipeline = typer.Typer(help="Topics to tables, windows and reports, on Spark.", **SETTINGS)
+pipeline = typer.Typer(
+    help="Run Spark pipelines that turn topics into tables, aggregates and reports.", **SETTINGS
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="lake, windows, audit or state.")]
 ConfigFile = Annotated[
-    str, typer.Option("--config", "-c", metavar="FILE.toml", help="What the pipeline is to do.")
+    str, typer.Option("--config", "-c", metavar="FILE.toml", help="The pipeline's configuration.")
 ]
 
 
 @pipeline.command("list")
 def list_pipelines() -> None:
-    """Show which pipelines there are."""
+    """List the pipelines."""
     from lograft.cli.output import show, table
     from lograft.cli.pipelines import descriptions
 
-    show(table(("PIPELINE", "DOES"), descriptions()))
+    show(table(("PIPELINE", "DESCRIPTION"), descriptions()))
 
 
 @pipeline.command("run")
 def run(name: Name, config: ConfigFile) -> None:
-    """Run a pipeline until it has read all there is, or until it is stopped.
+    """Run a pipeline until it has read all records, or until it is stopped.
 
-    Every micro-batch is a line with its rows, its rate and how much is still unread. Ctrl-C stops
-    it, and so does `lograft pipeline stop`; the next run goes on where this one was.
+    Prints a line for each micro-batch, with its rows, its rate and the remaining lag. Ctrl-C or
+    `lograft pipeline stop` stops the pipeline; the next run continues where it stopped.
     """
     from lograft.cli.pipelines import run_and_show
 
@@ -37,20 +39,20 @@ def run(name: Name, config: ConfigFile) -> None:
 
 @pipeline.command("status")
 def status(name: Name, config: ConfigFile, json: Json = False) -> None:
-    """Show what a pipeline is doing, or did last."""
+    """Show the state of a pipeline's current or last run."""
     from lograft.cli.output import show, show_json
-    from lograft.cli.pipelines import described, status_of
+    from lograft.cli.pipelines import status_lines, status_of
 
     found = status_of(name, config)
     if json:
         show_json(found)
     else:
-        show(described(found))
+        show(status_lines(found))
 
 
 @pipeline.command("stop")
 def stop(name: Name, config: ConfigFile) -> None:
-    """Ask a running pipeline to stop, and wait until it has."""
+    """Stop a running pipeline, and wait until it has stopped."""
     from lograft.cli.pipelines import stop_and_wait
 
     stop_and_wait(name, config)

@@ -1,5 +1,8 @@
-"""Runs pipelines for people: a line for each micro-batch, a file that says how far it is, one that
-asks it to stop, and one with what Spark said. The files are in the pipeline's own folder."""
+"""`lograft pipeline`: runs a pipeline, and lets another process follow and stop it.
+
+The pipeline's folder contains a status file, which is replaced after each micro-batch, a lock file,
+a stop file, which requests the pipeline to stop, and Spark's log.
+"""
 
 import fcntl
 import json
@@ -20,21 +23,21 @@ _STOP: Final = "_stop"
 _LOCK: Final = "_lock"
 _SPARK_LOG: Final = "_spark.log"
 _STOP_SECONDS_MAX: Final = 120
-_LOOK_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 
 class AlreadyRunning(LograftError):
-    """One run of a pipeline at a time."""
+    """Another process is running the pipeline."""
 
 
 class NotStopped(LograftError):
-    """The pipeline has not done what it was asked to."""
+    """The pipeline is not running, or it did not stop in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     pipeline: str
-    #: running, done, stopped, failed; "not run yet" and "ended without a word" are found out.
+    #: running, done, stopped or failed; "never run" and "exited unexpectedly" are not stored.
     state: str
     pid: int = 0
     batch: int = -1
@@ -55,7 +58,7 @@ def descriptions() -> list[tuple[str, str]]:
 def run_and_show(name: str, config: str) -> None:
     folder = _folder(name, config)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(name, folder):
+    with _lock(name, folder):
         _run_and_show(name, config, folder)
 
 
@@ -68,7 +71,7 @@ def _run_and_show(name: str, config: str, folder: Path) -> None:
 
     def print_batch(lag: Lag) -> None:
         journal.add(lag)
-        print(line_of(lag), flush=True)
+        print(progress_line(lag), flush=True)
 
     observer = RunObserver(
         on_batch=print_batch,
@@ -77,43 +80,43 @@ def _run_and_show(name: str, config: str, folder: Path) -> None:
     )
     with journal.interruptible():
         try:
-            with _stderr_into(folder / _SPARK_LOG):
+            with _redirect_stderr(folder / _SPARK_LOG):
                 run_pipeline(name, config, observer=observer)
         except BaseException as error:
-            print(f"what Spark said is in {folder / _SPARK_LOG}", flush=True)
+            print(f"Spark's log: {folder / _SPARK_LOG}", flush=True)
             journal.end("failed", problem=str(error).splitlines()[0] if str(error) else "")
             raise
     journal.end("stopped" if observer.should_stop() else "done")
     (folder / _STOP).unlink(missing_ok=True)
 
 
-def line_of(lag: Any) -> str:
+def progress_line(lag: Any) -> str:
     behind = "?" if lag.total is None else f"{lag.total:,}"
     return (
         f"batch {lag.batch_id:>5}  {lag.rows:>12,} rows  {lag.rows_per_second:>12,.0f} rows/s"
-        f"  {behind:>12} behind"
+        f"  lag {behind:>12}"
     )
 
 
 def status_of(name: str, config: str) -> Status:
     file = _folder(name, config) / _STATUS
     if not file.exists():
-        return Status(name, "not run yet")
+        return Status(name, "never run")
     status = Status(**json.loads(file.read_text()))
     if status.state == "running" and not _is_alive(status.pid):
-        return Status(**asdict(status) | {"state": "ended without a word"})
+        return Status(**asdict(status) | {"state": "exited unexpectedly"})
     return status
 
 
-def described(status: Status) -> list[str]:
+def status_lines(status: Status) -> list[str]:
     lines = [f"{status.pipeline}: {status.state}"]
     if status.batch >= 0:
         lines.append(
-            f"  batch {status.batch}, {status.rows:,} rows in all, last at"
-            f" {status.rows_per_second:,.0f} rows/s, {status.behind:,} behind"
+            f"  batch {status.batch}, {status.rows:,} rows in total, last batch"
+            f" {status.rows_per_second:,.0f} rows/s, lag {status.behind:,}"
         )
     if status.started:
-        lines.append(f"  started {status.started}, last heard of {status.updated}")
+        lines.append(f"  started {status.started}, last updated {status.updated}")
     if status.problem:
         lines.append(f"  {status.problem}")
     return lines
@@ -127,8 +130,10 @@ def stop_and_wait(name: str, config: str) -> None:
     deadline = time.monotonic() + _STOP_SECONDS_MAX
     while (status := status_of(name, config)).state == "running":
         if time.monotonic() > deadline:
-            raise NotStopped(f"{name} still runs after {_STOP_SECONDS_MAX} s as {status.pid}")
-        time.sleep(_LOOK_SECONDS)
+            raise NotStopped(
+                f"{name} did not stop within {_STOP_SECONDS_MAX} s: its process is {status.pid}"
+            )
+        time.sleep(_POLL_SECONDS)
     print(f"{name}: {status.state} after batch {status.batch}")
 
 
@@ -137,17 +142,17 @@ def _folder(name: str, config: str) -> Path:
     from lograft.spark.pipelines.settings import read_settings
 
     if name not in PIPELINES:
-        raise InvalidConfig(f"there is no pipeline {name!r}; there are {', '.join(PIPELINES)}")
+        raise InvalidConfig(f"unknown pipeline {name!r}: use one of {', '.join(PIPELINES)}")
     try:
         settings = read_settings(Path(config).read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise InvalidConfig(f"{config} is not text in UTF-8") from None
+        raise InvalidConfig(f"{config} is not UTF-8 text") from None
     section = getattr(settings, name, None)
     if section is None:
         raise InvalidConfig(f"{config} has no section [{name}]")
     folder: str = section.folder
     if "://" in folder:
-        # Tables may be anywhere; who runs them is known on this machine.
+        # The table is not in a local file system, but the status files are always local.
         return Path(config).absolute().parent / f".{name}-{Path(config).stem}"
     return Path(folder)
 
@@ -163,23 +168,23 @@ def _is_alive(pid: int) -> bool:
 
 
 @contextmanager
-def _alone(name: str, folder: Path) -> Iterator[None]:
-    """Two runs at once would write the same table and the same checkpoint. The lock goes with the
-    process, however it ends."""
+def _lock(name: str, folder: Path) -> Iterator[None]:
+    """Prevents a second run, which would write the same table and the same checkpoint. The kernel
+    releases the lock when the process exits."""
     with (folder / _LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunning(
-                f"{name} is running in {folder} already: lograft pipeline stop ends it"
+                f"pipeline {name} is already running in {folder}: use `lograft pipeline stop`"
             ) from None
         yield
 
 
 @contextmanager
-def _stderr_into(file: Path) -> Iterator[None]:
-    """Spark's processes, of whichever language, say there what they warn of, and hundreds of lines
-    when a query is stopped in the middle of a batch; the terminal is for ours."""
+def _redirect_stderr(file: Path) -> Iterator[None]:
+    """Redirects stderr to a file. Spark's processes (Java and Python) print warnings to stderr, and
+    hundreds of lines when a query is stopped in the middle of a batch."""
     terminal = os.dup(2)
     with file.open("wb") as log:
         os.dup2(log.fileno(), 2)
@@ -191,7 +196,7 @@ def _stderr_into(file: Path) -> Iterator[None]:
 
 
 class _Journal:
-    """The status file: written anew, whole, after every batch."""
+    """Writes the status file: replaces it atomically after every batch."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self._file = folder / _STATUS
@@ -217,26 +222,26 @@ class _Journal:
         def interrupt(number: int, frame: object) -> None:
             self.is_interrupted = True
 
-        before = {
-            one: signal.signal(one, interrupt)
-            for one in (signal.SIGINT, *SIGNALS)
-            # What the parent process has set to be ignored (nohup) stays ignored.
-            if signal.getsignal(one) is not signal.SIG_IGN
+        previous_handlers = {
+            number: signal.signal(number, interrupt)
+            for number in (signal.SIGINT, *SIGNALS)
+            # A signal that the parent process ignores (nohup) stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN
         }
         try:
             yield
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
 
     def _change(self, **values: Any) -> None:
         self._status = Status(**asdict(self._status) | values | {"updated": _now()})
         self._write()
 
     def _write(self) -> None:
-        beside = self._file.with_suffix(".new")
-        beside.write_text(json.dumps(asdict(self._status)))
-        beside.replace(self._file)
+        new_file = self._file.with_suffix(".new")
+        new_file.write_text(json.dumps(asdict(self._status)))
+        new_file.replace(self._file)
 
 
 def _now() -> str:

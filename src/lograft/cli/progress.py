@@ -1,4 +1,4 @@
-"""Progress bars on stderr, for those who look: where nobody does, nothing is drawn."""
+"""Progress bars on stderr, if it is a terminal."""
 
 import sys
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Progress(Protocol):
     def __call__(self, done: float, text: str = "") -> None:
-        """So much of the total is done."""
+        """Shows how much of the total is done."""
 
 
 @contextmanager
-def progress_bar(what: str, total: float) -> Iterator[Progress]:
+def progress_bar(description: str, total: float) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield lambda done, text="": None
         return
@@ -28,7 +28,7 @@ def progress_bar(what: str, total: float) -> Iterator[Progress]:
         TextColumn("{task.fields[text]}"),
     )
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(what, total=total or None, text="")
+        bar = bars.add_task(description, total=total or None, text="")
 
         def advance(done: float, text: str = "") -> None:
             bars.update(bar, completed=done, text=text)

@@ -40,7 +40,7 @@ def resolve_variables(
 
 
 def _check_value(name: str, value: str, text: str) -> None:
-    """Checked here, because later checks would show the value in their messages."""
+    """Checks the type of a resolved value here: the messages of later checks contain the value."""
     key = keys_of([name]).get(name)
     if key is not None:
         try:
@@ -62,7 +62,8 @@ def _check_allowed_paths(provider: Provider) -> None:
 
 
 def _read(provider: Provider, variable: Variable, environment: Mapping[str, str]) -> str:
-    """Raises InvalidInput with the end of a sentence that begins with the variable."""
+    """Returns the value of a variable. The message of its InvalidInput continues a sentence that
+    starts with the variable."""
     match provider.kind:
         case ProviderKind.ENVIRONMENT:
             return _read_environment(provider, variable, environment)
@@ -96,13 +97,15 @@ def _read_environment(
 
 
 def _allowed_path(provider: Provider, path: str) -> str:
-    """The normalized path, which is compared with the allowed ones as it is written, as in Kafka:
-    links are followed later."""
+    """Returns the normalized path if it is allowed. As in Kafka, symbolic links are not resolved
+    before the comparison."""
     if not path:
         raise InvalidInput("has no path: write ${provider:path:key}")
     normalized = os.path.normpath(path)
     allowed = provider.allowed_paths
-    if allowed is None or any(_is_below(normalized, os.path.normpath(one)) for one in allowed):
+    if allowed is None or any(
+        _is_below(normalized, os.path.normpath(parent)) for parent in allowed
+    ):
         return normalized
     raise InvalidInput(
         f"is not below a path of config.providers.{provider.name}.param.allowed.paths"

@@ -1,4 +1,4 @@
-"""`lograft quorum` in words."""
+"""Output of `lograft quorum`, and the directory ids of controllers."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -12,26 +12,29 @@ from lograft.model.uuids import uuid_from_text, uuid_to_text
 
 def describe_lines(quorum: QuorumDescription) -> Iterator[str]:
     yield (
-        f"leader {quorum.leader} in epoch {quorum.leader_epoch}"
-        f"  committed up to {quorum.high_watermark}"
+        f"leader {quorum.leader}  epoch {quorum.leader_epoch}"
+        f"  high watermark {quorum.high_watermark}"
     )
     yield ""
-    roles = [("leader" if one.node == quorum.leader else "voter", one) for one in quorum.voters]
-    roles += [("observer", one) for one in quorum.observers]
-    end = max((one.end_offset for _, one in roles), default=0)
+    roles = [
+        ("leader" if replica.node == quorum.leader else "voter", replica)
+        for replica in quorum.voters
+    ]
+    roles += [("observer", replica) for replica in quorum.observers]
+    end = max((replica.end_offset for _, replica in roles), default=0)
     yield from table(
-        ["NODE", "ROLE", "END", "LAG", "LAST FETCH", "DIRECTORY", "ADDRESS"],
+        ["NODE", "ROLE", "LOG END", "LAG", "LAST FETCH", "DIRECTORY", "ADDRESS"],
         (
             (
-                str(one.node),
+                str(replica.node),
                 role,
-                number(one.end_offset),
-                number(end - one.end_offset if one.end_offset >= 0 else None),
-                _age(quorum.age_ms(one.last_fetch_ms)),
-                uuid_to_text(one.directory),
-                ", ".join(map(str, quorum.addresses.get(one.node, {}).values())) or NOTHING,
+                number(replica.end_offset),
+                number(end - replica.end_offset if replica.end_offset >= 0 else None),
+                _age(quorum.age_ms(replica.last_fetch_ms)),
+                uuid_to_text(replica.directory),
+                ", ".join(map(str, quorum.addresses.get(replica.node, {}).values())) or NOTHING,
             )
-            for role, one in roles
+            for role, replica in roles
         ),
     )
 
@@ -43,16 +46,18 @@ def _age(age_ms: int | None) -> str:
 async def directory_of(
     admin: Admin, node: int, text: str | None, *, among: Literal["voters", "observers"]
 ) -> UUID:
-    """As it was given, or as the quorum sees the node."""
+    """Parses a directory id, or finds the one of the node in the quorum if `text` is None."""
     if text is not None:
         return uuid_from_text(text)
     quorum = await admin.describe_quorum()
     replicas = quorum.voters if among == "voters" else quorum.observers
-    found = [one.directory for one in replicas if one.node == node]
+    found = [replica.directory for replica in replicas if replica.node == node]
     if not found:
         raise InvalidInput(
-            f"controller {node} is not among the {among}; `lograft quorum describe` shows who is"
+            f"controller {node} is not among the {among}: `lograft quorum describe` shows them"
         )
     if len(found) > 1:
-        raise InvalidInput(f"controller {node} is there with several directories: give --directory")
+        raise InvalidInput(
+            f"controller {node} appears with several directory ids: specify --directory"
+        )
     return found[0]

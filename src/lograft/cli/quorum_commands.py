@@ -1,4 +1,4 @@
-"""The commands `lograft quorum …`: the controllers and their votes."""
+"""The commands `lograft quorum …`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,13 +9,13 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Json
 if TYPE_CHECKING:
     from lograft.client.admin import Admin
 
-quorum = typer.Typer(help="See the quorum of controllers and change who votes.", **SETTINGS)
+quorum = typer.Typer(help="Describe the controller quorum and change its voters.", **SETTINGS)
 
 Node = Annotated[int, typer.Argument(metavar="NODE", help="The controller's node.id.")]
 Directory = Annotated[
     str | None,
     typer.Option(
-        metavar="ID", help="Its directory id; if left out, the one that the quorum sees it with."
+        metavar="ID", help="Its directory id; by default, the one that the quorum reports."
     ),
 ]
 
@@ -26,7 +26,7 @@ def describe(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show who votes, who leads, who follows, and how far everybody is."""
+    """Show the leader, the voters and the observers with their lag."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.quorum import describe_lines
@@ -42,7 +42,7 @@ def describe(
 def add_voter(
     node: Node,
     address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where its controller listener is.")
+        str, typer.Option(metavar="HOST:PORT", help="The address of its controller listener.")
     ],
     listener: Annotated[
         str, typer.Option(metavar="NAME", help="The name of that listener.")
@@ -51,19 +51,19 @@ def add_voter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Let a controller that follows the quorum vote in it."""
+    """Make an observer a voter."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.quorum import directory_of
     from lograft.model.listeners import parse_address
 
-    where = parse_address("--address", address)
+    endpoint = parse_address("--address", address)
 
     async def work(admin: "Admin") -> None:
         identity = await directory_of(admin, node, directory, among="observers")
-        await admin.add_voter(node, identity, {listener: where})
+        await admin.add_voter(node, identity, {listener: endpoint})
 
     with_admin(bootstrap_server, command_config, work)
-    print(f"Controller {node} votes from now on.")
+    print(f"Added controller {node} to the voters.")
 
 
 @quorum.command("remove")
@@ -73,7 +73,7 @@ def remove_voter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Take a controller's vote; it goes on following the quorum."""
+    """Remove a voter; the controller remains an observer."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.quorum import directory_of
 
@@ -82,4 +82,4 @@ def remove_voter(
         await admin.remove_voter(node, identity)
 
     with_admin(bootstrap_server, command_config, work)
-    print(f"Controller {node} votes no more.")
+    print(f"Removed controller {node} from the voters.")

@@ -1,4 +1,4 @@
-"""The commands `lograft reassign …` and their options."""
+"""The commands `lograft reassign …`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,20 +15,18 @@ from lograft.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from lograft.cli.reassign import Load, Wanted
+    from lograft.cli.reassign import Load, TargetReplicas
     from lograft.client.admin import Admin
     from lograft.metadata.rebalancing import Move
 
-reassign = typer.Typer(help="Spread partitions over brokers.", **SETTINGS)
+reassign = typer.Typer(help="Move replicas between brokers.", **SETTINGS)
 
 Brokers = Annotated[
     str,
-    typer.Option(
-        metavar="ID,…", help="Who shall hold everything; all registered brokers if left out."
-    ),
+    typer.Option(metavar="ID,…", help="The target brokers; by default, all registered brokers."),
 ]
 PlanFile = Annotated[
-    str | None, typer.Option("--plan", metavar="FILE", help="A plan from a file, in Kafka's JSON.")
+    str | None, typer.Option("--plan", metavar="FILE", help="A plan file in Kafka's JSON format.")
 ]
 
 
@@ -39,11 +37,12 @@ def plan(
     brokers: Brokers = "",
     topics: Topics = "",
     save: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the plan for run, or Kafka's tool.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the plan to a file, for `run` or Kafka's tool."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show how the load could be shared evenly with the fewest copies; changes nothing."""
+    """Plan an even distribution of replicas with the fewest copies; changes nothing."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.reassign import make_plan, plan_as_json
 
@@ -61,18 +60,20 @@ def plan(
 
 @reassign.command("diff")
 def diff(
-    plan: Annotated[str, typer.Option("--plan", metavar="FILE", help="A plan, in Kafka's JSON.")],
+    plan: Annotated[
+        str, typer.Option("--plan", metavar="FILE", help="A plan file in Kafka's JSON format.")
+    ],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show what lies between what there is and what a file wants; changes nothing."""
+    """Show the difference between the current replicas and a plan file; changes nothing."""
     from lograft.cli.client_runner import with_admin
-    from lograft.cli.reassign import moves_to
+    from lograft.cli.reassign import compare_with_target
 
-    wanted = _read(plan)
+    target = _read(plan)
     load, moves = with_admin(
-        bootstrap_server, command_config, lambda admin: moves_to(admin, wanted)
+        bootstrap_server, command_config, lambda admin: compare_with_target(admin, target)
     )
     _show(load, moves, json)
 
@@ -85,30 +86,31 @@ def run(
     topics: Topics = "",
     plan: PlanFile = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Stay until everything is where it shall be.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until all replicas have moved.")
     ] = True,
 ) -> None:
-    """Do what plan shows, or what a file says, and show how far it is.
+    """Execute the plan of `reassign plan`, or of a file, and show the progress.
 
-    Ctrl-C ends the looking, not the reassignment: status shows it, cancel takes it back.
+    Ctrl-C ends the display, not the reassignment: use `reassign status` to see it again and
+    `reassign cancel` to cancel it.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
     from lograft.cli.progress import progress_bar
-    from lograft.cli.reassign import follow, make_plan, wanted_by
+    from lograft.cli.reassign import make_plan, target_of, wait_reassigned
 
-    given = _read(plan) if plan is not None else None
+    planned = _read(plan) if plan is not None else None
     chosen, names = numbers_of(brokers), names_of(topics)
 
     async def work(admin: "Admin") -> int:
-        wanted = given
-        if wanted is None:
-            wanted = wanted_by((await make_plan(admin, brokers=chosen, topics=names))[1])
-        await admin.reassign(wanted)
+        target = planned
+        if target is None:
+            target = target_of((await make_plan(admin, brokers=chosen, topics=names))[1])
+        await admin.reassign(target)
         if wait:
-            with progress_bar("reassigning", len(wanted)) as progress:
-                await follow(admin, wanted, progress)
-        return len(wanted)
+            with progress_bar("reassigning", len(target)) as progress:
+                await wait_reassigned(admin, target, progress)
+        return len(target)
 
     moved = count(with_admin(bootstrap_server, command_config, work), "partition")
     print(f"{moved} {'reassigned' if wait else 'being reassigned'}.")
@@ -120,16 +122,16 @@ def status(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show what is being copied, and how far it is."""
+    """Show the reassignments in progress."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
-    from lograft.cli.reassign import progress_lines, read_copying
+    from lograft.cli.reassign import progress_lines, read_copies
 
-    copying = with_admin(bootstrap_server, command_config, read_copying)
+    copies = with_admin(bootstrap_server, command_config, read_copies)
     if json:
-        show_json(copying)
+        show_json(copies)
     else:
-        show(progress_lines(copying))
+        show(progress_lines(copies))
 
 
 @reassign.command("cancel")
@@ -138,14 +140,14 @@ def cancel(
     command_config: CommandConfig = None,
     topics: Topics = "",
 ) -> None:
-    """Go back to the replicas that were there before."""
+    """Cancel reassignments in progress: partitions keep their previous replicas."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
 
     async def work(admin: "Admin") -> int:
         names = names_of(topics)
         ongoing = await admin.list_reassignments()
-        chosen = [place for place in ongoing if not names or place.topic in names]
+        chosen = [partition for partition in ongoing if not names or partition.topic in names]
         await admin.reassign(dict.fromkeys(chosen))
         return len(chosen)
 
@@ -153,19 +155,19 @@ def cancel(
     print(f"{count(cancelled, 'reassignment')} cancelled.")
 
 
-def _read(path: str) -> "Wanted":
-    from lograft.cli.reassign import log_dirs_from_json, wanted_from_json
+def _read(path: str) -> "TargetReplicas":
+    from lograft.cli.reassign import parse_log_dirs, parse_target
     from lograft.model.errors import InvalidInput
 
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    if log_dirs := log_dirs_from_json(text):
+    if log_dirs := parse_log_dirs(text):
         replica, log_dir = next(iter(log_dirs.items()))
         raise InvalidInput(
             f"{path} moves replica {replica} to log dir {log_dir}, but this command moves replicas"
             " between brokers only: use `lograft kafka-reassign-partitions --execute`"
         )
-    return wanted_from_json(text)
+    return parse_target(text)
 
 
 def _show(load: "Load", moves: "list[Move]", json: bool) -> None:

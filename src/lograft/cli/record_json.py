@@ -1,4 +1,4 @@
-"""Messages and records as JSON, in the form that Kafka's own tools print.
+"""Messages and records as JSON, in the format of Kafka's tools.
 
 Names are camelCase, UUIDs and bytes base64; a field that the version does not have is left out,
 and so is a tagged field with its default.
@@ -15,7 +15,7 @@ from lograft.wire.message import Message
 
 def camel_case(name: str) -> str:
     first, *rest = name.rstrip("_").split("_")
-    joined = first + "".join(word[:1].upper() + word[1:] for word in rest)
+    joined = first + "".join(part[:1].upper() + part[1:] for part in rest)
     return joined.replace("kraft", "kRaft")
 
 
@@ -25,9 +25,9 @@ def json_form(message: Message, version: int) -> dict[str, Any]:
         if not field.is_in(version):
             continue
         value = getattr(message, field.name)
-        # A struct that may be null is not null by default in Kafka, so null is said.
-        says_null = field.kind == "struct" and value is None and field.is_nullable_in(version)
-        if field.is_tagged and value == field.new_default() and not says_null:
+        # In Kafka the default of a nullable struct is not null, so a null is printed.
+        is_null_struct = field.kind == "struct" and value is None and field.is_nullable_in(version)
+        if field.is_tagged and value == field.new_default() and not is_null_struct:
             continue
         result[camel_case(field.name)] = json_value(value, version)
     return result
@@ -40,7 +40,7 @@ def json_value(value: Any, version: int) -> Any:
         case UUID():
             return uuid_to_text(value)
         case list() | tuple():
-            return [json_value(one, version) for one in value]
+            return [json_value(element, version) for element in value]
         case bytes() | bytearray() | memoryview():
             return base64.b64encode(value).decode()
         case _:

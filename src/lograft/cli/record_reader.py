@@ -1,4 +1,4 @@
-"""`lograft consume`: records for eyes, for programs, and for Parquet files."""
+"""`lograft consume`: reads records and prints them, or writes them to a Parquet file."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import Any, Final
 from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms
 from lograft.cli.output import NOTHING, count
 from lograft.cli.progress import progress_bar
-from lograft.cli.values import as_json, loose_json, raw_bytes, shown, text_of
+from lograft.cli.values import format_bytes, parse_json, raw_bytes, text_of, to_json
 from lograft.client.consumer import Consumer
 from lograft.client.types import ConsumerRecord, TopicPartition
 from lograft.model.errors import InvalidInput
@@ -24,76 +24,77 @@ _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a record must be; None and () ask for nothing."""
+    """Conditions that a record must meet; None and () stand for no condition."""
 
     key: str | None = None
     grep: re.Pattern[str] | None = None
-    #: Fields of a JSON value by their dotted paths, and what they must be.
+    #: (dotted path of a field of a JSON value, the value that it must have)
     where: tuple[tuple[str, Any], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
 
-    def passes(self, record: ConsumerRecord) -> bool:
+    def matches(self, record: ConsumerRecord) -> bool:
         if self.key is not None and record.key != raw_bytes(self.key):
             return False
         if self.grep is not None and not self.grep.search(text_of(record.value or b"") or ""):
             return False
         if self.headers:
-            told = {(name, text_of(value or b"")) for name, value in record.headers}
-            if not told.issuperset(self.headers):
+            headers = {(name, text_of(value or b"")) for name, value in record.headers}
+            if not headers.issuperset(self.headers):
                 return False
         if self.where:
-            value = loose_json(record.value)
-            return all(_field(value, path) == wanted for path, wanted in self.where)
+            value = parse_json(record.value)
+            return all(_field_of(value, path) == expected for path, expected in self.where)
         return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions:
     topic: str
-    #: Empty: all.
+    #: Empty for all partitions.
     partitions: tuple[int, ...] = ()
-    #: None: where the group is, or at the beginning; what follows only, begins at the end.
+    #: None: the group's committed offsets; without them the beginning, or the end with `follow`.
     start: str | None = None
     follow: bool = False
     count_max: int | None = None
     form: str = "auto"
-    with_place: bool = True
+    with_metadata: bool = True
     as_json: bool = False
-    #: A Parquet file instead of lines.
+    #: The path of a Parquet file to write instead of printing the records.
     output: str | None = None
-    wanted: Filter = Filter()
-    #: Of a group, which gives it partitions.
+    filter: Filter = Filter()
+    #: Whether the consumer joins the group, which assigns its partitions.
     is_member: bool = False
 
 
 async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
-    """Shows everything. With a group, what was shown is committed; one that follows is a member of
-    it and shares the partitions with the others."""
+    """Reads the records and prints them or writes them to a file. With a group, the offsets of the
+    printed records are committed."""
     async with Consumer(settings) as consumer:
         seen: dict[TopicPartition, int] = {}
         if options.is_member:
             consumer.subscribe([options.topic])
-            found = records(consumer, None, options.wanted, options.count_max, seen)
-            await _show(found, options)
+            found = read_records(consumer, None, options.filter, options.count_max, seen)
+            await _print_records(found, options)
             return
         info = (await consumer.topics()).get(options.topic)
         if info is None:
-            raise _no_topic(options.topic)
-        there = [one.partition for one in info.partitions]
-        if missing := sorted(set(options.partitions) - set(there)):
+            raise _missing_topic(options.topic)
+        existing = [partition.partition for partition in info.partitions]
+        if missing := sorted(set(options.partitions) - set(existing)):
             raise InvalidInput(f"topic {options.topic} has no partition {missing[0]}")
-        places = [TopicPartition(options.topic, one) for one in options.partitions or there]
-        consumer.assign(places)
-        for place, offset in (await _begin(consumer, places, options)).items():
-            consumer.seek(place, offset)
-        ends = None if options.follow else await consumer.end_offsets(places)
+        indexes = options.partitions or existing
+        partitions = [TopicPartition(options.topic, index) for index in indexes]
+        consumer.assign(partitions)
+        for partition, offset in (await _start_offsets(consumer, partitions, options)).items():
+            consumer.seek(partition, offset)
+        ends = None if options.follow else await consumer.end_offsets(partitions)
         if options.output is not None:
             assert ends is not None
-            await _into_file(consumer, options, ends)
+            await _write_file(consumer, options, ends)
             return
-        found = records(consumer, ends, options.wanted, options.count_max, seen)
+        found = read_records(consumer, ends, options.filter, options.count_max, seen)
         try:
-            await _show(found, options)
+            await _print_records(found, options)
         finally:
             if consumer.settings.group_id is not None:
                 await consumer.commit(seen)
@@ -104,41 +105,45 @@ async def newest_of(
 ) -> ConsumerRecord | None:
     async with Consumer(settings) as consumer:
         if topic not in await consumer.topics():
-            raise _no_topic(topic)
+            raise _missing_topic(topic)
         return await consumer.get(topic, key, partition=partition)
 
 
-def _no_topic(topic: str) -> InvalidInput:
-    return InvalidInput(f"there is no topic {topic}; `lograft topics list` shows those there are")
+def _missing_topic(topic: str) -> InvalidInput:
+    return InvalidInput(f"topic {topic} does not exist: `lograft topics list` shows all topics")
 
 
-async def _show(found: AsyncGenerator[ConsumerRecord], options: ConsumeOptions) -> None:
+async def _print_records(found: AsyncGenerator[ConsumerRecord], options: ConsumeOptions) -> None:
     async with aclosing(found):
         async for record in found:
             text = json_of(record) if options.as_json else None
             print(
-                text or line_of(record, options.form, with_place=options.with_place),
+                text or line_of(record, options.form, with_metadata=options.with_metadata),
                 flush=options.follow,
             )
     # Flush before committing: records that were not printed must not be committed.
     sys.stdout.flush()
 
 
-async def _begin(
-    consumer: Consumer, places: Sequence[TopicPartition], options: ConsumeOptions
+async def _start_offsets(
+    consumer: Consumer, partitions: Sequence[TopicPartition], options: ConsumeOptions
 ) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     if consumer.settings.group_id is not None:
         # Raises if the group may not read the topic, even if there are no records to fetch.
-        stands = await consumer.committed(places)
+        committed = await consumer.committed(partitions)
         if options.start is None:
-            found = {place: one.offset for place, one in stands.items() if one is not None}
-    rest = [place for place in places if place not in found]
+            offsets = {
+                partition: position.offset
+                for partition, position in committed.items()
+                if position is not None
+            }
+    rest = [partition for partition in partitions if partition not in offsets]
     start = options.start or ("end" if options.follow else "beginning")
-    return found | await starts_of(consumer, rest, start, SystemClock().wall_ms())
+    return offsets | await find_offsets(consumer, rest, start, SystemClock().wall_ms())
 
 
-async def _into_file(
+async def _write_file(
     consumer: Consumer, options: ConsumeOptions, ends: Mapping[TopicPartition, int]
 ) -> None:
     assert options.output is not None
@@ -158,7 +163,9 @@ def parse_where(texts: Sequence[str]) -> tuple[tuple[str, Any], ...]:
     for text in texts:
         path, sign, value = text.partition("=")
         if not path or not sign:
-            raise InvalidInput(f"{text}: write it as in customer.country=FR")
+            raise InvalidInput(
+                f"invalid condition {text}: write FIELD=VALUE, such as customer.country=FR"
+            )
         try:
             found.append((path, json.loads(value)))
         except ValueError:
@@ -166,7 +173,7 @@ def parse_where(texts: Sequence[str]) -> tuple[tuple[str, Any], ...]:
     return tuple(found)
 
 
-def _field(value: Any, path: str) -> Any:
+def _field_of(value: Any, path: str) -> Any:
     for name in path.split("."):
         if not isinstance(value, dict) or name not in value:
             return None
@@ -174,15 +181,16 @@ def _field(value: Any, path: str) -> Any:
     return value
 
 
-# ── where to begin and end ───────────────────────────────────────────────────────────────────
+# ── start and end offsets ────────────────────────────────────────────────────────────────────
 
 
-async def starts_of(
-    consumer: Consumer, places: Sequence[TopicPartition], text: str, now_ms: int
+async def find_offsets(
+    consumer: Consumer, partitions: Sequence[TopicPartition], text: str, now_ms: int
 ) -> dict[TopicPartition, int]:
-    """`beginning`, `end`, an offset, `-N` (the last N of each partition), a time, or `1h` (ago)."""
-    first = await consumer.beginning_offsets(places)
-    end = await consumer.end_offsets(places)
+    """Returns the offsets of a position: `beginning`, `end`, an offset, `-N` (the last N records of
+    each partition), a time, or `1h` (ago)."""
+    first = await consumer.beginning_offsets(partitions)
+    end = await consumer.end_offsets(partitions)
     if text == "beginning":
         return first
     if text == "end":
@@ -190,10 +198,19 @@ async def starts_of(
     if _NUMBER.fullmatch(text):
         number = int(text)
         if number < 0:
-            return {place: max(first[place], end[place] + number) for place in places}
-        return {place: min(max(first[place], number), end[place]) for place in places}
-    found = await consumer.offsets_for_times(dict.fromkeys(places, _time_ms(text, now_ms)))
-    return {place: end[place] if (one := found[place]) is None else one.offset for place in places}
+            return {
+                partition: max(first[partition], end[partition] + number)
+                for partition in partitions
+            }
+        return {
+            partition: min(max(first[partition], number), end[partition])
+            for partition in partitions
+        }
+    found = await consumer.offsets_for_times(dict.fromkeys(partitions, _time_ms(text, now_ms)))
+    return {
+        partition: end[partition] if (position := found[partition]) is None else position.offset
+        for partition in partitions
+    }
 
 
 def _time_ms(text: str, now_ms: int) -> int:
@@ -205,75 +222,77 @@ def _time_ms(text: str, now_ms: int) -> int:
         return parse_datetime_ms(text)
     except InvalidInput:
         raise InvalidInput(
-            f"{text} is no place to begin: write beginning, end, an offset, -10, 1h or"
+            f"invalid position {text}: write beginning, end, an offset, -10, 1h or"
             " 2026-05-01T12:00:00Z"
         ) from None
 
 
-async def records(
+async def read_records(
     consumer: Consumer,
     ends: Mapping[TopicPartition, int] | None,
-    wanted: Filter,
+    filter: Filter,
     count_max: int | None,
     seen: dict[TopicPartition, int],
 ) -> AsyncGenerator[ConsumerRecord]:
     """Yields records up to the end offsets, or without an end if there are none. `seen` gets the
     offset after the last record that was shown or filtered out. Closing the generator seeks back to
     records that were fetched but not shown, so that the next consumer of the group reads them."""
-    given = 0
+    yielded = 0
     remaining: dict[TopicPartition, int] = {}
     try:
         while not await _has_reached(consumer, ends):
             polled = await consumer.poll(timeout_ms=POLL_MS)
-            remaining |= {place: found[0].offset for place, found in polled.items()}
-            for place, found in polled.items():
+            remaining |= {partition: found[0].offset for partition, found in polled.items()}
+            for partition, found in polled.items():
                 for record in found:
-                    if ends is not None and record.offset >= ends[place]:
+                    if ends is not None and record.offset >= ends[partition]:
                         break
-                    if wanted.passes(record):
+                    if filter.matches(record):
                         yield record
-                        given += 1
-                    seen[place] = remaining[place] = record.offset + 1
-                    if count_max is not None and given >= count_max:
+                        yielded += 1
+                    seen[partition] = remaining[partition] = record.offset + 1
+                    if count_max is not None and yielded >= count_max:
                         return
             remaining.clear()
     finally:
-        for place in consumer.assignment() & remaining.keys():
-            consumer.seek(place, remaining[place])
+        for partition in consumer.assignment() & remaining.keys():
+            consumer.seek(partition, remaining[partition])
 
 
 async def _has_reached(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) -> bool:
     if ends is None:
         return False
-    for place, end in ends.items():
-        if await consumer.position(place) < end:
+    for partition, end in ends.items():
+        if await consumer.position(partition) < end:
             return False
     return True
 
 
-# ── how it looks ─────────────────────────────────────────────────────────────────────────────
+# ── formatting ───────────────────────────────────────────────────────────────────────────────
 
 
-def line_of(record: ConsumerRecord, form: str, *, with_place: bool) -> str:
-    value = shown(record.value, form)
-    if not with_place:
-        return value
+def line_of(record: ConsumerRecord, form: str, *, with_metadata: bool) -> str:
+    text = format_bytes(record.value, form)
+    if not with_metadata:
+        return text
     parts = [
         f"{record.topic}-{record.partition}@{record.offset}",
-        moment_of(record.timestamp_ms),
-        NOTHING if record.key is None else shown(record.key, "auto" if form == "json" else form),
-        value,
+        format_timestamp(record.timestamp_ms),
+        NOTHING
+        if record.key is None
+        else format_bytes(record.key, "auto" if form == "json" else form),
+        text,
     ]
     if record.headers:
-        told = (f"{name}={shown(one)}" for name, one in record.headers)
-        parts.append(f"[{', '.join(told)}]")
+        headers = (f"{name}={format_bytes(value)}" for name, value in record.headers)
+        parts.append(f"[{', '.join(headers)}]")
     return "  ".join(parts)
 
 
 def json_of(record: ConsumerRecord) -> str:
-    """One object in one line, as `lograft produce --format record` reads it. Headers are an object,
-    or a list of pairs where one has a name that another has too."""
-    pairs = [(name, as_json(one)) for name, one in record.headers]
+    """Formats a record as a line of JSON, which `lograft produce --format record` can read. Headers
+    are an object, or a list of pairs if a name occurs more than once."""
+    pairs = [(name, to_json(value)) for name, value in record.headers]
     headers = dict(pairs)
     return json.dumps(
         {
@@ -281,21 +300,21 @@ def json_of(record: ConsumerRecord) -> str:
             "partition": record.partition,
             "offset": record.offset,
             "timestamp_ms": record.timestamp_ms,
-            "key": as_json(record.key),
-            "value": as_json(record.value),
+            "key": to_json(record.key),
+            "value": to_json(record.value),
             "headers": headers if len(headers) == len(pairs) else pairs,
         },
         ensure_ascii=False,
     )
 
 
-def moment_of(timestamp_ms: int) -> str:
+def format_timestamp(timestamp_ms: int) -> str:
     if timestamp_ms < 0:
         return NOTHING
     try:
         moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"  # after the year 9999
+        return f"{timestamp_ms} ms"  # outside the range of datetime
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
 
 
@@ -309,7 +328,8 @@ async def write_parquet(
     on_rows: Callable[[int], None],
     count_max: int | None,
 ) -> int:
-    """Columns from the log's bytes to the file, without an object per record; how many rows."""
+    """Writes records to a Parquet file as columns, without an object per record; returns the number
+    of rows."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -320,9 +340,9 @@ async def write_parquet(
         while not await _has_reached(consumer, ends) and (count_max is None or rows < count_max):
             table = await consumer.fetch_arrow(timeout_ms=POLL_MS, with_headers=True)
             keep = None
-            for place, end in ends.items():
+            for partition, end in ends.items():
                 beyond = pc.and_(
-                    pc.equal(table["partition"], place.partition),
+                    pc.equal(table["partition"], partition.partition),
                     pc.greater_equal(table["offset"], end),
                 )
                 keep = pc.invert(beyond) if keep is None else pc.and_(keep, pc.invert(beyond))

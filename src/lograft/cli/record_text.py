@@ -12,15 +12,15 @@ from lograft.wire.message import Message
 from lograft.wire.varints import read_uvarint
 
 TOMBSTONE: Final = "<DELETE>"
-#: (text of the key, text of the value); None where there is nothing to show.
+#: (text of the key, text of the value); None for a part that is not printed.
 Texts = tuple[str | None, str | None]
 
 
-def plain(record: Record) -> Texts:
+def format_plain(record: Record) -> Texts:
     return _text(record.key), _text(record.value)
 
 
-def metadata(record: Record) -> Texts:
+def format_metadata(record: Record) -> Texts:
     if record.value is None:
         return _text(record.key), None
     message = frames.decode_record(record.value)
@@ -47,7 +47,7 @@ def metadata_version_of(value: bytes) -> int:
     return version
 
 
-def coordinator(topic: frames.Coordinator) -> Callable[[Record], Texts]:
+def coordinator_formatter(topic: frames.Coordinator) -> Callable[[Record], Texts]:
     def decode(record: Record) -> Texts:
         if record.key is None:
             raise MalformedMessage("a record of an internal topic has no key")
@@ -70,16 +70,16 @@ def coordinator(topic: frames.Coordinator) -> Callable[[Record], Texts]:
 
 
 DECODERS: Final[dict[str | None, Callable[[Record], Texts]]] = {
-    None: plain,
-    "metadata": metadata,
-    "offsets": coordinator(frames.GROUPS),
-    "transactions": coordinator(frames.TRANSACTIONS),
-    "shares": coordinator(frames.SHARES),
+    None: format_plain,
+    "metadata": format_metadata,
+    "offsets": coordinator_formatter(frames.GROUPS),
+    "transactions": coordinator_formatter(frames.TRANSACTIONS),
+    "shares": coordinator_formatter(frames.SHARES),
 }
 
 
 def control_text(record: Record) -> str:
-    """What a control record says, e.g. `endTxnMarker: COMMIT coordinatorEpoch: 0`."""
+    """Formats a control record, e.g. `endTxnMarker: COMMIT coordinatorEpoch: 0`."""
     assert record.key is not None
     number = frames.decode_control_key(record.key)
     message = frames.decode_control_value(number, record.value or b"")
@@ -105,7 +105,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _decode_members(group: Message, data: dict[str, Any]) -> None:
-    """Replaces the opaque subscriptions and assignments of classic consumers by what they say."""
+    """Decodes the subscriptions and assignments of classic consumers, which are opaque bytes."""
     from lograft.wire.records.consumer_protocol_assignment import ConsumerProtocolAssignment
     from lograft.wire.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 

@@ -1,4 +1,4 @@
-"""`lograft topics holds`: who keeps records beyond their retention."""
+"""Output of `lograft topics holds`: the groups that retain records beyond retention.ms."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,26 +9,26 @@ from lograft.client.admin import RetentionHold
 
 def holds_lines(holds: Sequence[RetentionHold]) -> list[str]:
     if not holds:
-        return ["Nothing is held."]
+        return ["No retention holds."]
     return table(
-        ["PARTITION", "GROUP", "HELD FROM", "LOG START", "END", "KEPT", "UNTIL (UTC)"],
+        ["PARTITION", "GROUP", "HELD FROM", "LOG START", "LOG END", "KEPT", "UNTIL (UTC)"],
         (
             (
-                f"{one.topic}-{one.partition}",
-                one.group,
-                number(one.offset),
-                number(one.log_start),
-                number(one.end_offset),
-                number(one.records_kept),
-                _time(one.until_ms),
+                f"{hold.topic}-{hold.partition}",
+                hold.group,
+                number(hold.offset),
+                number(hold.log_start),
+                number(hold.end_offset),
+                number(hold.records_kept),
+                _time(hold.until_ms),
             )
-            for one in holds
+            for hold in holds
         ),
     )
 
 
 def _time(time_ms: int) -> str:
-    """Whoever commits may name a time that no calendar has."""
+    """Formats a time of a commit, which may be outside the range of datetime."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError):

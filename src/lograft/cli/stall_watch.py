@@ -1,4 +1,4 @@
-"""Explains on stderr why a producer gets no acknowledgements, while it keeps retrying."""
+"""Reports why a producer gets no acknowledgements, while it keeps retrying."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,17 +20,17 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 
 class StallWatch:
-    """While entered, reports each reason for a stall once."""
+    """An async context manager that reports each reason for a stall once."""
 
     def __init__(
         self,
         producer: Producer,
         explain: Callable[[], Awaitable[str]],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._producer = producer
         self._explain = explain
-        self.say = say
+        self.report = report
         #: Whether the command waits for metadata or for space in the buffer.
         self.is_enqueuing = False
         self._task: asyncio.Future[None] | None = None
@@ -45,25 +45,27 @@ class StallWatch:
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        last_said = ""
-        before = -1.0
+        last_reason = ""
+        previous = -1.0
         while True:
             await asyncio.sleep(STALL_SECONDS)
             acknowledged = value_of(self._producer, RECORDS_ACKNOWLEDGED)
             is_waiting = self.is_enqueuing or value_of(self._producer, BATCHES_UNFINISHED) > 0
-            if is_waiting and acknowledged == before:
+            if is_waiting and acknowledged == previous:
                 reason = await self._explain()
-                if reason != last_said:
-                    self.say(reason)
-                last_said = reason
-            before = acknowledged if is_waiting else -1
+                if reason != last_reason:
+                    self.report(reason)
+                last_reason = reason
+            previous = acknowledged if is_waiting else -1
 
 
 async def explain_stall(producer: Producer, topic: str) -> str:
     """Returns what a producer of this topic is waiting for."""
-    settings = {one.name: getattr(producer.settings, one.name) for one in fields(ClientSettings)}
-    limit = f"giving up after {producer.settings.delivery_timeout_ms / 1000:g} s"
-    limit += " (delivery.timeout.ms)"
+    settings = {
+        field.name: getattr(producer.settings, field.name) for field in fields(ClientSettings)
+    }
+    timeout = f"giving up after {producer.settings.delivery_timeout_ms / 1000:g} s"
+    timeout += " (delivery.timeout.ms)"
     try:
         async with Admin(settings) as admin:
             await admin.connect()
@@ -76,26 +78,28 @@ async def explain_stall(producer: Producer, topic: str) -> str:
             " (max.block.ms)"
         )
     except ClientError as error:
-        return f"waiting for the cluster: {error}; {limit}"
+        return f"waiting for the cluster: {error}; {timeout}"
     partitions = described[topic].partitions
-    leaderless = [one for one in partitions if one.leader < 0]
+    leaderless = [partition for partition in partitions if partition.leader < 0]
     if leaderless:
-        holders = {node for one in leaderless for node in one.isr or one.replicas}
+        replicas = {
+            node for partition in leaderless for node in partition.isr or partition.replicas
+        }
         return (
-            f"waiting for a leader of {_named(topic, leaderless)}: start one of the brokers"
-            f" {numbers(sorted(holders))}; {limit}"
+            f"waiting for a leader of {_names_of(topic, leaderless)}: start one of the brokers"
+            f" {numbers(sorted(replicas))}; {timeout}"
         )
     entry = configs[topic_resource(topic)].get(_MIN_ISR)
     isr_min = int(entry.value) if entry is not None and entry.value else 1
-    short = [one for one in partitions if len(one.isr) < isr_min]
-    if short and producer.settings.required_acks == -1:
+    under_min_isr = [partition for partition in partitions if len(partition.isr) < isr_min]
+    if under_min_isr and producer.settings.required_acks == -1:
         return (
-            f"waiting for replicas of {_named(topic, short)}: fewer than {_MIN_ISR}={isr_min} are"
-            f" in sync; {limit}"
+            f"waiting for replicas of {_names_of(topic, under_min_isr)}: fewer than"
+            f" {_MIN_ISR}={isr_min} are in sync; {timeout}"
         )
-    return f"waiting for acknowledgements from {topic}; {limit}"
+    return f"waiting for acknowledgements from {topic}; {timeout}"
 
 
-def _named(topic: str, partitions: list[PartitionDescription]) -> str:
-    some = ", ".join(f"{topic}-{one.index}" for one in partitions[:NAMED_MAX])
-    return some + (" …" if len(partitions) > NAMED_MAX else "")
+def _names_of(topic: str, partitions: list[PartitionDescription]) -> str:
+    names = ", ".join(f"{topic}-{partition.index}" for partition in partitions[:NAMED_MAX])
+    return names + (" …" if len(partitions) > NAMED_MAX else "")

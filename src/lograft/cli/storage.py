@@ -67,29 +67,29 @@ def run_format(options: FormatOptions) -> None:
 
 
 def _controllers(options: FormatOptions) -> Controllers | None:
-    given: list[Controllers] = []
+    chosen: list[Controllers] = []
     if options.standalone:
-        given.append(Standalone())
+        chosen.append(Standalone())
     if options.initial_controllers is not None:
-        given.append(InitialControllers(parse_initial_controllers(options.initial_controllers)))
+        chosen.append(InitialControllers(parse_initial_controllers(options.initial_controllers)))
     if options.no_initial_controllers:
-        given.append(NoInitialControllers())
-    if len(given) > 1:
+        chosen.append(NoInitialControllers())
+    if len(chosen) > 1:
         raise InvalidInput(
-            "choose one of --standalone, --initial-controllers and --no-initial-controllers"
+            "specify only one of --standalone, --initial-controllers and --no-initial-controllers"
         )
-    return given[0] if given else None
+    return chosen[0] if chosen else None
 
 
 def print_info(config_file: str) -> int:
-    """Exit code 1 when there is a problem."""
+    """Prints the state of the log directories; returns 1 if there is a problem."""
     lines, problems = describe_directories(RealDisk(), read_config(config_file))
     print("\n".join(lines))
     return 1 if problems else 0
 
 
 def describe_directories(disk: Disk, config: BrokerConfig) -> tuple[list[str], list[str]]:
-    """(all lines, the problems among them)"""
+    """Returns the lines to print, and the problems among them."""
     found: dict[str, MetaProperties | None] = {}
     problems = []
     for path in sorted(directories_of(config)):
@@ -105,7 +105,7 @@ def describe_directories(disk: Disk, config: BrokerConfig) -> tuple[list[str], l
         if found[path] is None:
             problems.append(f"{path} is not formatted.")
     metas = {path: meta for path, meta in found.items() if meta is not None}
-    problems += _contradictions(config, metas)
+    problems += _find_mismatches(config, metas)
     lines = _block("Found log director", "y", "ies", list(found))
     if metas:
         first = metas[next(iter(metas))]
@@ -119,14 +119,16 @@ def describe_directories(disk: Disk, config: BrokerConfig) -> tuple[list[str], l
     return lines, problems
 
 
-def _contradictions(config: BrokerConfig, metas: dict[str, MetaProperties]) -> list[str]:
+def _find_mismatches(config: BrokerConfig, metas: dict[str, MetaProperties]) -> list[str]:
     problems = []
     for path, meta in metas.items():
         if meta.node_id != config.node_id:
-            problems.append(f"{path} belongs to node {meta.node_id}, node.id is {config.node_id}")
+            problems.append(
+                f"{path} belongs to node {meta.node_id}, but node.id is {config.node_id}"
+            )
         first = next(iter(metas.values()))
         if meta.cluster_id != first.cluster_id:
-            problems.append(f"{path} belongs to another cluster: {meta.cluster_id}")
+            problems.append(f"{path} belongs to another cluster, {meta.cluster_id}")
     return problems
 
 

@@ -1,4 +1,4 @@
-"""The commands `lograft topics …` and their options."""
+"""The commands `lograft topics …`."""
 
 from typing import Annotated, Final
 
@@ -14,15 +14,15 @@ from lograft.cli.options import (
     pairs_of,
 )
 
-topics = typer.Typer(help="Create, describe and change topics, while they are in use.", **SETTINGS)
+topics = typer.Typer(help="Create, describe, alter and delete topics.", **SETTINGS)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Their names.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")]
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="NAME=VALUE", help="A setting; may be repeated."),
+    typer.Option("--config", metavar="NAME=VALUE", help="A topic setting; may be repeated."),
 ]
 
-#: What the protocol can say.
+#: Limits of the protocol's fields.
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 
@@ -31,12 +31,10 @@ INT32_MAX: Final = 2**31 - 1
 def list_(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also those that the brokers keep for themselves.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     json: Json = False,
 ) -> None:
-    """Show all topics."""
+    """List topics."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import list_lines
@@ -76,7 +74,9 @@ def create(
         ),
     ] = -1,
     config: Config = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the request.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate the request without creating topics.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Create topics."""
@@ -85,43 +85,43 @@ def create(
     from lograft.client.admin import NewTopic
 
     configs = pairs_of(config)
-    wanted = [NewTopic(name, partitions, replication_factor, configs) for name in names]
+    new_topics = [NewTopic(name, partitions, replication_factor, configs) for name in names]
     created = with_admin(
         bootstrap_server,
         command_config,
-        lambda admin: admin.create_topics(wanted, validate_only=dry_run),
+        lambda admin: admin.create_topics(new_topics, validate_only=dry_run),
     )
     if json:
         show_json(created)
         return
     verb = "Would create" if dry_run else "Created"
     show(
-        f"{verb} topic {one.name}: {count(one.partitions, 'partition')}, replication factor"
-        f" {one.replicas}."
-        for one in created.values()
+        f"{verb} topic {topic.name}: {count(topic.partitions, 'partition')}, replication factor"
+        f" {topic.replicas}."
+        for topic in created.values()
     )
 
 
 @topics.command()
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]…", help="All if left out.")
+        list[str] | None, typer.Argument(metavar="[TOPIC]…", help="By default, all topics.")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     topic: Topics = "",
     json: Json = False,
 ) -> None:
-    """Show each partition's replication mode, leader and replicas with their lag."""
+    """Show each partition's replication mode, leader, and replicas with their lag."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import describe_lines
 
-    wanted = [*(names or ()), *names_of(topic)] or None
+    requested = [*(names or ()), *names_of(topic)] or None
     found = with_admin(
         bootstrap_server,
         command_config,
-        lambda admin: admin.describe_topics(wanted, replicas=True),
+        lambda admin: admin.describe_topics(requested, replicas=True),
     )
     if json:
         show_json(list(found.values()))
@@ -136,7 +136,7 @@ def alter(
     command_config: CommandConfig = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option(metavar="P", help="Only this partition's replication; may be repeated."),
+        typer.Option(metavar="P", help="Alter only this partition's replication; may be repeated."),
     ] = None,
     mode: Annotated[
         str | None, typer.Option(metavar="raft|isr", help="The replication mode.")
@@ -150,15 +150,15 @@ def alter(
         typer.Option(min=1, max=INT32_MAX, metavar="N", help="The new number of partitions."),
     ] = None,
 ) -> None:
-    """Change how a topic is replicated, or how many partitions it has, while it is in use."""
+    """Change the replication or the number of partitions of a topic, while it is in use."""
     from lograft.cli import topics as work
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show
 
     if mode is None and replication_factor is None and partitions is None:
-        raise typer.BadParameter("give --mode, --replication-factor, --partitions or several")
+        raise typer.BadParameter("specify --mode, --replication-factor or --partitions")
     if mode not in (None, "raft", "isr"):
-        raise typer.BadParameter("--mode is raft or isr")
+        raise typer.BadParameter("--mode must be raft or isr")
     show(
         with_admin(
             bootstrap_server,
@@ -189,15 +189,15 @@ def delete(
 @topics.command()
 def holds(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]…", help="All if left out.")
+        list[str] | None, typer.Argument(metavar="[TOPIC]…", help="By default, all topics.")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show which groups hold records beyond their retention, from where, and until when.
+    """Show which groups retain records beyond retention.ms, from which offset and until when.
 
-    KEPT: how many records are there that retention.ms alone would have let go.
+    KEPT is the number of records that retention.ms alone would have deleted.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
@@ -240,7 +240,7 @@ def groups(
             [
                 {
                     **jsonable(topic),
-                    "groups": [{**jsonable(one), "lag": one.lag} for one in topic.groups],
+                    "groups": [{**jsonable(group), "lag": group.lag} for group in topic.groups],
                 }
                 for topic in found.values()
             ]
@@ -281,7 +281,7 @@ def elect(
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show_json
     from lograft.cli.topics import choose_leader, election_summary
-    from lograft.cli.transactions import places_of
+    from lograft.cli.transactions import partitions_of
     from lograft.client.admin import Admin, Election, TopicPartition
 
     if leader is not None and (unclean or not names):
@@ -290,11 +290,11 @@ def elect(
         )
 
     async def work(admin: Admin) -> dict[TopicPartition, bool]:
-        places = await places_of(admin, names) if names else None
-        if leader is not None and places is not None:
-            return await choose_leader(admin, places, leader)
+        partitions = await partitions_of(admin, names) if names else None
+        if leader is not None and partitions is not None:
+            return await choose_leader(admin, partitions, leader)
         kind = Election.UNCLEAN if unclean else Election.PREFERRED
-        return await admin.elect_leaders(kind, places)
+        return await admin.elect_leaders(kind, partitions)
 
     found = with_admin(bootstrap_server, command_config, work)
     if json:

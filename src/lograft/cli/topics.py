@@ -1,4 +1,4 @@
-"""`lograft topics` in words: who holds what, in which mode, and how far each replica is."""
+"""Output of `lograft topics`; changes replication and elects chosen leaders."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
@@ -24,10 +24,10 @@ ELECTION_ATTEMPTS_MAX: Final = 5
 
 def list_lines(topics: Sequence[TopicListing]) -> list[str]:
     if not topics:
-        return ["There is no topic; `lograft topics create NAME` makes one."]
+        return ["No topics; create one with `lograft topics create NAME`."]
     return table(
         ["TOPIC", "PARTITIONS", "ID"],
-        ((one.name, str(one.partitions), uuid_to_text(one.id)) for one in topics),
+        ((topic.name, str(topic.partitions), uuid_to_text(topic.id)) for topic in topics),
     )
 
 
@@ -39,25 +39,25 @@ def describe_lines(topics: Mapping[str, TopicDescription]) -> Iterator[str]:
 
 def _partition_lines(name: str, partition: PartitionDescription) -> Iterator[str]:
     line = (
-        f"{name}-{partition.index}  {partition.mode.text}  leader {partition.leader} in epoch"
+        f"{name}-{partition.index}  {partition.mode.text}  leader {partition.leader}  epoch"
         f" {partition.leader_epoch}  in sync {numbers(partition.isr)}"
     )
     if partition.eligible_leaders:
         line += f"  eligible {numbers(partition.eligible_leaders)}"
     if partition.high_watermark >= 0:
-        line += f"  committed {partition.high_watermark}"
+        line += f"  high watermark {partition.high_watermark}"
     yield line
     if partition.mode_reason:
-        yield f"    on its way to {partition.wished_mode.text}: {partition.mode_reason}"
+        yield f"    switching to {partition.wished_mode.text}: {partition.mode_reason}"
     if not partition.states:
         yield f"    replicas {numbers(partition.replicas)}"
-    for one in partition.states:
-        has = UNKNOWN
-        if one.end_offset >= 0:
-            has = f"{one.start_offset} to {one.end_offset}, lag {one.lag}"
+    for replica in partition.states:
+        offsets = UNKNOWN
+        if replica.end_offset >= 0:
+            offsets = f"{replica.start_offset} to {replica.end_offset}, lag {replica.lag}"
         yield (
-            f"    replica {one.node}  {has}  last fetch {_age(one.last_fetch_age_ms)}"
-            f"  caught up {_age(one.caught_up_age_ms)}"
+            f"    replica {replica.node}  {offsets}  last fetch {_age(replica.last_fetch_age_ms)}"
+            f"  caught up {_age(replica.caught_up_age_ms)}"
         )
 
 
@@ -66,8 +66,8 @@ def _age(age_ms: int) -> str:
 
 
 def groups_lines(topics: Mapping[str, TopicGroups]) -> Iterator[str]:
-    for place, (name, topic) in enumerate(sorted(topics.items())):
-        if place:
+    for index, (name, topic) in enumerate(sorted(topics.items())):
+        if index:
             yield ""
         yield f"{name}  {_subscription(topic)}"
         if not topic.groups:
@@ -75,18 +75,18 @@ def groups_lines(topics: Mapping[str, TopicGroups]) -> Iterator[str]:
             continue
         yield ""
         yield from table(
-            ["GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG", "ASSIGNED BY"],
+            ["GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG", "ASSIGNOR"],
             (
                 (
-                    one.group,
-                    one.type,
-                    one.state,
-                    str(one.members),
-                    str(len(one.partitions)),
-                    number(one.lag),
-                    (one.assignor or NOTHING) if one.members else NOTHING,
+                    group.group,
+                    group.type,
+                    group.state,
+                    str(group.members),
+                    str(len(group.partitions)),
+                    number(group.lag),
+                    (group.assignor or NOTHING) if group.members else NOTHING,
                 )
-                for one in topic.groups
+                for group in topic.groups
             ),
         )
 
@@ -117,8 +117,8 @@ async def choose_leader(
         except BrokerError as error:
             failed, done = {pending[0]: error}, {}
         else:
-            return outcomes | {place: attempts > 1 or new for place, new in found.items()}
-        outcomes |= {place: attempts > 1 or new for place, new in done.items()}
+            return outcomes | {partition: attempts > 1 or new for partition, new in found.items()}
+        outcomes |= {partition: attempts > 1 or new for partition, new in done.items()}
         if attempts == ELECTION_ATTEMPTS_MAX or not await _may_succeed(admin, failed, leader):
             raise SomeFailed(outcomes, failed) if outcomes else next(iter(failed.values()))
         pending = list(failed)
@@ -127,22 +127,22 @@ async def choose_leader(
 async def _may_succeed(
     admin: Admin, failed: Mapping[TopicPartition, ClientError], leader: int
 ) -> bool:
-    topics = await admin.describe_topics({place.topic for place in failed})
-    for place, error in failed.items():
-        partition = topics[place.topic].partitions[place.partition]
-        is_passing = (
+    topics = await admin.describe_topics({partition.topic for partition in failed})
+    for (topic, index), error in failed.items():
+        partition = topics[topic].partitions[index]
+        may_succeed = (
             isinstance(error, BrokerError)
             and error.code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             and partition.mode is ReplicationMode.RAFT
             and leader in partition.isr
         )
-        if not is_passing:
+        if not may_succeed:
             return False
     return True
 
 
 def election_summary(found: Mapping[TopicPartition, bool], leader: int | None) -> str:
-    """`found`: whether each partition got a new leader."""
+    """Summarizes an election; `found` contains whether each partition got a new leader."""
     elected = sum(found.values())
     kept = len(found) - elected
     if leader is None:
@@ -161,11 +161,11 @@ async def alter(
     replicas: int | None,
     partition_count: int | None,
 ) -> list[str]:
-    """What was changed, in sentences."""
-    said = []
+    """Changes a topic; returns a sentence for each change."""
+    changes = []
     if partition_count is not None:
         await admin.create_partitions({topic: partition_count})
-        said.append(f"{topic}: {count(partition_count, 'partition')} from now on.")
+        changes.append(f"Topic {topic} now has {count(partition_count, 'partition')}.")
     if mode is not None or replicas is not None:
         await admin.alter_replication(
             topic,
@@ -173,10 +173,11 @@ async def alter(
             replicas=replicas,
             partitions=partitions,
         )
-        what = [f"replication by {mode}"] if mode is not None else []
-        what += [count(replicas, "replica")] if replicas else []
-        where = f"partitions {numbers(sorted(partitions))} of {topic}" if partitions else topic
-        said.append(
-            f"{where}: {' and '.join(what)} from now on; `lograft topics describe` shows how far."
+        goals = [f"replication mode {mode}"] if mode is not None else []
+        goals += [f"replication factor {replicas}"] if replicas else []
+        scope = f"partitions {numbers(sorted(partitions))} of {topic}" if partitions else topic
+        changes.append(
+            f"Switching {scope} to {' and '.join(goals)}; `lograft topics describe {topic}` shows"
+            " the progress."
         )
-    return said
+    return changes

@@ -9,7 +9,7 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Execut
 if TYPE_CHECKING:
     from lograft.client.admin import ActiveProducer, Admin, HangingTransaction, TopicPartition
 
-transactions = typer.Typer(help="See transactions and end those that hang.", **SETTINGS)
+transactions = typer.Typer(help="Describe transactions, and abort or fence them.", **SETTINGS)
 
 
 @transactions.command("list")
@@ -17,14 +17,16 @@ def list_(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     state: Annotated[
-        list[str] | None, typer.Option(metavar="STATE", help="Only in this state: Ongoing, Empty …")
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only ids in this state: Ongoing, Empty, …"),
     ] = None,
     open_for: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only open for longer than that: 15m")
+        str | None,
+        typer.Option(metavar="TIME", help="Only transactions open for longer than this: 15m"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show all transactional ids."""
+    """List transactional ids."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_duration_ms
     from lograft.cli.output import show, show_json
@@ -44,12 +46,14 @@ def list_(
 
 @transactions.command()
 def describe(
-    transactional_id: Annotated[list[str], typer.Argument(metavar="ID…", help="Which.")],
+    transactional_id: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Transactional ids.")
+    ],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show what transactional ids are doing."""
+    """Show the state of transactional ids and their transactions."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import describe_lines
@@ -68,18 +72,18 @@ def describe(
 
 @transactions.command()
 def producers(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC[:P,…]", help="In these partitions.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC[:P,…]", help="A topic or partitions.")],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the producers that partitions remember, and where their transactions begin."""
+    """Show the producer state of partitions: active producers and their ongoing transactions."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
-    from lograft.cli.transactions import places_of, producer_lines
+    from lograft.cli.transactions import partitions_of, producer_lines
 
     async def work(admin: "Admin") -> "dict[TopicPartition, list[ActiveProducer]]":
-        return await admin.describe_producers(await places_of(admin, [topic]))
+        return await admin.describe_producers(await partitions_of(admin, [topic]))
 
     found = with_admin(bootstrap_server, command_config, work)
     if json:
@@ -92,40 +96,41 @@ def producers(
 def abort(
     topic: Annotated[
         list[str] | None,
-        typer.Option(metavar="T[:P,…]", help="Look here; in all topics if left out."),
+        typer.Option(metavar="T[:P,…]", help="Topics or partitions; by default, all topics."),
     ] = None,
     open_for: Annotated[
-        str, typer.Option(metavar="TIME", help="What is open for longer than that hangs.")
+        str, typer.Option(metavar="TIME", help="Only transactions open for longer than this.")
     ] = "15m",
     execute: Execute = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """End transactions that no coordinator knows any more: they hold back readers for ever.
+    """Abort hanging transactions.
 
-    Shows what would be ended; --execute does it.
+    A hanging transaction is open in a partition, but its coordinator has no record of it, so it
+    blocks read_committed consumers until it is aborted. Shows them; --execute aborts them.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_duration_ms
     from lograft.cli.output import show, show_json
-    from lograft.cli.transactions import hanging_lines, places_of
+    from lograft.cli.transactions import hanging_lines, partitions_of
     from lograft.runtime.clock import SystemClock
 
     open_for_ms = parse_duration_ms(open_for)
 
     async def work(admin: "Admin") -> "list[HangingTransaction]":
         hanging = await admin.find_hanging_transactions(
-            await places_of(admin, topic or ()),
+            await partitions_of(admin, topic or ()),
             open_for_ms=open_for_ms,
             now_ms=SystemClock().wall_ms(),
         )
-        for one in hanging if execute else ():
+        for transaction in hanging if execute else ():
             await admin.abort_transaction(
-                one.place,
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                coordinator_epoch=one.coordinator_epoch,
+                transaction.place,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                coordinator_epoch=transaction.coordinator_epoch,
             )
         return hanging
 
@@ -138,14 +143,16 @@ def abort(
 
 @transactions.command("fence")
 def fence(
-    transactional_id: Annotated[list[str], typer.Argument(metavar="ID…", help="Which.")],
+    transactional_id: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Transactional ids.")
+    ],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Shut out whoever writes with these ids; what they have open is aborted."""
+    """Fence the producers that use these ids; their ongoing transactions are aborted."""
     from lograft.cli.client_runner import with_admin
 
     with_admin(
         bootstrap_server, command_config, lambda admin: admin.fence_producers(transactional_id)
     )
-    print("\n".join(f"Producers of {one} are fenced." for one in transactional_id))
+    print("\n".join(f"Fenced the producers of {name}." for name in transactional_id))

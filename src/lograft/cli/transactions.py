@@ -1,4 +1,4 @@
-"""`lograft transactions` in words."""
+"""Output of `lograft transactions`, and the partitions that its options name."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -15,29 +15,38 @@ from lograft.client.admin import (
 from lograft.model.errors import InvalidInput
 
 
-async def places_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """`T` or `T:0,2`; all partitions of all topics, if nothing is said."""
+async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
+    """Parses `T` or `T:0,2`; returns all partitions of all topics if there are no texts."""
     scope = parse_scope(texts)
     topics = await admin.describe_topics(scope or None)
-    places = []
+    partitions = []
     for name, topic in topics.items():
-        there = {one.index for one in topic.partitions}
-        wanted = scope.get(name)
-        if wanted and not wanted <= there:
-            raise InvalidInput(f"topic {name} has {count(len(there), 'partition')}, from 0 on")
-        places += [TopicPartition(name, index) for index in sorted(wanted or there)]
-    return places
+        existing = {partition.index for partition in topic.partitions}
+        requested = scope.get(name)
+        if requested and not requested <= existing:
+            missing = min(requested - existing)
+            total = count(len(existing), "partition")
+            raise InvalidInput(
+                f"partition {missing} does not exist: topic {name} has {total}, numbered from 0"
+            )
+        partitions += [TopicPartition(name, index) for index in sorted(requested or existing)]
+    return partitions
 
 
 def list_lines(found: Sequence[TransactionListing], *, is_filtered: bool) -> list[str]:
     if not found:
         filtered = "No transactional id matches --state and --open-for."
-        return [filtered if is_filtered else "There are no transactional ids."]
+        return [filtered if is_filtered else "No transactional ids."]
     return table(
         ["TRANSACTIONAL ID", "STATE", "PRODUCER", "COORDINATOR"],
         (
-            (one.transactional_id, one.state, str(one.producer_id), str(one.coordinator))
-            for one in found
+            (
+                listing.transactional_id,
+                listing.state,
+                str(listing.producer_id),
+                str(listing.coordinator),
+            )
+            for listing in found
         ),
     )
 
@@ -47,15 +56,17 @@ def describe_lines(found: Collection[TransactionDescription], *, now_ms: int) ->
         ["TRANSACTIONAL ID", "STATE", "PRODUCER", "EPOCH", "OPEN FOR", "TIMEOUT", "PARTITIONS"],
         (
             (
-                one.transactional_id,
-                one.state,
-                str(one.producer_id),
-                str(one.producer_epoch),
-                NOTHING if one.start_ms < 0 else f"{max(0, now_ms - one.start_ms) / 1000:.0f} s",
-                f"{one.timeout_ms / 1000:.0f} s",
-                " ".join(map(str, one.partitions)) or NOTHING,
+                transaction.transactional_id,
+                transaction.state,
+                str(transaction.producer_id),
+                str(transaction.producer_epoch),
+                NOTHING
+                if transaction.start_ms < 0
+                else f"{max(0, now_ms - transaction.start_ms) / 1000:.0f} s",
+                f"{transaction.timeout_ms / 1000:.0f} s",
+                " ".join(map(str, transaction.partitions)) or NOTHING,
             )
-            for one in found
+            for transaction in found
         ),
     )
 
@@ -63,29 +74,37 @@ def describe_lines(found: Collection[TransactionDescription], *, now_ms: int) ->
 def producer_lines(found: Mapping[TopicPartition, Sequence[ActiveProducer]]) -> list[str]:
     rows = [
         (
-            str(place),
-            str(one.producer_id),
-            str(one.producer_epoch),
-            number(one.last_sequence),
-            number(one.transaction_start_offset),
+            str(partition),
+            str(producer.producer_id),
+            str(producer.producer_epoch),
+            number(producer.last_sequence),
+            number(producer.transaction_start_offset),
         )
-        for place, producers in sorted(found.items())
-        for one in producers
+        for partition, producers in sorted(found.items())
+        for producer in producers
     ]
     if not rows:
-        return ["These partitions remember no producer."]
-    return table(["PARTITION", "PRODUCER", "EPOCH", "SEQUENCE", "TRANSACTION FROM"], rows)
+        return ["These partitions have no active producers."]
+    return table(["PARTITION", "PRODUCER", "EPOCH", "LAST SEQUENCE", "TRANSACTION START"], rows)
 
 
 def hanging_lines(found: Sequence[HangingTransaction], *, executed: bool) -> list[str]:
     if not found:
-        return ["No transaction hangs."]
+        return ["No hanging transactions."]
     lines = table(
-        ["PARTITION", "PRODUCER", "EPOCH", "FROM OFFSET"],
+        ["PARTITION", "PRODUCER", "EPOCH", "START OFFSET"],
         (
-            (str(one.place), str(one.producer_id), str(one.producer_epoch), str(one.start_offset))
-            for one in found
+            (
+                str(transaction.place),
+                str(transaction.producer_id),
+                str(transaction.producer_epoch),
+                str(transaction.start_offset),
+            )
+            for transaction in found
         ),
     )
-    ended = f"{count(len(found), 'transaction')} ended."
-    return [*lines, "", ended if executed else "Nothing is changed yet: --execute ends them."]
+    if executed:
+        summary = f"Aborted {count(len(found), 'transaction')}."
+    else:
+        summary = "Dry run: nothing was changed. Use --execute to abort these transactions."
+    return [*lines, "", summary]

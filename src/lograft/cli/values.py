@@ -1,4 +1,4 @@
-"""Keys and values for eyes: JSON, text or hex, by what they are; and back from what was typed."""
+"""Formats keys and values as JSON, text, hex or base64, and encodes input in these formats."""
 
 import base64
 import binascii
@@ -11,8 +11,8 @@ from lograft.model.errors import InvalidInput
 FORMATS: Final = ("auto", "json", "text", "hex", "base64")
 
 
-def shown(data: bytes | None, form: str = "auto") -> str:
-    """In one line; None is a tombstone, or no key."""
+def format_bytes(data: bytes | None, form: str = "auto") -> str:
+    """Formats a key or value in one of `FORMATS`; None is `null`."""
     if data is None:
         return "null"
     if form == "hex":
@@ -22,7 +22,7 @@ def shown(data: bytes | None, form: str = "auto") -> str:
     text = text_of(data)
     if form == "json" and text is not None:
         try:
-            return _dumped(_exactly(text))
+            return _dump_json(_parse_exact_json(text))
         except (ValueError, RecursionError):
             return text
     if text is None:
@@ -31,19 +31,21 @@ def shown(data: bytes | None, form: str = "auto") -> str:
 
 
 def text_of(data: bytes) -> str | None:
-    """None: it is no text."""
+    """Decodes UTF-8 text; None if the bytes are not printable text."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    return text if all(one.isprintable() or one in "\t\n\r" for one in text) else None
+    return text if all(char.isprintable() or char in "\t\n\r" for char in text) else None
 
 
-def as_json(data: bytes | None) -> Any:
-    """What the bytes are: a JSON value, a text, or hex after 0x (also a text that begins so).
+def to_json(data: bytes | None) -> Any:
+    """Returns the bytes as a JSON value: parsed if they are JSON, otherwise as a string. Binary
+    data, and text that starts with 0x, becomes a string of hex digits after 0x.
 
-    JSON that would not come back as the same value is a text: the word null, which is not the
-    absence of a value; a quoted string, which is not what it quotes; and what is no JSON elsewhere.
+    JSON that `produce --format record` would not turn into the same bytes stays a string: null,
+    which would become a tombstone; strings, which would lose their quotes; and values that other
+    JSON parsers reject or change.
     """
     if data is None:
         return None
@@ -51,44 +53,45 @@ def as_json(data: bytes | None) -> Any:
     if text is None or text.startswith("0x"):
         return f"0x{data.hex()}"
     try:
-        value = _exactly(text)
+        value = _parse_exact_json(text)
     except (ValueError, RecursionError):
         return text
     return text if value is None or isinstance(value, str) else value
 
 
-def loose_json(data: bytes | None) -> Any:
-    """The JSON value of the bytes as far as anybody can read it; None: it is none."""
+def parse_json(data: bytes | None) -> Any:
+    """Parses JSON as leniently as Python does; returns None if the bytes are not JSON."""
     try:
         return json.loads(data or b"null")
     except (ValueError, RecursionError):
         return None
 
 
-def _exactly(text: str) -> Any:
-    """Raises ValueError or RecursionError for what is no JSON, or would become another value:
-    NaN, numbers beyond a float, names that come twice, halves of characters."""
-    value = json.loads(text, object_pairs_hook=_without_repetition)
-    dumped = _dumped(value)
+def _parse_exact_json(text: str) -> Any:
+    """Parses JSON. Raises ValueError or RecursionError for invalid JSON, and for JSON that would
+    not be dumped as the same value: NaN, numbers outside the range of floats, duplicate names,
+    unpaired surrogates."""
+    value = json.loads(text, object_pairs_hook=_reject_duplicates)
+    dumped = _dump_json(value)
     dumped.encode("utf-8")
     if isinstance(value, float) and dumped != text:
         raise ValueError(text)
     return value
 
 
-def _dumped(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name comes twice")
-    return found
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("duplicate name")
+    return fields
 
 
-def typed(text: str, form: str = "text") -> bytes:
-    """The bytes that somebody means who types this."""
+def encode_text(text: str, form: str = "text") -> bytes:
+    """Returns the bytes of a key or value that the user entered in this format."""
     try:
         if form == "hex":
             return bytes.fromhex(text.removeprefix("0x"))
@@ -97,17 +100,16 @@ def typed(text: str, form: str = "text") -> bytes:
         if form == "json":
             json.loads(text)
     except (ValueError, binascii.Error) as error:
-        raise InvalidInput(f"{text[:40]!r} is no {form}: {error}") from None
+        raise InvalidInput(f"{text[:40]!r} is not valid {form}: {error}") from None
     return raw_bytes(text)
 
 
-def keep_raw(stream: TextIO) -> None:
-    """What is no UTF-8 in a text that is read stays there for `raw_bytes`, whatever the locale
-    says."""
+def preserve_raw_bytes(stream: TextIO) -> None:
+    """Makes a stream read UTF-8 in any locale, and preserve other bytes for `raw_bytes`."""
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def raw_bytes(text: str) -> bytes:
-    """Of a text from stdin or the command line: what is no UTF-8 there stays as it is."""
+    """Returns the original bytes of a text from stdin or the command line, UTF-8 or not."""
     return text.encode("utf-8", "surrogateescape")

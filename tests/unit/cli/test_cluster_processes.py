@@ -1,4 +1,4 @@
-"""Three nodes as processes: one controller is active, another follows it at once when it dies."""
+"""Three nodes as processes: another controller becomes active when the active one is killed."""
 
 import asyncio
 import signal
@@ -36,7 +36,7 @@ from lograft.wire.messages.describe_quorum import (
 )
 
 LOGRAFT = str(Path(sys.executable).with_name("lograft"))
-#: Timeouts that no test waits for: what is quick is quick for another reason.
+#: Long timeouts, so that a fast failover cannot be the result of a timeout.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id={node_id}
@@ -47,16 +47,16 @@ controller.quorum.election.timeout.ms=2000
 controller.quorum.fetch.timeout.ms=60000
 log.dirs={folder}
 """
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 class Nodes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
-        ports = [each.getsockname()[1] for each in taken]
-        for each in taken:
-            each.close()
+        servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
+        ports = [server.getsockname()[1] for server in servers]
+        for server in servers:
+            server.close()
         self.ports = dict(enumerate(ports[:3], 1))
         self._controller_ports = dict(enumerate(ports[3:], 1))
         self.processes: dict[int, subprocess.Popen[str]] = {}
@@ -102,15 +102,15 @@ class Nodes:
         for node_id in node_ids:
             stdout = self.processes[node_id].stdout
             assert stdout is not None
-            assert "is listening" in stdout.readline(), self.said(node_id)
+            assert "is listening" in stdout.readline(), self.log_of(node_id)
 
-    def said(self, node_id: int) -> str:
+    def log_of(self, node_id: int) -> str:
         return (self._folder / f"{node_id}.err").read_text()
 
     def end(self, node_id: int, number: signal.Signals) -> int:
         process = self.processes.pop(node_id)
         process.send_signal(number)
-        code = process.wait(PATIENCE_S)
+        code = process.wait(TIMEOUT_S)
         assert process.stdout is not None
         process.stdout.close()
         return code
@@ -127,13 +127,13 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 async def quorum(port: int) -> DescribeQuorumResponsePartitionData:
-    """As a broker tells it, which has asked the active controller."""
+    """Describes the quorum through a broker, which forwards the request to the controller."""
     lane = Lane(SocketTransport(), Address("127.0.0.1", port), client_id="test")
-    asked = DescribeQuorumRequestTopicData(
+    topic = DescribeQuorumRequestTopicData(
         topic_name="__cluster_metadata",
         partitions=[DescribeQuorumRequestPartitionData(partition_index=0)],
     )
-    request = DescribeQuorumRequest(topics=[asked])
+    request = DescribeQuorumRequest(topics=[topic])
     try:
         response = await lane.request_in(request, 2, DescribeQuorumResponse, timeout_ms=5_000)
     finally:
@@ -154,34 +154,34 @@ async def create(port: int, name: str) -> int:
     return response.topics[0].error_code
 
 
-def until(ask: Callable[[], Awaitable[bool]]) -> float:
-    """How many seconds it took to become true."""
+def wait_until(condition: Callable[[], Awaitable[bool]]) -> float:
+    """Returns how many seconds it took until the condition was true."""
 
     async def main() -> float:
-        began = time.monotonic()
-        while time.monotonic() - began < PATIENCE_S:
+        start = time.monotonic()
+        while time.monotonic() - start < TIMEOUT_S:
             try:
-                if await ask():
+                if await condition():
                     break
             except (PeerLost, PeerUnreachable):
                 pass
             await asyncio.sleep(0.01)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     return asyncio.run(main())
 
 
-def test_the_active_controller_dies_and_another_goes_on(nodes: Nodes) -> None:
+def test_another_controller_becomes_active_when_the_active_one_is_killed(nodes: Nodes) -> None:
     nodes.start(1, 2, 3)
-    seen = asyncio.run(quorum(nodes.ports[1]))
-    old = seen.leader_id
+    initial = asyncio.run(quorum(nodes.ports[1]))
+    old = initial.leader_id
 
     async def all_caught_up() -> bool:
         state = await quorum(nodes.ports[1])
         ends = {each.replica_id: each.log_end_offset for each in state.current_voters}
-        return sorted(ends) == [1, 2, 3] and min(ends.values()) >= seen.high_watermark
+        return sorted(ends) == [1, 2, 3] and min(ends.values()) >= initial.high_watermark
 
-    assert until(all_caught_up) < PATIENCE_S
+    assert wait_until(all_caught_up) < TIMEOUT_S
 
     other = next(node_id for node_id in (1, 2, 3) if node_id != old)
     nodes.end(old, signal.SIGKILL)
@@ -190,10 +190,10 @@ def test_the_active_controller_dies_and_another_goes_on(nodes: Nodes) -> None:
         return await create(nodes.ports[other], "after") == 0
 
     # Neither the election timeout nor the fetch timeout was waited for.
-    assert until(created) < 5
+    assert wait_until(created) < 5
     state = asyncio.run(quorum(nodes.ports[other]))
     assert state.leader_id != old
-    assert state.leader_epoch == seen.leader_epoch + 1
+    assert state.leader_epoch == initial.leader_epoch + 1
 
     nodes.start(old)
 
@@ -202,7 +202,7 @@ def test_the_active_controller_dies_and_another_goes_on(nodes: Nodes) -> None:
         ends = {each.replica_id: each.log_end_offset for each in state.current_voters}
         return state.leader_id != old and ends[old] >= state.high_watermark
 
-    assert until(is_back) < PATIENCE_S
-    # A stop hands over: the others need not even notice that the process is gone.
-    assert nodes.end(state.leader_id, signal.SIGTERM) == 0, nodes.said(state.leader_id)
+    assert wait_until(is_back) < TIMEOUT_S
+    # A controlled shutdown hands over leadership; the others do not have to detect a failure.
+    assert nodes.end(state.leader_id, signal.SIGTERM) == 0, nodes.log_of(state.leader_id)
     assert asyncio.run(create(nodes.ports[old], "last")) == 0

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit codes and sentences."""
+"""Exit codes and error messages of commands."""
 
 import io
 import logging
@@ -26,29 +26,29 @@ controller.listener.names=CONTROLLER
 
 
 @dataclass
-class Shown:
+class Output:
     code: int
     out: str
     err: str
 
 
 class Run(Protocol):
-    def __call__(self, *arguments: str, text: str = "") -> Shown: ...
+    def __call__(self, *arguments: str, text: str = "") -> Output: ...
 
 
 @pytest.fixture
 def lograft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`main` in this process: a new one for each call would take most of the time."""
+    """Runs `main` in this process: starting processes would take most of the time."""
     monkeypatch.delenv("LOGRAFT_TRACE", raising=False)
 
-    def run(*arguments: str, text: str = "") -> Shown:
+    def run(*arguments: str, text: str = "") -> Output:
         monkeypatch.setattr(sys, "argv", ["lograft", *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_info:
             main()
         shown = capsys.readouterr()
-        code = ended.value.code
-        return Shown(code if isinstance(code, int) else 0, shown.out, shown.err)
+        code = exit_info.value.code
+        return Output(code if isinstance(code, int) else 0, shown.out, shown.err)
 
     return run
 
@@ -59,8 +59,8 @@ def properties(folder: Path, extra: str = "") -> str:
     return str(path)
 
 
-def test_help_names_the_commands_and_loads_no_rooms() -> None:
-    began = time.perf_counter()
+def test_help_lists_the_commands_without_importing_other_rooms() -> None:
+    start = time.perf_counter()
     shown = subprocess.run(
         [sys.executable, "-m", "lograft.cli.main", "--help"],
         capture_output=True,
@@ -68,10 +68,10 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
         check=True,
         timeout=60,
     )
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     for command in ("start", "server", "storage", "dump-log", "metadata-shell", "groups"):
         assert f"  {command} " in shown.stdout
-    # Loose on purpose, for a busy machine; the benchmark measures it.
+    # A loose limit for busy machines; the benchmark measures it.
     assert seconds < 5
     probe = (
         "import sys, lograft.cli.commands;"
@@ -81,8 +81,8 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
     )
     modules = set(literal_eval(loaded.stdout)) - {"lograft.cli", "lograft.cli.options"}
-    modules -= {"lograft.model", "lograft.model.lazy_names"}  # of the lazy names of `lograft`
-    assert all(one.startswith("lograft.cli.") and one.endswith("commands") for one in modules)
+    modules -= {"lograft.model", "lograft.model.lazy_names"}  # for the lazy names of `lograft`
+    assert all(name.startswith("lograft.cli.") and name.endswith("commands") for name in modules)
     no_rich = (
         "import sys, lograft.cli.commands; print('rich' in sys.modules, 'asyncio' in sys.modules)"
     )
@@ -93,7 +93,7 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
 
 
 @pytest.mark.parametrize(("module", "code"), [("typer", -signal.SIGINT), ("lograft.node", 130)])
-def test_an_interrupt_while_python_imports_shows_no_trace(
+def test_an_interrupt_during_imports_prints_no_stack_trace(
     tmp_path: Path, module: str, code: int
 ) -> None:
     program = f"""
@@ -114,11 +114,11 @@ main()
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_random_uuid(lograft: Run) -> None:
+def test_random_uuid_prints_kafkas_text_form(lograft: Run) -> None:
     assert len(lograft("storage", "random-uuid").out.strip()) == 22
 
 
-def test_format_then_info(tmp_path: Path, lograft: Run) -> None:
+def test_info_describes_formatted_log_dirs(tmp_path: Path, lograft: Run) -> None:
     config = properties(tmp_path, "num.partition=3\n")
     before = lograft("storage", "info", "-c", config)
     assert before.code == 1
@@ -126,7 +126,7 @@ def test_format_then_info(tmp_path: Path, lograft: Run) -> None:
     done = lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
     assert done.code == 0
     assert "dynamic metadata voter directory" in done.out
-    assert "unknown settings do nothing: num.partition" in done.err
+    assert "ignoring unknown settings: num.partition" in done.err
     info = lograft("storage", "info", "-c", config)
     assert info.code == 0
     assert "cluster.id=abc" in info.out
@@ -139,35 +139,35 @@ def test_format_then_info(tmp_path: Path, lograft: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (["server", "nothere.properties"], "cannot read nothere.properties"),
         (["server", "{config}"], "is not formatted: run 'lograft storage format"),
         (["storage", "format", "-t", "a", "-c", "{config}"], "you must specify one of"),
-        (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-N"], "choose one of"),
+        (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-N"], "specify only one of"),
         (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-f", "x"], "name=level"),
         (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-r", "9"], "Unknown release"),
         (["dump-log", "--files", "nothere.log"], "nothere.log: No such file"),
         (["metadata-shell", "--snapshot", "nothere"], "nothere: No such file"),
-        (["start", "--data", "a,b"], "one folder"),
+        (["start", "--data", "a,b"], "one directory"),
         (["start", "--port", "65535"], "leaves no port for the controller"),
     ],
 )
-def test_errors_are_one_sentence(
-    tmp_path: Path, lograft: Run, arguments: list[str], sentence: str
+def test_an_error_is_a_single_line(
+    tmp_path: Path, lograft: Run, arguments: list[str], message: str
 ) -> None:
     config = properties(tmp_path)
     done = lograft(*(argument.replace("{config}", config) for argument in arguments))
     assert done.code == 1
-    assert sentence in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
     assert len(done.err.strip().splitlines()) == 1
 
 
-def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path, lograft: Run) -> None:
+def test_a_log_dir_that_cannot_be_locked_is_reported_by_name(tmp_path: Path, lograft: Run) -> None:
     config = properties(tmp_path)
     lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
-    (tmp_path / "data" / ".lock").mkdir()  # nobody can open it as a file, root neither
+    (tmp_path / "data" / ".lock").mkdir()  # not even root can open a directory as a file
     done = lograft("server", config)
     assert done.code == 1
     assert done.err.strip() == f"lograft: {tmp_path}/data/.lock: Is a directory"
@@ -183,14 +183,14 @@ def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path, lograft: 
         ["dump-log"],
     ],
 )
-def test_a_wrong_command_line_ends_with_2(lograft: Run, arguments: list[str]) -> None:
+def test_a_usage_error_exits_with_2(lograft: Run, arguments: list[str]) -> None:
     done = lograft(*arguments)
     assert done.code == 2
     assert "Error: " in done.err
     assert "Traceback" not in done.err
 
 
-def test_zookeeper_mode_is_refused_in_a_sentence(tmp_path: Path, lograft: Run) -> None:
+def test_zookeeper_mode_is_rejected_with_a_single_line(tmp_path: Path, lograft: Run) -> None:
     config = tmp_path / "zk.properties"
     config.write_text("broker.id=0\nzookeeper.connect=localhost:2181\n")
     done = lograft("server", str(config))
@@ -199,7 +199,7 @@ def test_zookeeper_mode_is_refused_in_a_sentence(tmp_path: Path, lograft: Run) -
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path, lograft: Run) -> None:
+def test_a_closed_output_pipe_is_not_an_error(tmp_path: Path, lograft: Run) -> None:
     config = properties(tmp_path)
     lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
     files = ",".join([f"{tmp_path}/data/bootstrap.checkpoint"] * 300)
@@ -210,7 +210,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path, lograft: Run) -> None:
     assert done.stderr == ""
 
 
-def test_the_shell_reads_commands_from_a_pipe(tmp_path: Path, lograft: Run) -> None:
+def test_the_metadata_shell_reads_commands_from_a_pipe(tmp_path: Path, lograft: Run) -> None:
     config = properties(tmp_path)
     lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
     snapshot = f"{tmp_path}/data/bootstrap.checkpoint"
@@ -224,36 +224,38 @@ def test_the_shell_reads_commands_from_a_pipe(tmp_path: Path, lograft: Run) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
-        (["--to-latest"], "say which offsets"),
-        (["--to-latest", "--topic", "t", "--all-topics"], "say which offsets"),
-        (["--all-topics"], "say where to with one of"),
-        (["--all-topics", "--to-latest", "--shift-by", "-5"], "say where to with one of"),
+        (["--to-latest"], "specify either --topic or --all-topics"),
+        (["--to-latest", "--topic", "t", "--all-topics"], "specify either --topic or --all-topics"),
+        (["--all-topics"], "specify exactly one of"),
+        (["--all-topics", "--to-latest", "--shift-by", "-5"], "specify exactly one of"),
     ],
 )
-def test_a_reset_says_what_and_where_to(lograft: Run, options: list[str], sentence: str) -> None:
+def test_a_reset_requires_a_scope_and_a_target(
+    lograft: Run, options: list[str], message: str
+) -> None:
     shown = lograft("groups", "reset", "-b", "localhost:1", "g", *options)
     assert shown.code == 2
-    assert sentence in shown.err
+    assert message in shown.err
 
 
-def test_the_shell_completes_words() -> None:
-    def offered(words: str, at: int) -> list[str]:
+def test_shell_completion_offers_commands() -> None:
+    def complete(words: str, index: int) -> list[str]:
         environment = os.environ | {
             "COMP_WORDS": words,
-            "COMP_CWORD": str(at),
+            "COMP_CWORD": str(index),
             "_LOGRAFT_COMPLETE": "complete_bash",
         }
         command = [str(Path(sys.executable).with_name("lograft"))]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         return done.stdout.split()
 
-    assert offered("lograft top", 1) == ["topics"]
-    assert {"create", "describe", "elect"} <= set(offered("lograft topics ", 2))
+    assert complete("lograft top", 1) == ["topics"]
+    assert {"create", "describe", "elect"} <= set(complete("lograft topics ", 2))
 
 
-def test_a_command_in_a_larger_program_leaves_its_logging_alone(lograft: Run) -> None:
+def test_a_command_restores_the_log_level_of_clients(lograft: Run) -> None:
     clients = logging.getLogger("lograft.client")
     before = clients.level
     assert lograft("topics", "list", "--bootstrap-server", "127.0.0.1:1").code == 3

@@ -1,4 +1,4 @@
-"""Clusters by name: the file, and who wins when several say where to go."""
+"""Contexts: their file, and the precedence of the sources of bootstrap servers."""
 
 import json
 import stat
@@ -15,7 +15,7 @@ from lograft.model.errors import InvalidInput
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOGRAFT_CONFIG_DIR", str(tmp_path / "settings"))
-    # Set first, so that what a command sets is taken back after the test.
+    # Setting them here makes monkeypatch restore them if a command changes them.
     for name in ("LOGRAFT_CONTEXT", "LOGRAFT_BOOTSTRAP_SERVERS", "LOGRAFT_TRACE"):
         monkeypatch.setenv(name, "")
     return tmp_path
@@ -23,19 +23,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def lograft(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     sys.argv = ["lograft", *arguments]
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main()
     shown = capsys.readouterr()
-    return int(ended.value.code or 0), shown.out, shown.err
+    return int(exit_info.value.code or 0), shown.out, shown.err
 
 
-def test_a_context_is_added_used_listed_and_removed(
+def test_contexts_are_added_used_listed_and_removed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = lograft("context", "list", capsys=capsys)
     assert (code, "lograft context add" in out) == (0, True)
-    said = lograft("context", "add", "here", "-b", "h1:1", capsys=capsys)
-    assert said == (0, "Context here is h1:1, in use.\n", "")
+    result = lograft("context", "add", "here", "-b", "h1:1", capsys=capsys)
+    assert result == (0, "Added context here: h1:1 (current).\n", "")
     extra = folder / "client.properties"
     extra.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.password=p\n")
     arguments = ("--command-config", str(extra), "--setting", "client.id=me")
@@ -55,7 +55,7 @@ def test_a_context_is_added_used_listed_and_removed(
     assert client_settings(None, None) == {"bootstrap.servers": "localhost:9092"}
 
 
-def test_who_wins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precedence_of_bootstrap_servers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contexts_path().parent.mkdir()
     contexts_path().write_text(
         json.dumps({"current": "a", "contexts": {"a": {"bootstrap.servers": "a:1"}, "b": {}}})
@@ -72,24 +72,24 @@ def test_who_wins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
-        (("context", "use", "x"), "there is no context x; `lograft context list` shows"),
-        (("context", "remove", "x"), "there is no context x"),
-        (("--context", "x", "topics", "list"), "there is no context x"),
+        (("context", "use", "x"), "context x does not exist: `lograft context list` shows all"),
+        (("context", "remove", "x"), "context x does not exist"),
+        (("--context", "x", "topics", "list"), "context x does not exist"),
         (("context", "add", "x", "-b", "h"), "bootstrap.servers"),
     ],
 )
-def test_sentences(
-    arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_contexts_are_rejected(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = lograft(*arguments, capsys=capsys)
     assert code == 1
-    assert sentence in err
+    assert message in err
 
 
-def test_a_file_that_is_none() -> None:
+def test_an_invalid_contexts_file_is_rejected() -> None:
     contexts_path().parent.mkdir()
     contexts_path().write_text("[]")
-    with pytest.raises(InvalidInput, match="is no file of contexts: mend it"):
+    with pytest.raises(InvalidInput, match="is not a valid contexts file: correct it"):
         client_settings(None, None)

@@ -1,4 +1,4 @@
-"""`lograft demo` as a process, without its Spark part, which `make demo` runs."""
+"""`lograft demo` as a process, without its Spark part; `make demo` runs all of it."""
 
 import os
 import subprocess
@@ -27,21 +27,21 @@ def run_demo(*options: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_without_java_it_says_so_in_one_sentence(tmp_path: Path) -> None:
+def test_the_spark_part_is_skipped_without_java(tmp_path: Path) -> None:
     output = run_demo(PATH=str(tmp_path), TMPDIR=str(tmp_path))
     assert "5,000 orders" in output
     assert "120,000 events written" in output
-    words = " ".join(output.split())
-    assert "The demo ends before its Spark part: Java 17 or newer is not installed." in words
-    assert list(tmp_path.iterdir()) == [], "the node's folder is deleted"
+    unwrapped = " ".join(output.split())
+    assert "Skipping the Spark part: Java 17 or newer is not installed." in unwrapped
+    assert list(tmp_path.iterdir()) == [], "the node's directory is deleted"
 
 
-def test_spark_can_be_left_out() -> None:
-    assert "Spark" not in run_demo("--no-spark").split("What to try next")[0]
+def test_no_spark_skips_the_spark_part() -> None:
+    assert "Spark" not in run_demo("--no-spark").split("Next steps")[0]
 
 
 @pytest.mark.parametrize(
-    ("answer", "problem"),
+    ("version", "problem"),
     [
         ('openjdk version "17.0.15" 2025-04-15', None),
         ('openjdk version "25" 2025-09-16', None),
@@ -50,18 +50,18 @@ def test_spark_can_be_left_out() -> None:
         (None, "does not run, and Spark needs Java 17 or newer"),
     ],
 )
-def test_the_java_that_spark_would_run_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, problem: str | None
+def test_the_version_of_the_java_that_spark_would_run_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, problem: str | None
 ) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{answer}' >&2\nexit {int(answer is None)}\n")
+    java.write_text(f"#!/bin/sh\necho '{version}' >&2\nexit {int(version is None)}\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert find_java_problem() == (None if problem is None else f"{java} {problem}")
 
 
-def test_the_shop_is_the_same_every_time() -> None:
+def test_the_events_of_the_shop_are_deterministic() -> None:
     count = 2 * BROKEN_EVERY
     first = list(orders(count, 1_700_000_000_000))
     assert first == list(orders(count, 1_700_000_000_000))

@@ -1,4 +1,4 @@
-"""`lograft doctor` finds what is wrong, and says what to do."""
+"""`lograft doctor` finds problems and suggests next steps."""
 
 import asyncio
 import re
@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from lograft.cli.doctor import Finding, Report, examine, lines
+from lograft.cli.doctor import Finding, Report, examine, report_lines
 from lograft.cli.quorum import describe_lines
 from lograft.client.admin import (
     Admin,
@@ -33,22 +33,26 @@ def resolve(host: str) -> list[str]:
 
 
 def verdicts(report: Report) -> list[str]:
-    return [one.verdict for one in report.findings]
+    return [finding.verdict for finding in report.findings]
 
 
 @scenario(play, nodes=3)
-async def test_a_healthy_cluster(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_a_healthy_cluster_has_only_good_findings(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     await admin.create_topics([NewTopic("t", partitions=2, replicas=3)])
     report = await examine(admin, resolve)
     assert report.is_well
     assert set(verdicts(report)) == {"good"}
-    shown = lines(report)
-    assert "ok  all 2 partitions have a leader and all replicas" in shown
+    shown = report_lines(report)
+    assert "ok  all 2 partitions have a leader and all replicas in sync" in shown
     assert sum("at its advertised address" in line for line in shown) == 3
 
 
 @scenario(play, nodes=3)
-async def test_a_broker_that_is_away(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_an_offline_broker_is_reported_with_its_partitions(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     await admin.create_topics(
         [NewTopic("t", assignment={0: [1, 2, 3]}), NewTopic("alone", assignment={0: [3]})]
     )
@@ -56,37 +60,39 @@ async def test_a_broker_that_is_away(cluster: VirtualCluster, admin: Admin, /) -
     await cluster.wait_for(lambda: cluster.image.brokers[3].fenced)
     report = await examine(admin, resolve)
     assert not report.is_well
-    found = {one.what: one for one in report.findings if one.verdict != "good"}
+    found = {finding.what: finding for finding in report.findings if finding.verdict != "good"}
     leaderless = found["1 partition without a leader: alone-0"]
-    assert leaderless.next_step == "start the brokers that hold them: 3"
-    behind = found["1 partition with replicas that are not in sync: t-0"]
-    assert "see whether brokers 3 are up" in behind.next_step
+    assert leaderless.next_step == "start the brokers that are eligible to lead: 3"
+    under_replicated = found["1 under-replicated partition: t-0"]
+    assert "check whether brokers 3 are running" in under_replicated.next_step
     assert any("bootstrap server" in what for what in found)
 
 
 @scenario(play, {"bootstrap.servers": "nowhere:9,n1:7"})
-async def test_nobody_is_there(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_unreachable_bootstrap_servers_are_reported(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     report = await examine(admin, resolve)
     assert verdicts(report) == ["good", "bad", "bad", "bad"]
-    unknown, refused, nobody = report.findings[1:]
-    assert unknown.what == "bootstrap server nowhere:9: the host name nowhere is not known here"
+    unknown, refused, summary = report.findings[1:]
+    assert unknown.what == "bootstrap server nowhere:9: the host name nowhere cannot be resolved"
     assert refused.what.startswith("bootstrap server n1:7: connect failed")
-    assert "is the node running" in refused.next_step
-    assert "lograft start" in nobody.next_step
+    assert "check that the node is running" in refused.next_step
+    assert "lograft start" in summary.next_step
 
 
 def quorum_finding(report: Report) -> Finding:
-    (found,) = (one for one in report.findings if one.what.startswith("the quorum has"))
+    (found,) = (finding for finding in report.findings if finding.what.startswith("the quorum has"))
     return found
 
 
 @pytest.mark.parametrize("kills_the_leader", [False, True])
 @scenario(play, nodes=3)
-async def test_a_controller_that_was_killed(
+async def test_a_controller_that_was_killed_is_reported(
     cluster: VirtualCluster, admin: Admin, /, kills_the_leader: bool
 ) -> None:
     leader = (await admin.describe_quorum()).leader
-    killed = leader if kills_the_leader else next(one for one in (1, 2, 3) if one != leader)
+    killed = leader if kills_the_leader else next(node for node in (1, 2, 3) if node != leader)
     cluster.kill(killed)
     await asyncio.sleep(20)
     report = await examine(admin, resolve)
@@ -98,14 +104,14 @@ async def test_a_controller_that_was_killed(
         " connections; one more failure stops the quorum$",
         found.what,
     )
-    assert found.next_step.startswith(f"start controller {killed} again")
+    assert found.next_step.startswith(f"restart controller {killed}, ")
     await cluster.start(killed)
     await cluster.wait_for(lambda: not cluster.image.brokers[killed].fenced)
     assert quorum_finding(await examine(admin, resolve)).verdict == "good"
 
 
 @scenario(play, nodes=3)
-async def test_a_controller_that_was_just_elected_gets_a_second_look(
+async def test_a_new_controller_is_described_again_after_its_first_fetches(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     before = await admin.describe_quorum()
@@ -114,17 +120,17 @@ async def test_a_controller_that_was_just_elected_gets_a_second_look(
     report = await examine(admin, resolve)
     assert f"controller {before.leader} has not fetched" in quorum_finding(report).what
     others = {1, 2, 3} - {before.leader}
-    assert not any(f"controller {one} has not" in quorum_finding(report).what for one in others)
+    assert not any(f"controller {node} has not" in quorum_finding(report).what for node in others)
 
 
-def test_ages_are_those_of_the_leaders_clock_and_never_negative() -> None:
+def test_ages_use_the_leaders_clock_and_are_never_negative() -> None:
     voters = (
         QuorumReplica(1, ZERO_UUID, 9, 5_000, 5_000),
         QuorumReplica(2, ZERO_UUID, 9, 4_700, 4_700),
         QuorumReplica(3, ZERO_UUID, -1, -1, -1),
     )
     quorum = QuorumDescription(1, 1, 9, voters, (), {})
-    assert [quorum.age_ms(one.last_fetch_ms) for one in voters] == [0, 300, None]
+    assert [quorum.age_ms(voter.last_fetch_ms) for voter in voters] == [0, 300, None]
     assert quorum.age_ms(6_000) == 0
     shown = [line.split("  ") for line in describe_lines(quorum)]
     assert [next((part for part in line if "s ago" in part), None) for line in shown[3:]] == [
@@ -135,7 +141,7 @@ def test_ages_are_those_of_the_leaders_clock_and_never_negative() -> None:
 
 
 @scenario(play)
-async def test_a_stored_setting_that_a_broker_cannot_apply(
+async def test_a_stored_setting_that_a_broker_cannot_apply_is_reported(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     broker = cluster.node(1).broker
@@ -149,7 +155,7 @@ async def test_a_stored_setting_that_a_broker_cannot_apply(
     await admin.alter_configs({broker_resource(1): [ConfigChange("log.retention.ms", "77")]})
     assert broker.config.topic_defaults.retention_ms == 77
     report = await examine(admin, resolve)
-    (finding,) = [each for each in report.findings if each.verdict == "bad"]
+    (finding,) = [finding for finding in report.findings if finding.verdict == "bad"]
     assert finding.what.startswith(
         "broker 1 cannot apply the dynamic setting log.cleaner.dedupe.buffer.size (of all brokers)"
     )
@@ -157,7 +163,7 @@ async def test_a_stored_setting_that_a_broker_cannot_apply(
 
 
 @scenario(play)
-async def test_state_of_kafka_that_is_not_enforced(
+async def test_stored_acls_and_quotas_are_reported_as_not_enforced(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     broker = cluster.node(1).broker
@@ -172,9 +178,9 @@ async def test_state_of_kafka_that_is_not_enforced(
     broker.metadata.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), records)
     report = await examine(admin, resolve)
     assert report.is_well
-    found = [each for each in report.findings if each.verdict == "doubtful"]
-    assert [each.what.partition(":")[0] for each in found] == [
+    found = [finding for finding in report.findings if finding.verdict == "doubtful"]
+    assert [finding.what.partition(":")[0] for finding in found] == [
         "1 ACL is stored but not enforced",
         "1 client quota is stored but not enforced",
     ]
-    assert all("restrict access by other means" in each.next_step for each in found)
+    assert all("restrict access by other means" in finding.next_step for finding in found)

@@ -1,5 +1,5 @@
-"""`kafka_files.tar.gz` was written by Apache Kafka 4.3.1; `kafka_output.json.gz` holds what its
-DumpLogSegments and MetadataShell print about these files."""
+"""`kafka_files.tar.gz` was written by Apache Kafka 4.3.1; `kafka_output.json.gz` contains the
+output of its DumpLogSegments and MetadataShell for these files."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def kafka_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case["arguments"])[:80])
-def test_lines_are_those_of_kafkas_tools(
+def test_output_equals_that_of_kafkas_tools(
     case: dict[str, Any], kafka_files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = app(case["arguments"], standalone_mode=False)
@@ -49,14 +49,18 @@ def dump(path: str, options: DumpOptions | None = None) -> int:
     return dump_files([path], options or DumpOptions())
 
 
-def test_a_damaged_batch_shows(kafka_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_batch_is_shown_as_invalid(
+    kafka_files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     damage(kafka_files / f"{SEGMENT}.log", 100)
     dump(f"{SEGMENT}.log")
     lines = capsys.readouterr().out.splitlines()
     assert [line.endswith("isvalid: true") for line in lines[2:5]] == [True, False, True]
 
 
-def test_a_torn_tail_is_counted(kafka_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_bytes_at_the_end_are_counted(
+    kafka_files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = kafka_files / f"{SEGMENT}.log"
     log.write_bytes(log.read_bytes()[:-5])
     assert dump(f"{SEGMENT}.log") == 1
@@ -77,17 +81,17 @@ def test_index_and_log_are_compared(kafka_files: Path, capsys: pytest.CaptureFix
     assert "Found timestamp mismatch" in capsys.readouterr().err
 
 
-def test_an_index_out_of_order_is_found(
+def test_an_index_out_of_order_is_reported(
     kafka_files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index = kafka_files / f"{SEGMENT}.index"
     data = index.read_bytes()
     index.write_bytes(data[8:16] + data[:8] + data[16:])
     assert dump(f"{SEGMENT}.index", DumpOptions(index_sanity_check=True)) == 1
-    assert "its entries do not grow" in capsys.readouterr().err
+    assert "its entries are not in ascending order" in capsys.readouterr().err
 
 
-def test_the_unused_rest_of_an_index_is_not_shown(
+def test_the_preallocated_rest_of_an_index_is_not_shown(
     kafka_files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index = kafka_files / f"{SEGMENT}.index"
@@ -98,7 +102,9 @@ def test_the_unused_rest_of_an_index_is_not_shown(
     assert capsys.readouterr().out == before
 
 
-def test_gaps_of_compaction_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gaps_of_compaction_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "00000000000000000000.log"
     records = [Record(offset, 5, b"k", None) for offset in (0, 1, 7)]
     path.write_bytes(build_batch(records, last_offset=9, delete_horizon_ms=77))
@@ -108,21 +114,23 @@ def test_gaps_of_compaction_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert shown.endswith("  1 is followed by 7\n")
 
 
-def test_unknown_and_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_and_invalid_files_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "x.snapshot").write_bytes(b"\x00\x09garbage")
     (tmp_path / "x.txt").write_bytes(b"")
     assert dump_files([str(tmp_path / "x.txt"), str(tmp_path / "x.snapshot")], DumpOptions()) == 1
     assert "Ignoring unknown file" in capsys.readouterr().err
 
 
-def test_garbage_is_never_a_stack_trace(
+def test_garbage_never_causes_a_stack_trace(
     kafka_files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = kafka_files / "__consumer_offsets-0/00000000000000000000.log"
-    whole = log.read_bytes()
+    original = log.read_bytes()
     options = DumpOptions(print_records=True, print_values=True, decoder="metadata")
-    for position in range(0, len(whole), 37):
-        log.write_bytes(whole)
+    for position in range(0, len(original), 37):
+        log.write_bytes(original)
         damage(log, position)
         dump(str(log), options)
     capsys.readouterr()

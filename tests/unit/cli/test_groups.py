@@ -1,4 +1,4 @@
-"""`lograft groups`: what it makes of what a cluster tells, and what its options mean."""
+"""`lograft groups`: output, and parsing of options."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from lograft.cli.group_resets import (
     parse_scope,
     plan_lines,
 )
-from lograft.cli.groups import Standing, describe, describe_json, describe_lines, list_lines
+from lograft.cli.groups import GroupPosition, describe, describe_json, describe_lines, list_lines
 from lograft.client.admin import (
     Admin,
     GroupDescription,
@@ -28,38 +28,38 @@ from tests.support.scenarios import scenario
 from tests.unit.client.administering.admin_scenarios import fill, play
 
 EARLIEST, LATEST, SINCE = 5, 20, 8
-#: `fill` gives the record of an offset this time, plus the offset.
+#: `fill` gives each record this timestamp plus its offset.
 FIRST_MS = 1_000
 
 
-def test_list() -> None:
+def test_list_shows_type_and_state() -> None:
     found = [GroupListing("c", "classic", "Stable", ""), GroupListing("k", "consumer", "Empty", "")]
     assert list_lines(found) == [
         "GROUP  TYPE      STATE",
         "c      classic   Stable",
         "k      consumer  Empty",
     ]
-    assert list_lines([]) == ["There are no groups."]
+    assert list_lines([]) == ["No groups."]
 
 
 def test_describe_shows_members_and_lag() -> None:
     member = MemberDescription("m2", "i", "app", "/h", {"t": [0]}, {"t": [0]})
     group = GroupDescription("c", "classic", "Stable", "range", 1, (member,))
     positions = [
-        Standing("t", 0, 50, 100, 50, "m2", None),
-        Standing("t", 1, 60, 100, 40, None, -1),
-        Standing("t", 2, None, None, None, None, 7),
+        GroupPosition("t", 0, 50, 100, 50, "m2", None),
+        GroupPosition("t", 1, 60, 100, 40, None, -1),
+        GroupPosition("t", 2, None, None, None, None, 7),
     ]
     assert list(describe_lines([(group, positions)])) == [
-        "c  classic  Stable  1 member, assigned by range",
+        "c  classic  Stable  1 member, assignor range",
         "",
         "MEMBER  INSTANCE  CLIENT  HOST  PARTITIONS",
         "m2      i         app     /h    t:0",
         "",
-        "PARTITION  OFFSET  END  LAG  BEFORE RESET  MEMBER",
-        "t-0        50      100  50   -             m2",
-        "t-1        60      100  40   none          -",
-        "t-2        -       -    -    7             -",
+        "PARTITION  OFFSET  LOG END  LAG  BEFORE RESET  MEMBER",
+        "t-0        50      100      50   -             m2",
+        "t-1        60      100      40   none          -",
+        "t-2        -       -        -    7             -",
     ]
     (shown,) = describe_json([(group, positions)])
     assert shown["members"][0]["partitions"] == {"t": [0]}
@@ -67,7 +67,7 @@ def test_describe_shows_members_and_lag() -> None:
 
 
 @scenario(play, nodes=3)
-async def test_describe_asks_for_the_ends_of_what_is_there(
+async def test_describe_finds_end_offsets_of_existing_partitions(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics([NewTopic("t", partitions=2), "gone"])
@@ -75,18 +75,18 @@ async def test_describe_asks_for_the_ends_of_what_is_there(
     await admin.alter_group_offsets("g", {TopicPartition("t", 0): 1, TopicPartition("gone", 0): 0})
     ((group, positions),) = await describe(admin, [])
     assert (group.group, group.state) == ("g", "Empty")
-    assert Standing("t", 0, 1, 4, 3, None, None) in positions
-    with pytest.raises(GroupMissing, match="there is no group x; `lograft groups list` shows"):
+    assert GroupPosition("t", 0, 1, 4, 3, None, None) in positions
+    with pytest.raises(GroupMissing, match="group x does not exist: `lograft groups list` shows"):
         await describe(admin, ["x"])
 
 
 @scenario(play, nodes=3)
-async def test_where_a_reset_goes(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_reset_targets(cluster: VirtualCluster, admin: Admin, /) -> None:
     await admin.create_topics([NewTopic("t", partitions=2)])
     await fill(cluster, "t", LATEST)
-    place = TopicPartition("t", 0)
-    await admin.delete_records({place: EARLIEST})
-    await admin.alter_group_offsets("g", {place: 10})
+    partition = TopicPartition("t", 0)
+    await admin.delete_records({partition: EARLIEST})
+    await admin.alter_group_offsets("g", {partition: 10})
     for target, after in (
         (Target(earliest=True), EARLIEST),
         (Target(latest=True), LATEST),
@@ -100,17 +100,17 @@ async def test_where_a_reset_goes(cluster: VirtualCluster, admin: Admin, /) -> N
     ):
         plan = await admin.plan_reset("g", target, {"t": {0}})
         assert plan.moves == (OffsetMove("t", 0, 10, after),), target
-    for scope, sentence in (
+    for scope, message in (
         ({"u": None}, "there is no topic u"),
         ({"t": {1, 7}}, "topic t has no partition 7, it has 2"),
     ):
-        with pytest.raises(WrongUse, match=sentence):
+        with pytest.raises(WrongUse, match=message):
             await admin.plan_reset("g", Target(latest=True), scope)
     with pytest.raises(WrongUse, match="group e has no offsets and reads nothing"):
         await admin.plan_reset("e", Target(latest=True))
 
 
-def test_plans_in_words() -> None:
+def test_plans_are_printed_with_their_consequences() -> None:
     moves = (OffsetMove("t", 0, 50, 70), OffsetMove("t", 1, None, 70), OffsetMove("t", 2, 3, None))
     plan = ResetPlan("c", ResetAction.RESET, 1, moves)
     assert plan_lines(plan, executed=False) == [
@@ -119,45 +119,45 @@ def test_plans_in_words() -> None:
         "t-1        none    70",
         "t-2        3       none",
         "",
-        "Nothing is changed yet: --execute does it, in one step.",
-        "The 1 member of group c will join again and begin there.",
+        "Dry run: nothing was changed. Use --execute to apply the changes.",
+        "The 1 member of group c will have to rejoin, and will continue at the new offsets.",
     ]
     assert plan_lines(plan, executed=True)[-3:] == [
-        "The offsets of group c are reset.",
-        "Its 1 member must join again and will begin there.",
-        "`lograft groups undo c` takes it back.",
+        "Reset the offsets of group c.",
+        "Its 1 member must rejoin and will continue at these offsets.",
+        "`lograft groups undo c` restores the previous offsets.",
     ]
     undone = plan_lines(ResetPlan("c", ResetAction.UNDO, 0, moves), executed=True)
-    assert undone[-1] == "The offsets of group c are back where they were."
+    assert undone[-1] == "Restored the previous offsets of group c."
 
 
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("1h30m", 5_400_000), ("PT1H30M", 5_400_000), ("P1DT0.5S", 86_400_500), ("2d", 172_800_000)],
 )
-def test_durations(text: str, ms: int) -> None:
+def test_durations_are_parsed(text: str, ms: int) -> None:
     assert parse_duration_ms(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5", "1h30", "-1h"])
-def test_no_durations(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no duration: write it as in 1h30m"):
+def test_invalid_durations_are_rejected(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"invalid duration .*: write it as 1h30m"):
         parse_duration_ms(text)
 
 
 @pytest.mark.parametrize(
     "text", ["1970-01-01T00:00:10", "1970-01-01T00:00:10Z", "1970-01-01T02:00:10+02:00"]
 )
-def test_times(text: str) -> None:
+def test_times_are_utc_by_default(text: str) -> None:
     assert parse_datetime_ms(text) == 10_000
 
 
-def test_no_time() -> None:
-    with pytest.raises(InvalidInput, match="noon is no time"):
+def test_an_invalid_time_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="invalid time noon"):
         parse_datetime_ms("noon")
 
 
-def test_scopes() -> None:
+def test_scopes_are_parsed() -> None:
     assert parse_scope(["t:0,2", "t:5", "u"]) == {"t": {0, 2, 5}, "u": None}
     assert parse_scope(["t", "t:5"]) == {"t": None}
     for text in ("", ":1", "t:", "t:x"):

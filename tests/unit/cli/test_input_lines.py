@@ -1,4 +1,4 @@
-"""Lines of standard input, from files, pipes and what tests put in their place."""
+"""Lines of standard input, from files, pipes and in-memory streams."""
 
 import asyncio
 import io
@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pytest
 
-from lograft.cli.input_lines import in_turns, input_lines
+from lograft.cli.input_lines import input_lines, yield_in_turns
 from lograft.cli.kafka import console_producer
 from lograft.cli.line_producer import Line
 from lograft.cli.values import raw_bytes
@@ -26,7 +26,7 @@ def pipe() -> Iterator[tuple[TextIO, int]]:
         yield stream, writing
 
 
-def test_bytes_that_are_not_utf8_stay_as_they_are(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_preserved(tmp_path: Path) -> None:
     data = b"h:\xfd\tk\xff|v\xfe\nlast"
     lines = [b"h:\xfd\tk\xff|v\xfe", b"last"]
     assert asyncio.run(collect(io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))) == lines
@@ -34,12 +34,12 @@ def test_bytes_that_are_not_utf8_stay_as_they_are(tmp_path: Path) -> None:
     with open(tmp_path / "lines", encoding="ascii") as file:
         assert asyncio.run(collect(file)) == lines
     reader = {"parse.key": "true", "key.separator": "|", "parse.headers": "true"}
-    parsed = console_producer._line("h:\udcfd\tk\udcff|v\udcfe", 1, reader)
+    parsed = console_producer._parse_line("h:\udcfd\tk\udcff|v\udcfe", 1, reader)
     assert parsed == Line(b"k\xff", b"v\xfe", (("h", b"\xfd"),), None, None)
 
 
 def test_a_pipe_is_read_as_its_lines_arrive(pipe: tuple[TextIO, int]) -> None:
-    """Also where a character or the end of a line is cut in two."""
+    """Characters and line endings may be split between two reads."""
     stream, writing = pipe
     waits = 0
 
@@ -67,7 +67,7 @@ def test_a_pipe_is_read_as_its_lines_arrive(pipe: tuple[TextIO, int]) -> None:
     assert waits >= 2
 
 
-def test_other_tasks_get_turns_between_the_lines_of_a_file() -> None:
+def test_other_tasks_run_between_the_lines_of_a_file() -> None:
     turns = 0
 
     async def take_turns() -> None:
@@ -79,7 +79,7 @@ def test_other_tasks_get_turns_between_the_lines_of_a_file() -> None:
     async def scenario() -> int:
         other = asyncio.ensure_future(take_turns())
         count = 0
-        async for _line in in_turns(str(number) for number in range(5000)):
+        async for _line in yield_in_turns(str(number) for number in range(5000)):
             count += 1
         other.cancel()
         return count

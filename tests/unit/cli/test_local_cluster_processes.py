@@ -1,4 +1,4 @@
-"""`lograft start --nodes 3` as a person sees it: addresses, a killed node, Ctrl-C, and restarts."""
+"""`lograft start --nodes 3` as a process: addresses, a killed node, Ctrl-C, and restarts."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ LOGRAFT = str(Path(sys.executable).with_name("lograft"))
 
 class Running(NamedTuple):
     process: "subprocess.Popen[str]"
-    #: Of the nodes 1, 2 and 3.
+    #: Process ids of the nodes 1, 2 and 3.
     pids: list[int]
     addresses: list[str]
 
@@ -87,11 +87,11 @@ def test_a_cluster_survives_a_node_and_a_restart(tmp_path: Path) -> None:
     with cluster(folder) as first:
         assert asyncio.run(produce(",".join(first.addresses))) == 0
         os.kill(first.pids[1], signal.SIGKILL)
-        said = first.next_error()
-        assert said.startswith(
+        error = first.next_error()
+        assert error.startswith(
             f"lograft: node 2 ({first.addresses[1]}) was killed by SIGKILL; 2 of"
         )
-        assert str(folder / "node-2" / "server.properties") in said
+        assert str(folder / "node-2" / "server.properties") in error
         assert asyncio.run(read_first(first.addresses[0])) == b"kept"
     assert not any(map(is_alive, first.pids))
     with cluster(folder) as second:
@@ -100,14 +100,14 @@ def test_a_cluster_survives_a_node_and_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_reported_before_anything_is_written(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(InvalidInput, match=f"port {port} cannot be used .Address already in"):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(InvalidInput, match=f"port {port} is not available .Address already"):
             start_cluster(str(tmp_path / "new"), port, 3)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_stays_what_it_is(tmp_path: Path) -> None:
+def test_a_data_directory_keeps_its_number_of_nodes(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         data = tmp_path / "cluster" / f"node-{number}" / "data"
         data.mkdir(parents=True)
@@ -125,14 +125,16 @@ def test_a_folder_stays_what_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "port", "reason"),
-    [("a,b", 0, "without a comma"), ("new", 65533, "65538 is above 65535")],
+    [("a,b", 0, "cannot contain a comma"), ("new", 65533, "exceeds the maximum 65535")],
 )
-def test_what_cannot_be_started(tmp_path: Path, data: str, port: int, reason: str) -> None:
+def test_invalid_data_directories_and_ports_are_rejected(
+    tmp_path: Path, data: str, port: int, reason: str
+) -> None:
     with pytest.raises(InvalidInput, match=reason):
         start_cluster(str(tmp_path / data), port, 3)
 
 
-def test_a_cluster_that_cannot_start_stops_and_names_the_node(tmp_path: Path) -> None:
+def test_a_cluster_stops_if_a_node_does_not_start(tmp_path: Path) -> None:
     with cluster(tmp_path):
         pass
     meta = tmp_path / "node-2" / "data" / "meta.properties"
@@ -145,7 +147,7 @@ def test_a_cluster_that_cannot_start_stops_and_names_the_node(tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 1
-    [sentence] = [line for line in done.stderr.splitlines() if line]
-    assert "node 2 (localhost:" in sentence
-    assert "exited with 1: " in sentence
-    assert str(tmp_path / "node-2" / "node.log") in sentence
+    [error] = [line for line in done.stderr.splitlines() if line]
+    assert "node 2 (localhost:" in error
+    assert "exited with code 1: " in error
+    assert str(tmp_path / "node-2" / "node.log") in error

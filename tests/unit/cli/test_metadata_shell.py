@@ -33,7 +33,7 @@ def run(shell: Shell, line: str) -> list[str]:
 TOPIC = TopicRecord(name="t", topic_id=UUID(int=7))
 
 
-def test_an_almost_empty_image() -> None:
+def test_an_empty_image() -> None:
     assert run(shell(), "tree /image/cluster /image/scram /image/producerIds") == [
         "brokers:",
         "controllers:",
@@ -47,8 +47,8 @@ def test_an_almost_empty_image() -> None:
     ]
 
 
-def test_acls_quotas_and_settings() -> None:
-    here = shell(
+def test_acls_quotas_and_configs_are_shown_as_in_kafkas_shell() -> None:
+    opened = shell(
         AccessControlEntryRecord(
             id=UUID(int=5),
             resource_type=2,
@@ -70,12 +70,12 @@ def test_acls_quotas_and_settings() -> None:
         ConfigRecord(resource_type=4, resource_name="", name="a", value="1"),
         ConfigRecord(resource_type=16, resource_name="sub", name="b", value="2"),
     )
-    assert run(here, "cat /image/acls/byId/*") == [
+    assert run(opened, "cat /image/acls/byId/*") == [
         "StandardAcl[resourceType=TOPIC, resourceName=foo, patternType=PREFIXED, principal=User:x,"
         " host=*, operation=READ, permissionType=ALLOW]"
     ]
-    assert run(here, "ls /image/clientQuotas") == [r"clientId(x)_user(a\(b\)\\c)"]
-    assert run(here, "ls /image/configs") == ["BROKER", "CLIENT_METRICS:sub"]
+    assert run(opened, "ls /image/clientQuotas") == [r"clientId(x)_user(a\(b\)\\c)"]
+    assert run(opened, "ls /image/configs") == ["BROKER", "CLIENT_METRICS:sub"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,9 @@ def test_acls_quotas_and_settings() -> None:
         (ReplicationMode.ISR, 3, "partitionEpoch=0, replicationMode=ISR, raftLife=3)"),
     ],
 )
-def test_the_replication_mode_of_a_partition(mode: ReplicationMode, life: int, shown: str) -> None:
+def test_a_partition_that_has_been_in_raft_mode_shows_its_mode(
+    mode: ReplicationMode, life: int, shown: str
+) -> None:
     partition = PartitionRecord(
         partition_id=0,
         leader_epoch=0,
@@ -104,55 +106,55 @@ def test_the_replication_mode_of_a_partition(mode: ReplicationMode, life: int, s
     assert line.endswith(shown)
 
 
-def test_walking_around() -> None:
-    here = shell(TOPIC)
-    assert run(here, "pwd") == ["/"]
-    assert run(here, "cd image/topics/byName") == []
-    assert run(here, "ls") == ["t"]
-    assert run(here, "cat t/name ../byId/*/name") == ["t", "t"]
-    assert run(here, "find") == [".", "./t", "./t/id", "./t/name"]
-    assert run(here, "cd ../..") == []
-    assert run(here, "pwd") == ["/image"]
-    assert run(here, "ls topics features") == [
+def test_navigation() -> None:
+    opened = shell(TOPIC)
+    assert run(opened, "pwd") == ["/"]
+    assert run(opened, "cd image/topics/byName") == []
+    assert run(opened, "ls") == ["t"]
+    assert run(opened, "cat t/name ../byId/*/name") == ["t", "t"]
+    assert run(opened, "find") == [".", "./t", "./t/id", "./t/name"]
+    assert run(opened, "cd ../..") == []
+    assert run(opened, "pwd") == ["/image"]
+    assert run(opened, "ls topics features") == [
         "/image/topics:",
         "byId",
         "byName",
         "\n/image/features:",
         "metadataVersion",
     ]
-    assert run(here, "cd") == []
-    assert run(here, "pwd") == ["/"]
-    assert run(here, "") == []
-    assert run(here, "history 2") == ["    9  pwd", "   10  history 2"]
-    assert "ls [PATH…]" in run(here, "help")[0]
-    assert run(here, "man ls") == ["ls [PATH…]     list folders"]
-    assert run(here, "exit") == []
-    assert here.ended
+    assert run(opened, "cd") == []
+    assert run(opened, "pwd") == ["/"]
+    assert run(opened, "") == []
+    assert run(opened, "history 2") == ["    9  pwd", "   10  history 2"]
+    assert "ls [PATH…]" in run(opened, "help")[0]
+    assert run(opened, "man ls") == ["ls [PATH…]     list folders"]
+    assert run(opened, "exit") == []
+    assert opened.is_done
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    ("line", "message"),
     [
-        ("foo", "no command 'foo'"),
-        ("cat", "name a file"),
+        ("foo", "unknown command 'foo'"),
+        ("cat", "specify a file"),
         ("cat /image", "is a folder"),
         ("cat /nope", "/nope: no such file or folder"),
         ("ls /image/x*", "no such file"),
         ("cd /image/provenance", "not a folder"),
-        ("ls 'unfinished", "cannot read the line"),
+        ("ls 'unfinished", "cannot parse the line"),
         ("history x", "number"),
-        ("man nothing", "name a command"),
+        ("man nothing", "specify a command"),
     ],
 )
-def test_refusals(line: str, sentence: str) -> None:
-    with pytest.raises(ShellError, match=sentence):
+def test_errors(line: str, message: str) -> None:
+    with pytest.raises(ShellError, match=message):
         run(shell(), line)
 
 
 def test_completion() -> None:
-    here = shell(TOPIC)
-    assert here.complete("/im") == ["/image/"]
-    assert here.complete("image/top") == ["image/topics/"]
-    assert here.complete("/image/prov") == ["/image/provenance"]
-    assert here.complete("/nope/x") == []
-    assert here.complete("l") == ["local/"]
+    opened = shell(TOPIC)
+    assert opened.complete("/im") == ["/image/"]
+    assert opened.complete("image/top") == ["image/topics/"]
+    assert opened.complete("/image/prov") == ["/image/provenance"]
+    assert opened.complete("/nope/x") == []
+    assert opened.complete("l") == ["local/"]

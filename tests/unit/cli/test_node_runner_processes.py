@@ -1,4 +1,4 @@
-"""Nodes as processes: what a person sees when they start, cannot start, and stop."""
+"""Nodes as processes: their output when they start, fail to start, and stop."""
 
 import signal
 import socket
@@ -17,25 +17,25 @@ log.dirs={folder}
 """
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [LOGRAFT, *words], capture_output=True, text=True, timeout=60, check=False
+        [LOGRAFT, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def test_a_port_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         done = run("start", "--data", str(tmp_path / "data"), "--port", str(port))
     assert done.returncode == 1
-    said = [line for line in done.stderr.splitlines() if line.startswith("lograft:")]
-    assert said == [f"lograft: 127.0.0.1:{port}: Address already in use"]
+    errors = [line for line in done.stderr.splitlines() if line.startswith("lograft:")]
+    assert errors == [f"lograft: 127.0.0.1:{port}: Address already in use"]
     assert "Traceback" not in done.stderr
 
 
-def test_a_controller_alone_serves_and_stops(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as chosen:
-        port = chosen.getsockname()[1]
+def test_a_controller_without_a_broker_starts_and_stops(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     file = tmp_path / "controller.properties"
     file.write_text(CONTROLLER.format(port=port, folder=tmp_path / "data"))
     formatted = run("storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(file), "-s")
@@ -55,4 +55,6 @@ def test_a_controller_alone_serves_and_stops(tmp_path: Path) -> None:
         node.send_signal(signal.SIGINT)
         _, log = node.communicate(timeout=30)
     assert node.returncode == 0, log
-    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists(), "it has no logs to close"
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists(), (
+        "a controller has no partition logs to close"
+    )

@@ -1,4 +1,4 @@
-"""What `lograft pipeline status` and `stop` know of a run, from the files that it keeps."""
+"""`lograft pipeline status` and `stop`, which read the files of a run."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from lograft.cli.pipelines import (
     AlreadyRunning,
     NotStopped,
     Status,
-    _alone,
     _Journal,
-    _stderr_into,
-    described,
+    _lock,
+    _redirect_stderr,
     descriptions,
-    line_of,
+    progress_line,
     run_and_show,
+    status_lines,
     status_of,
     stop_and_wait,
 )
@@ -40,29 +40,29 @@ def config(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_there_are_four_pipelines() -> None:
+def test_descriptions_list_all_pipelines() -> None:
     assert [name for name, _ in descriptions()] == ["lake", "windows", "audit", "state"]
 
 
-def test_a_micro_batch_is_a_line() -> None:
-    assert line_of(LAG).split() == [
+def test_a_progress_line_contains_rows_rate_and_lag() -> None:
+    assert progress_line(LAG).split() == [
         "batch",
         "7",
         "1,200",
         "rows",
         "346",
         "rows/s",
+        "lag",
         "15",
-        "behind",
     ]
 
 
-def test_what_nobody_has_counted_is_not_called_none() -> None:
-    assert line_of(replace(LAG, behind={})).split()[-2:] == ["?", "behind"]
+def test_an_unknown_lag_is_a_question_mark() -> None:
+    assert progress_line(replace(LAG, behind={})).split()[-2:] == ["lag", "?"]
 
 
 def test_status_follows_a_run(config: str, tmp_path: Path) -> None:
-    assert status_of("lake", config).state == "not run yet"
+    assert status_of("lake", config).state == "never run"
     journal = _Journal("lake", tmp_path / "lake")
     assert status_of("lake", config).state == "running"
     journal.add(LAG)
@@ -70,42 +70,42 @@ def test_status_follows_a_run(config: str, tmp_path: Path) -> None:
     status = status_of("lake", config)
     assert (status.batch, status.rows, status.behind, status.pid) == (7, 2_400, 15, os.getpid())
     journal.end("failed", problem="no broker")
-    lines = described(status_of("lake", config))
+    lines = status_lines(status_of("lake", config))
     assert lines[0] == "lake: failed"
     assert lines[-1].strip() == "no broker"
 
 
-def test_a_run_that_was_killed_is_not_taken_for_running(config: str, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_is_not_reported_as_running(config: str, tmp_path: Path) -> None:
     file = tmp_path / "lake" / "_status.json"
-    # No process has a number as high as that.
+    # Higher than any process id.
     file.write_text(json.dumps({"pipeline": "lake", "state": "running", "pid": 1 << 30}))
-    assert status_of("lake", config).state == "ended without a word"
-    with pytest.raises(NotStopped, match="ended without a word"):
+    assert status_of("lake", config).state == "exited unexpectedly"
+    with pytest.raises(NotStopped, match="exited unexpectedly"):
         stop_and_wait("lake", config)
-    assert described(Status("lake", "not run yet")) == ["lake: not run yet"]
+    assert status_lines(Status("lake", "never run")) == ["lake: never run"]
 
 
-def test_what_is_wrong_with_a_command_is_a_sentence(config: str, tmp_path: Path) -> None:
+def test_invalid_pipelines_and_configs_are_rejected(config: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"has no section \[state\]"):
         status_of("state", config)
-    with pytest.raises(InvalidConfig, match="no pipeline 'source'; there are lake, windows"):
+    with pytest.raises(InvalidConfig, match="unknown pipeline 'source': use one of lake, windows"):
         status_of("source", config)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidConfig, match=r"binary\.toml is not text in UTF-8"):
+    with pytest.raises(InvalidConfig, match=r"binary\.toml is not UTF-8 text"):
         status_of("lake", str(tmp_path / "binary.toml"))
 
 
-def test_a_pipeline_runs_once_at_a_time(config: str, tmp_path: Path) -> None:
-    with _alone("lake", tmp_path / "lake"):
-        with pytest.raises(AlreadyRunning, match=r"lake is running in .*/lake already"):
+def test_only_one_run_of_a_pipeline_at_a_time(config: str, tmp_path: Path) -> None:
+    with _lock("lake", tmp_path / "lake"):
+        with pytest.raises(AlreadyRunning, match=r"lake is already running in .*/lake:"):
             run_and_show("lake", config)
-        assert status_of("lake", config).state == "not run yet", "the first run's is untouched"
+        assert status_of("lake", config).state == "never run", (
+            "the status of the first run is untouched"
+        )
 
 
-def test_what_spark_says_is_kept_from_the_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with _stderr_into(tmp_path / "log"):
+def test_stderr_of_spark_goes_to_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with _redirect_stderr(tmp_path / "log"):
         subprocess.run([sys.executable, "-c", "import os; os.write(2, b'noise')"], check=True)
     os.write(2, b"ours")
     assert (tmp_path / "log").read_text() == "noise"
@@ -113,7 +113,7 @@ def test_what_spark_says_is_kept_from_the_terminal(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_asks_for_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_requests_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
     journal = _Journal("lake", tmp_path)
     before = signal.getsignal(number)
     with journal.interruptible():
@@ -122,7 +122,7 @@ def test_a_signal_asks_for_a_clean_stop(tmp_path: Path, number: signal.Signals) 
     assert signal.getsignal(number) is before
 
 
-def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
     journal = _Journal("lake", tmp_path)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -12,7 +12,7 @@ SECRET = "correct horse"
 
 
 def properties(folder: Path, **values: str) -> dict[str, str]:
-    """The values with the declarations of the three providers."""
+    """Returns the values and the declarations of the three providers."""
     secrets = folder / "secrets"
     secrets.mkdir(exist_ok=True)
     (secrets / "store.properties").write_text(f"password={SECRET}\ncount=7\n", encoding="utf-8")
@@ -28,7 +28,7 @@ def properties(folder: Path, **values: str) -> dict[str, str]:
     } | {name.replace("_", "."): value for name, value in values.items()}
 
 
-def test_each_provider_has_its_values(tmp_path: Path) -> None:
+def test_each_provider_resolves_its_variables(tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
     resolved = resolve_variables(
         properties(
@@ -74,11 +74,11 @@ def test_a_variable_without_a_value_is_an_error(
 
 
 def test_an_allowed_path_must_exist(tmp_path: Path) -> None:
-    given = properties(tmp_path) | {
+    values = properties(tmp_path) | {
         "config.providers.file.param.allowed.paths": str(tmp_path / "missing")
     }
     with pytest.raises(InvalidConfig, match="missing, which does not exist"):
-        resolve_variables(given)
+        resolve_variables(values)
 
 
 def test_an_invalid_value_is_not_shown(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_an_invalid_value_is_not_shown(tmp_path: Path) -> None:
 
 def server_properties(folder: Path, **values: str) -> Path:
     path = folder / "server.properties"
-    given = properties(folder, **values) | {
+    complete = properties(folder, **values) | {
         "process.roles": "broker,controller",
         "node.id": "1",
         "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": "localhost:9093",
     }
-    path.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    path.write_text("".join(f"{name}={value}\n" for name, value in complete.items()))
     return path
 
 

@@ -1,4 +1,4 @@
-"""`lograft topics`: what it makes of what a cluster tells."""
+"""`lograft topics`: output, and changes of the replication."""
 
 import asyncio
 from collections import Counter
@@ -45,16 +45,16 @@ def test_describe_shows_mode_reason_and_replicas() -> None:
     leaderless = PartitionDescription(1, -1, 7, (1, 2), (1,), eligible_leaders=(2,))
     topic = TopicDescription("t", ID, False, (entering, leaderless))
     assert list(describe_lines({"t": topic})) == [
-        "t-0  entering  leader 1 in epoch 7  in sync 1  committed 90",
-        "    on its way to raft: 2 replicas are slow",
+        "t-0  entering  leader 1  epoch 7  in sync 1  high watermark 90",
+        "    switching to raft: 2 replicas are slow",
         "    replica 1  0 to 100, lag 0  last fetch 0.0 s ago  caught up 1.5 s ago",
         "    replica 2  ?  last fetch never  caught up never",
-        "t-1  isr  leader -1 in epoch 7  in sync 1  eligible 2",
+        "t-1  isr  leader -1  epoch 7  in sync 1  eligible 2",
         "    replicas 1,2",
     ]
 
 
-def test_list() -> None:
+def test_list_shows_partitions_and_ids() -> None:
     assert list_lines([TopicListing("orders", ID, False, 3)]) == [
         "TOPIC   PARTITIONS  ID",
         "orders  3           AAAAAAAAAAAAAAAAAAAABw",
@@ -62,7 +62,7 @@ def test_list() -> None:
     assert "lograft topics create" in list_lines([])[0]
 
 
-def test_groups() -> None:
+def test_groups_shows_the_subscription_mode_and_the_groups_of_each_topic() -> None:
     reading = PartitionReading(0, 4, 10, 6, "m")
     found = {
         "b": TopicGroups(
@@ -85,7 +85,7 @@ def test_groups() -> None:
         "",
         "b  subscription mode psb: any number of groups",
         "",
-        "GROUP    TYPE     STATE   MEMBERS  PARTITIONS  LAG  ASSIGNED BY",
+        "GROUP    TYPE     STATE   MEMBERS  PARTITIONS  LAG  ASSIGNOR",
         "billing  classic  Stable  1        1           6    range",
         "gone     classic  Empty   0        1           -    -",
         "",
@@ -95,14 +95,14 @@ def test_groups() -> None:
 
 
 @scenario(play, nodes=3)
-async def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
+async def test_groups_sends_one_request_of_each_kind_per_broker(
     cluster: VirtualCluster, admin: Admin, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
     send = RequestDriver.send
 
     def counted(self: RequestDriver, node: Any, request: Any, *rest: Any, **options: Any) -> Any:
-        asked[type(request).__name__] += 1
+        requests[type(request).__name__] += 1
         return send(self, node, request, *rest, **options)
 
     await admin.create_topics([NewTopic("t", partitions=2, replicas=1)])
@@ -111,23 +111,23 @@ async def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
         await admin.alter_group_offsets(group, {TopicPartition("t", 0): 0})
     monkeypatch.setattr(RequestDriver, "send", counted)
     found = await admin.list_topic_groups(["t"])
-    assert [one.group for one in found["t"].groups] == groups
+    assert [group.group for group in found["t"].groups] == groups
     for name in ("ListGroups", "OffsetFetch", "DescribeGroups", "ConsumerGroupDescribe"):
-        assert 1 <= asked[f"{name}Request"] <= 3, asked
+        assert 1 <= requests[f"{name}Request"] <= 3, requests
 
 
 @scenario(play, nodes=3)
-async def test_single_partitions_keep_the_others_exceptions(
+async def test_altering_a_partition_does_not_affect_other_partitions(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics([NewTopic("t", partitions=3, replicas=3)])
 
-    async def settled() -> list[str]:
+    async def wait_modes() -> list[str]:
         async with asyncio.timeout(60):
             while True:
                 topic = (await admin.describe_topics(["t"]))["t"]
-                if all(one.mode is one.wished_mode for one in topic.partitions):
-                    return [one.mode.text for one in topic.partitions]
+                if all(partition.mode is partition.wished_mode for partition in topic.partitions):
+                    return [partition.mode.text for partition in topic.partitions]
                 await asyncio.sleep(0.1)
 
     async def change(
@@ -146,14 +146,13 @@ async def test_single_partitions_keep_the_others_exceptions(
         )
 
     await change("raft", 0)
-    said = await change("raft", 2, replicas=3)
-    assert said == [
-        "partitions 2 of t: replication by raft and 3 replicas from now on;"
-        " `lograft topics describe` shows how far."
+    assert await change("raft", 2, replicas=3) == [
+        "Switching partitions 2 of t to replication mode raft and replication factor 3;"
+        " `lograft topics describe t` shows the progress."
     ]
-    assert await settled() == ["raft", "isr", "raft"]
+    assert await wait_modes() == ["raft", "isr", "raft"]
     assert await change("isr", partition_count=4) == [
-        "t: 4 partitions from now on.",
-        "t: replication by isr from now on; `lograft topics describe` shows how far.",
+        "Topic t now has 4 partitions.",
+        "Switching t to replication mode isr; `lograft topics describe t` shows the progress.",
     ]
-    assert await settled() == ["isr"] * 4
+    assert await wait_modes() == ["isr"] * 4

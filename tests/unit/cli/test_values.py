@@ -1,4 +1,4 @@
-"""What bytes look like, and what was meant by what was typed."""
+"""Formats of keys and values, and parsing of lines."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 import pytest
 
 from lograft.cli.line_producer import Line, ProduceOptions, parse_line
-from lograft.cli.record_reader import Filter, json_of, line_of, moment_of, parse_where
-from lograft.cli.values import as_json, shown, typed
+from lograft.cli.record_reader import Filter, format_timestamp, json_of, line_of, parse_where
+from lograft.cli.values import encode_text, format_bytes, to_json
 from lograft.client.types import ConsumerRecord
 from lograft.model.errors import InvalidInput
 
@@ -31,8 +31,8 @@ RECORD = ConsumerRecord(
         (b"ab", "base64", "YWI="),
     ],
 )
-def test_shown(data: bytes | None, form: str, text: str) -> None:
-    assert shown(data, form) == text
+def test_format_bytes(data: bytes | None, form: str, text: str) -> None:
+    assert format_bytes(data, form) == text
 
 
 @pytest.mark.parametrize(
@@ -56,58 +56,58 @@ def test_shown(data: bytes | None, form: str, text: str) -> None:
         (b"[" * 100_000, "[" * 100_000),
     ],
 )
-def test_as_json(data: bytes | None, value: object) -> None:
-    assert as_json(data) == value
+def test_to_json(data: bytes | None, value: object) -> None:
+    assert to_json(data) == value
 
 
 @pytest.mark.parametrize(
     ("text", "form", "data"),
     [("é", "text", "é".encode()), ("0xff", "hex", b"\xff"), ("YWI=", "base64", b"ab")],
 )
-def test_typed(text: str, form: str, data: bytes) -> None:
-    assert typed(text, form) == data
+def test_encode_text(text: str, form: str, data: bytes) -> None:
+    assert encode_text(text, form) == data
 
 
 @pytest.mark.parametrize(("text", "form"), [("zz", "hex"), ("?", "base64"), ("{", "json")])
-def test_typed_wrongly(text: str, form: str) -> None:
-    with pytest.raises(InvalidInput, match=f"is no {form}"):
-        typed(text, form)
+def test_encode_text_rejects_invalid_input(text: str, form: str) -> None:
+    with pytest.raises(InvalidInput, match=f"is not valid {form}"):
+        encode_text(text, form)
 
 
-def test_a_record_in_a_line_and_as_json() -> None:
-    assert line_of(RECORD, "auto", with_place=True) == (
+def test_a_record_as_text_and_as_json() -> None:
+    assert line_of(RECORD, "auto", with_metadata=True) == (
         't-1@5  2023-11-14T22:13:20.123Z  k  {"a": {"b": 2}}  [h=x, n=null]'
     )
-    assert line_of(RECORD, "auto", with_place=False) == '{"a": {"b": 2}}'
-    assert moment_of(-1) == "-"
-    told = json.loads(json_of(RECORD))
-    assert (told["key"], told["value"], told["headers"]) == (
+    assert line_of(RECORD, "auto", with_metadata=False) == '{"a": {"b": 2}}'
+    assert format_timestamp(-1) == "-"
+    record = json.loads(json_of(RECORD))
+    assert (record["key"], record["value"], record["headers"]) == (
         "k",
         {"a": {"b": 2}},
         {"h": "x", "n": None},
     )
 
 
-def test_what_consume_prints_is_what_produce_reads() -> None:
+def test_produce_reads_the_json_of_consume() -> None:
     line = parse_line(json_of(RECORD), 1, ProduceOptions(form="record"))
     assert line == Line(b"k", b'{"a":{"b":2}}', (("h", b"x"), ("n", None)), 1, RECORD.timestamp_ms)
 
 
-def test_lines() -> None:
+def test_lines_are_parsed() -> None:
     options = ProduceOptions(key_separator="=>", null="NULL", headers=(("h", b"1"),), partition=2)
     assert [parse_line(text, 1, options) for text in ("a=>b", "c=>NULL", "=>x")] == [
         Line(b"a", b"b", (("h", b"1"),), 2, None),
         Line(b"c", None, (("h", b"1"),), 2, None),
         Line(b"", b"x", (("h", b"1"),), 2, None),
     ]
-    with pytest.raises(InvalidInput, match="there is no '=>' between a key and a value in 'ab'"):
+    with pytest.raises(InvalidInput, match=r"^no key separator '=>' in 'ab'"):
         parse_line("ab", 1, options)
     with pytest.raises(InvalidInput, match="line 2: "):
         parse_line("[]", 2, ProduceOptions(form="record"))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "passes"),
+    ("filter_", "matches"),
     [
         (Filter(), True),
         (Filter(key="k"), True),
@@ -122,12 +122,12 @@ def test_lines() -> None:
         (Filter(headers=(("z", "y"),)), False),
     ],
 )
-def test_filters(wanted: Filter, passes: bool) -> None:
-    assert wanted.passes(RECORD) is passes
+def test_filters(filter_: Filter, matches: bool) -> None:
+    assert filter_.matches(RECORD) is matches
 
 
-def test_where_needs_a_sign() -> None:
-    with pytest.raises(InvalidInput, match=r"write it as in customer.country=FR"):
+def test_where_requires_an_equals_sign() -> None:
+    with pytest.raises(InvalidInput, match=r"write FIELD=VALUE"):
         parse_where(["a.b"])
 
 
@@ -147,32 +147,32 @@ def test_where_needs_a_sign() -> None:
         ),
     ],
 )
-def test_what_json_shows_is_json_and_comes_back_as_it_was(value: bytes | None) -> None:
+def test_json_output_round_trips_through_produce(value: bytes | None) -> None:
     headers = (("twice", value), ("twice", b"other"), ("none", None))
     for record in (
         ConsumerRecord("t", 1, 5, 7, value, value, (("once", value),)),
         ConsumerRecord("t", 1, 5, 7, value, value, headers),
     ):
-        shown_as = json_of(record)
-        json.loads(shown_as, parse_constant=pytest.fail)
-        shown_as.encode("utf-8")
-        line = parse_line(shown_as, 1, ProduceOptions(form="record"))
+        text = json_of(record)
+        json.loads(text, parse_constant=pytest.fail)
+        text.encode("utf-8")
+        line = parse_line(text, 1, ProduceOptions(form="record"))
         assert line == Line(value, value, tuple(record.headers), 1, 7)
 
 
-def test_lines_that_are_no_utf8_are_sent_as_they_are() -> None:
+def test_lines_that_are_not_utf8_are_sent_unchanged() -> None:
     text = b"k\xff|v\xfe".decode("utf-8", "surrogateescape")
     line = parse_line(text, 1, ProduceOptions(key_separator="|"))
     assert (line.key, line.value) == (b"k\xff", b"v\xfe")
-    assert Filter(key=text.partition("|")[0]).passes(RECORD._replace(key=b"k\xff"))
+    assert Filter(key=text.partition("|")[0]).matches(RECORD._replace(key=b"k\xff"))
 
 
-def test_a_header_that_comes_twice_passes_with_either_value() -> None:
+def test_a_repeated_header_matches_with_either_value() -> None:
     record = RECORD._replace(headers=(("h", b"x"), ("h", b"y")))
-    assert Filter(headers=(("h", "x"),)).passes(record)
-    assert Filter(headers=(("h", "y"),)).passes(record)
-    assert not Filter(headers=(("h", "z"),)).passes(record)
+    assert Filter(headers=(("h", "x"),)).matches(record)
+    assert Filter(headers=(("h", "y"),)).matches(record)
+    assert not Filter(headers=(("h", "z"),)).matches(record)
 
 
-def test_moments_that_no_calendar_has() -> None:
-    assert moment_of((1 << 63) - 1) == f"{(1 << 63) - 1} ms"
+def test_timestamps_outside_the_range_of_datetime() -> None:
+    assert format_timestamp((1 << 63) - 1) == f"{(1 << 63) - 1} ms"

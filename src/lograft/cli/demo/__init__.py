@@ -1,5 +1,5 @@
-"""`lograft demo`: an invented shop, from its first order to tables, figures and a report on Spark.
+"""`lograft demo`: the events of an imaginary shop, and what Spark pipelines make of them.
 
-`steps.py` runs the steps, `shop.py` invents the events, `shop_pipelines.py` has the pipelines on
-Spark, `requirements.py` finds out whether Spark can run here.
+`steps.py` runs the steps, `shop.py` generates the events, `shop_pipelines.py` configures the Spark
+pipelines, and `requirements.py` checks whether Spark can run on this machine.
 """

@@ -1,4 +1,4 @@
-"""The pipelines of the demo: their settings, their Spark session, and what they have made."""
+"""The pipelines of the demo: their settings, their Spark session, and their results."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from lograft.spark.pipelines.settings import Settings, read_settings
 
 
 def shop_settings(address: str, folder: Path) -> dict[str, Settings]:
-    """As a file would say it."""
+    """Returns the settings of each pipeline, as read from a TOML file."""
     source = f"""
         [source]
         bootstrap = "{address}"
@@ -60,7 +60,7 @@ def spark_session() -> SparkSession:
     return (
         SparkSession.builder.master("local[2]")
         .appName("lograft demo")
-        # A JVM that lives for a minute is faster without the compiler for long runs.
+        # A JVM that runs for a minute is faster without the optimizing compiler.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.log.level", "ERROR")
         .config("spark.ui.enabled", "false")
@@ -82,7 +82,7 @@ def show_lake(spark: SparkSession, folder: Path, console: Console) -> None:
         from orders group by country order by revenue desc
         """
     )
-    show(totals, "orders by country, from the table", console)
+    show(totals, "Orders by country, from the table", console)
 
 
 def show_windows(spark: SparkSession, folder: Path, console: Console) -> None:
@@ -91,7 +91,7 @@ def show_windows(spark: SparkSession, folder: Path, console: Console) -> None:
     rows = spark.read.parquet(current).selectExpr(
         "date_format(window_start, 'HH:mm') `from`", "path", "hits", "errors", "p95_ms"
     )
-    show(rows.orderBy("from", "path"), "the web log in windows of five minutes", console)
+    show(rows.orderBy("from", "path"), "The web log in windows of five minutes", console)
 
 
 def show(frame: DataFrame, title: str, console: Console) -> None:

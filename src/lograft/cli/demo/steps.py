@@ -1,12 +1,12 @@
 """The steps of the demo.
 
-It runs `lograft start` on a folder of its own, writes the orders and the web log of an invented
-shop to it, and counts the first orders with a consumer. Then three pipelines run on Spark: the
-orders become a table (lake), the web log is aggregated (windows), and the log itself is inspected
-(audit, an HTML page).
+It runs `lograft start` with a temporary directory, writes the orders and the web log of an
+imaginary shop to the node, and counts the first orders with a consumer. Then three pipelines run on
+Spark: they turn the orders into a table (lake), aggregate the web log (windows), and inspect both
+topics (audit, an HTML page).
 
-On two cores, most of the demo is Spark's start. So it starts in a thread while the shop still
-writes, but only after the first result is on the screen.
+On two cores, starting Spark takes most of the time. It therefore starts in a thread while the
+events are written, but only after the first result is on the screen.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVENTS: Final = 60_000
-#: So many orders are written and counted before anything else happens.
+#: Number of orders that are written and counted for the first result.
 FIRST_ORDERS: Final = 5_000
 PARTITIONS: Final = 3
 ORDERS, WEB_LOG, DEAD = "orders", "web-log", "orders.dead"
@@ -49,7 +49,7 @@ _STOP_SECONDS_MAX: Final = 20
 
 
 class NodeNotStarted(LograftError):
-    """`lograft start` ended before it was listening."""
+    """`lograft start` exited before the node was listening."""
 
 
 class Steps:
@@ -61,15 +61,15 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        start = time.perf_counter()
         self.console.rule(f"[bold]{name}")
         yield
-        self._times.append((name, time.perf_counter() - began))
+        self._times.append((name, time.perf_counter() - start))
 
     @contextmanager
-    def busy(self, text: str) -> Iterator[None]:
-        """A line that moves while something takes its time. Where the output is no terminal, the
-        line is printed once."""
+    def spinner(self, text: str) -> Iterator[None]:
+        """Shows a spinner while the block runs. If the output is not a terminal, prints the text
+        once."""
         if not self.console.is_terminal:
             self.console.print(f"{text} …")
             yield
@@ -80,7 +80,7 @@ class Steps:
             yield
 
     def show_times(self) -> None:
-        table = Table("step", "seconds", title="how long it took")
+        table = Table("step", "seconds", title="Duration of each step")
         for name, seconds in self._times:
             table.add_row(name, f"{seconds:.1f}")
         self.console.print(table)
@@ -91,7 +91,7 @@ def run_demo(*, with_spark: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="lograft-node-") as data:
         with steps.step("lograft start"):
             node, address = start_node(Path(data))
-            steps.console.print(f"One node is listening on {address}.")
+            steps.console.print(f"A node is listening on {address}.")
         try:
             results = _run_steps(steps, address, with_spark=with_spark)
         finally:
@@ -102,11 +102,11 @@ def run_demo(*, with_spark: bool) -> None:
 
 
 def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
-    """Returns the folder with Spark's results, if there are any."""
+    """Returns the directory of Spark's results; None if Spark did not run."""
     console = steps.console
     now_ms = SystemClock().wall_ms()
     shop = orders(EVENTS, now_ms)
-    with steps.step("the first result"):
+    with steps.step("First result"):
         asyncio.run(create_topics(address))
         asyncio.run(write_events(address, ORDERS, islice(shop, FIRST_ORDERS)))
         console.print(asyncio.run(count_first_orders(address)))
@@ -114,23 +114,23 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
     uses_spark = with_spark and not missing
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
         spark = pool.submit(_start_spark) if uses_spark else None
-        with steps.step("the shop is open"), steps.busy("The shop writes its orders and web log"):
-            began = time.perf_counter()
+        with steps.step("Produce"), steps.spinner("Writing the orders and the web log"):
+            start = time.perf_counter()
             asyncio.run(write_events(address, ORDERS, shop))
             asyncio.run(write_events(address, WEB_LOG, web_log(EVENTS, now_ms)))
-            rate = (2 * EVENTS - FIRST_ORDERS) / (time.perf_counter() - began)
-            console.print(f"{2 * EVENTS:,} events written and acknowledged, {rate:,.0f} a second")
+            rate = (2 * EVENTS - FIRST_ORDERS) / (time.perf_counter() - start)
+            console.print(f"{2 * EVENTS:,} events written and acknowledged, {rate:,.0f} per second")
             asyncio.run(read_some(address, "billing", EVENTS // 2))
             console.print(f"Group billing has read {EVENTS // 2:,} orders.")
         if spark is not None:
             return _run_pipelines(steps, address, spark)
     if missing:
-        console.print(f"The demo ends before its Spark part: {' and '.join(missing)}.")
+        console.print(f"Skipping the Spark part: {' and '.join(missing)}.")
     return None
 
 
 def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str]:
-    """Returns the process and the address of its clients."""
+    """Returns the process and the address of its client listener."""
     node = subprocess.Popen(
         [sys.executable, "-P", "-m", "lograft", "start", "--data", str(folder), "--port", "0"],
         stdout=subprocess.PIPE,
@@ -138,12 +138,12 @@ def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str]:
         text=True,
     )
     assert node.stdout is not None
-    seen = []
+    output = []
     for line in node.stdout:
-        seen.append(line)
+        output.append(line)
         if "listening on" in line:
             return node, line.split("listening on", 1)[1].split()[0]
-    raise NodeNotStarted("the node of the demo did not start:\n" + "".join(seen))
+    raise NodeNotStarted("the node of the demo did not start:\n" + "".join(output))
 
 
 async def create_topics(address: str) -> None:
@@ -153,7 +153,7 @@ async def create_topics(address: str) -> None:
 
 
 async def write_events(address: str, topic: str, events: Iterator[Event]) -> None:
-    """Returns when all of them are acknowledged."""
+    """Produces the events and waits until all of them are acknowledged."""
     async with Producer(bootstrap_servers=address, linger_ms=5) as producer:
         for event in events:
             await producer.enqueue(
@@ -174,16 +174,16 @@ async def count_first_orders(address: str) -> Table:
                     try:
                         order = json.loads(record.value)
                     except ValueError:
-                        continue  # one of those that are cut short on purpose
+                        continue  # one of the truncated orders
                     revenue[order["country"]] += order["price"] * order["quantity"]
-    table = Table("country", "revenue", title=f"{seen:,} orders, counted by a consumer")
+    table = Table("country", "revenue", title=f"{seen:,} orders, revenue by country")
     for country, total in revenue.most_common():
         table.add_row(country, f"{total:,.0f}")
     return table
 
 
 async def read_some(address: str, group: str, count: int) -> None:
-    """A consumer that stops before the end: the audit finds what it has not read."""
+    """Reads and commits `count` orders, so that the audit shows a lag for this group."""
     async with Consumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest"
     ) as consumer:
@@ -203,29 +203,29 @@ def _start_spark() -> "SparkSession":
 
 def _run_pipelines(steps: Steps, address: str, starting: "Future[SparkSession]") -> Path:
     from lograft.cli.demo.shop_pipelines import shop_settings, show_lake, show_windows
-    from lograft.cli.pipelines import line_of
+    from lograft.cli.pipelines import progress_line
     from lograft.spark.pipelines.running import RunObserver, run_settings
 
     console = steps.console
     folder = Path(tempfile.mkdtemp(prefix="lograft-demo-"))
     settings = shop_settings(address, folder)
     observer = RunObserver(
-        on_batch=lambda lag: console.print(line_of(lag)), on_message=console.print
+        on_batch=lambda lag: console.print(progress_line(lag)), on_message=console.print
     )
-    with steps.step("Spark starts"), steps.busy("Spark is starting"):
+    with steps.step("Start Spark"), steps.spinner("Starting Spark"):
         spark = starting.result()
     try:
-        with steps.step("lake: the orders become a table"):
-            with steps.busy("Spark reads the orders"):
+        with steps.step("Pipeline lake: turn the orders into a table"):
+            with steps.spinner("Reading the orders"):
                 run_settings("lake", settings["lake"], spark=spark, observer=observer)
             show_lake(spark, folder, console)
-        with steps.step("windows: the web log in figures"):
-            with steps.busy("Spark reads the web log"):
+        with steps.step("Pipeline windows: aggregate the web log"):
+            with steps.spinner("Reading the web log"):
                 run_settings("windows", settings["windows"], spark=spark, observer=observer)
             show_windows(spark, folder, console)
         with (
-            steps.step("audit: what is in the log, and who has read it"),
-            steps.busy("Spark inspects both topics"),
+            steps.step("Pipeline audit: inspect both topics and the lag of their groups"),
+            steps.spinner("Reading both topics"),
         ):
             run_settings("audit", settings["audit"], spark=spark, observer=observer)
     finally:
@@ -235,12 +235,12 @@ def _run_pipelines(steps: Steps, address: str, starting: "Future[SparkSession]")
 
 def _show_next_steps(console: Console, results: Path | None) -> None:
     if results is not None:
-        console.print(f"\nThe audit's page: [bold]{results / 'audit' / 'audit.html'}[/]")
-        console.print(f"The table: {results / 'lake'}")
+        console.print(f"\nAudit report: [bold]{results / 'audit' / 'audit.html'}[/]")
+        console.print(f"Table: {results / 'lake'}")
     console.print(
-        "\nWhat to try next:\n"
-        "  lograft start             one node on localhost:9092, for any Kafka client\n"
-        "  lograft start --nodes 3   a cluster of three\n"
-        "  lograft pipeline list     the pipelines on Spark\n"
-        "  lograft --help            everything else"
+        "\nNext steps:\n"
+        "  lograft start             start a node on localhost:9092, for any Kafka client\n"
+        "  lograft start --nodes 3   start a cluster of three nodes\n"
+        "  lograft pipeline list     list the Spark pipelines\n"
+        "  lograft --help            list all commands"
     )

@@ -1,5 +1,5 @@
 """Kafka's own command line tools: `lograft kafka-topics --create …`, with Kafka's flags and output.
 
-For whoever has Kafka's commands in their fingers, their scripts or their course. One file per tool;
-`tools.py` is the way in. Lograft's own commands do the same and more, in fewer words.
+For scripts, courses and people that use Kafka's tools. There is one file per tool; `tools.py` runs
+them. Lograft's own commands do the same and more, with fewer options.
 """

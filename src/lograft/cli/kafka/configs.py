@@ -1,4 +1,4 @@
-"""kafka-configs: describe and change settings of topics, brokers and groups."""
+"""kafka-configs: describes and changes settings of topics, brokers and groups."""
 
 import argparse
 import re
@@ -48,8 +48,8 @@ DYNAMIC: Final = frozenset(SOURCES) - {
 _PAIR: Final = re.compile(r"([^=,\[\]]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
 
 
-def run(arguments: Sequence[str]) -> int:
-    parser = Parser("kafka-configs", "Describe and change settings of topics, brokers, groups.")
+def run(words: Sequence[str]) -> int:
+    parser = Parser("kafka-configs", "Describe and change settings of topics, brokers and groups.")
     parser.add_connection()
     parser.add_argument("--bootstrap-controller", metavar="HOST:PORT,…")
     for flag in ("describe", "alter", "all", "entity-default", "broker-defaults"):
@@ -61,19 +61,21 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--add-config", metavar="NAME=VALUE,…")
     parser.add_argument("--add-config-file", metavar="FILE")
     parser.add_argument("--delete-config", metavar="NAME,…")
-    given = parser.parse_args(list(arguments))
-    action = parser.require_one(given, "describe", "alter")
-    kind, name = _entity(parser, given)
+    arguments = parser.parse_args(list(words))
+    action = parser.require_one(arguments, "describe", "alter")
+    kind, name = _entity(parser, arguments)
     try:
         if action == "alter":
             if name is None:
                 parser.error("an entity-name or entity-default must be specified with --alter")
-            resource, changes = ConfigResource(kind, name), _changes(given)
-            run_admin(settings_of(parser, given), lambda admin: _alter(admin, resource, changes))
+            resource, changes = ConfigResource(kind, name), _changes(arguments)
+            run_admin(
+                settings_of(parser, arguments), lambda admin: _alter(admin, resource, changes)
+            )
         else:
             run_admin(
-                settings_of(parser, given),
-                lambda admin: _describe(admin, kind, name, everything=given.all),
+                settings_of(parser, arguments),
+                lambda admin: _describe(admin, kind, name, everything=arguments.all),
             )
     except (ClientError, InvalidInput) as error:
         print(f"Error while executing config command with args: {error}", file=sys.stderr)
@@ -81,9 +83,10 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _entity(parser: Parser, given: argparse.Namespace) -> tuple[ResourceKind, str | None]:
-    """The name: "" for the default of all brokers, None for all entities of the kind."""
-    if given.broker_defaults:
+def _entity(parser: Parser, arguments: argparse.Namespace) -> tuple[ResourceKind, str | None]:
+    """Returns the kind and name of the entity. The name is "" for the default of all brokers, and
+    None for all entities of the kind."""
+    if arguments.broker_defaults:
         return ResourceKind.BROKER, ""
     for flag, kind in (
         ("topic", ResourceKind.TOPIC),
@@ -92,23 +95,23 @@ def _entity(parser: Parser, given: argparse.Namespace) -> tuple[ResourceKind, st
         ("client_metrics", ResourceKind.CLIENT_METRICS),
         ("broker_logger", ResourceKind.BROKER_LOGGER),
     ):
-        if getattr(given, flag) is not None:
-            return kind, str(getattr(given, flag))
-    if given.entity_type is None:
+        if getattr(arguments, flag) is not None:
+            return kind, str(getattr(arguments, flag))
+    if arguments.entity_type is None:
         parser.error("at least one entity type is required: --entity-type")
-    return KINDS[given.entity_type], "" if given.entity_default else given.entity_name
+    return KINDS[arguments.entity_type], "" if arguments.entity_default else arguments.entity_name
 
 
-def _changes(given: argparse.Namespace) -> list[ConfigChange]:
+def _changes(arguments: argparse.Namespace) -> list[ConfigChange]:
     added: dict[str, str] = {}
-    if given.add_config_file is not None:
-        added |= read_properties(given.add_config_file)
-    for name, value in _PAIR.findall(given.add_config or ""):
+    if arguments.add_config_file is not None:
+        added |= read_properties(arguments.add_config_file)
+    for name, value in _PAIR.findall(arguments.add_config or ""):
         added[name.strip()] = value[1:-1] if value.startswith("[") else value
     changes = [ConfigChange(name, value) for name, value in added.items()]
     changes += [
         ConfigChange(name.strip(), None, Operation.DELETE)
-        for name in (given.delete_config or "").split(",")
+        for name in (arguments.delete_config or "").split(",")
         if name.strip()
     ]
     if not changes:
@@ -121,9 +124,9 @@ def _changes(given: argparse.Namespace) -> list[ConfigChange]:
 async def _alter(admin: Admin, resource: ConfigResource, changes: list[ConfigChange]) -> None:
     await admin.alter_configs({resource: changes})
     if resource.name:
-        print(f"Completed updating config for {_word(resource)} {resource.name}.")
+        print(f"Completed updating config for {_kind_name(resource)} {resource.name}.")
     else:
-        print(f"Completed updating default config for {_word(resource)}s in the cluster.")
+        print(f"Completed updating default config for {_kind_name(resource)}s in the cluster.")
 
 
 async def _describe(
@@ -133,43 +136,44 @@ async def _describe(
     for resource in resources:
         entries = (await admin.describe_configs([resource], synonyms=True))[resource]
         if not resource.name:
-            print(f"Default configs for {_word(resource)}s in the cluster are:")
+            print(f"Default configs for {_kind_name(resource)}s in the cluster are:")
         else:
-            which = "All" if everything else "Dynamic"
-            print(f"{which} configs for {_word(resource)} {resource.name} are:")
-        for entry in sorted(entries.values(), key=lambda one: one.name):
-            if everything or _is_own(resource, entry):
+            scope = "All" if everything else "Dynamic"
+            print(f"{scope} configs for {_kind_name(resource)} {resource.name} are:")
+        for entry in sorted(entries.values(), key=lambda entry: entry.name):
+            if everything or _is_set_for(resource, entry):
                 print(_line(entry))
 
 
-def _is_own(resource: ConfigResource, entry: ConfigEntry) -> bool:
-    """Whether it was set for this very thing."""
+def _is_set_for(resource: ConfigResource, entry: ConfigEntry) -> bool:
+    """Returns whether the value was set for this resource rather than inherited."""
     if resource.kind is ResourceKind.BROKER:
-        wanted = ConfigSource.BROKER if resource.name else ConfigSource.ALL_BROKERS
-        return entry.source is wanted
+        source = ConfigSource.BROKER if resource.name else ConfigSource.ALL_BROKERS
+        return entry.source is source
     return entry.source in DYNAMIC and entry.source is not ConfigSource.ALL_BROKERS
 
 
 async def _all(admin: Admin, kind: ResourceKind) -> list[ConfigResource]:
     if kind is ResourceKind.TOPIC:
-        names = [one.name for one in await admin.list_topics(internal=True)]
+        names = [topic.name for topic in await admin.list_topics(internal=True)]
     elif kind is ResourceKind.GROUP:
-        names = [one.group for one in await admin.list_groups()]
+        names = [group.group for group in await admin.list_groups()]
     elif kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER):
-        names = [str(one.id) for one in (await admin.describe_cluster()).brokers]
+        names = [str(broker.id) for broker in (await admin.describe_cluster()).brokers]
         names += [""] if kind is ResourceKind.BROKER else []
     else:
-        names = [one.name for one in await admin.list_config_resources([kind])]
+        names = [resource.name for resource in await admin.list_config_resources([kind])]
     return [ConfigResource(kind, name) for name in names]
 
 
-def _word(resource: ConfigResource) -> str:
+def _kind_name(resource: ConfigResource) -> str:
     return resource.kind.name.lower().replace("_", "-")
 
 
 def _line(entry: ConfigEntry) -> str:
     synonyms = ", ".join(
-        f"{SOURCES[one.source]}:{one.name}={_value(one.value)}" for one in entry.synonyms
+        f"{SOURCES[synonym.source]}:{synonym.name}={_value(synonym.value)}"
+        for synonym in entry.synonyms
     )
     return (
         f"  {entry.name}={_value(entry.value)} sensitive={str(entry.is_sensitive).lower()}"

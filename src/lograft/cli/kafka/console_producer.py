@@ -1,4 +1,4 @@
-"""kafka-console-producer: lines of stdin into a topic."""
+"""kafka-console-producer: sends lines of stdin to a topic."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ from lograft.client.producer import Producer
 from lograft.model.errors import InvalidInput
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     parser = Parser("kafka-console-producer", "Send lines of stdin to a topic.")
     parser.add_connection("--producer.config")
     parser.add_argument("--topic", required=True)
@@ -34,40 +34,40 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--request-required-acks")
     for flag in ("batch-size", "max-block-ms", "request-timeout-ms", "message-send-max-retries"):
         parser.add_argument(f"--{flag}")
-    given = parser.parse_args(list(arguments))
-    reader = _properties(given.reader)
-    if given.reader_config is not None:
-        reader = read_properties(given.reader_config) | reader
-    settings = settings_of(parser, given) | _settings(given)
+    arguments = parser.parse_args(list(words))
+    reader = _properties(arguments.reader)
+    if arguments.reader_config is not None:
+        reader = read_properties(arguments.reader_config) | reader
+    settings = settings_of(parser, arguments) | _settings(arguments)
     try:
-        run_client(_work(settings, given.topic, reader))
+        run_client(_send_lines(settings, arguments.topic, reader))
     except (ClientError, InvalidInput) as error:
         print(f"ERROR {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _settings(given: argparse.Namespace) -> dict[str, Any]:
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     flags = {
-        "acks": given.request_required_acks,
-        "compression.type": given.compression_codec,
-        "batch.size": given.batch_size,
-        "max.block.ms": given.max_block_ms,
-        "request.timeout.ms": given.request_timeout_ms,
-        "retries": given.message_send_max_retries,
-        # One line after the other is acknowledged before the next is read.
-        "linger.ms": "0" if given.sync else None,
+        "acks": arguments.request_required_acks,
+        "compression.type": arguments.compression_codec,
+        "batch.size": arguments.batch_size,
+        "max.block.ms": arguments.max_block_ms,
+        "request.timeout.ms": arguments.request_timeout_ms,
+        "retries": arguments.message_send_max_retries,
+        # Each line is acknowledged before the next is read.
+        "linger.ms": "0" if arguments.sync else None,
     }
-    return {name: one for name, one in flags.items() if one is not None} | _properties(
-        given.producer
+    return {name: value for name, value in flags.items() if value is not None} | _properties(
+        arguments.producer
     )
 
 
 def _properties(texts: Sequence[str]) -> dict[str, str]:
-    return dict(one.partition("=")[::2] for one in texts)
+    return dict(text.partition("=")[::2] for text in texts)
 
 
-async def _work(settings: Mapping[str, Any], topic: str, reader: Mapping[str, str]) -> None:
+async def _send_lines(settings: Mapping[str, Any], topic: str, reader: Mapping[str, str]) -> None:
     prompt = _show_prompt if sys.stdin.isatty() else None
     async with Producer(settings) as producer:
         explain = partial(explain_stall, producer, topic)
@@ -75,7 +75,7 @@ async def _work(settings: Mapping[str, Any], topic: str, reader: Mapping[str, st
             producer,
             topic,
             input_lines(sys.stdin, before_wait=prompt),
-            lambda text, number: _line(text, number, reader),
+            lambda text, number: _parse_line(text, number, reader),
             watch=StallWatch(producer, explain, _warn),
         )
 
@@ -88,28 +88,30 @@ def _show_prompt() -> None:
     print(">", end="", flush=True)
 
 
-def _line(text: str, number: int, reader: Mapping[str, str]) -> Line:
+def _parse_line(text: str, number: int, reader: Mapping[str, str]) -> Line:
     null = reader.get("null.marker")
     headers: tuple[tuple[str, bytes | None], ...] = ()
     key: bytes | None = None
     if reader.get("parse.headers") == "true":
-        told, text = _cut(text, reader.get("headers.delimiter", "\t"), number, "headers", reader)
+        part, text = _split(text, reader.get("headers.delimiter", "\t"), number, "headers", reader)
         separator = reader.get("headers.separator", ",")
-        between = reader.get("headers.key.separator", ":")
-        pairs = (one.partition(between) for one in told.split(separator) if one)
-        headers = tuple((name, None if one == null else raw_bytes(one)) for name, _, one in pairs)
+        key_separator = reader.get("headers.key.separator", ":")
+        pairs = (header.partition(key_separator) for header in part.split(separator) if header)
+        headers = tuple(
+            (name, None if value == null else raw_bytes(value)) for name, _, value in pairs
+        )
     if reader.get("parse.key") == "true":
-        told, text = _cut(text, reader.get("key.separator", "\t"), number, "key", reader)
-        key = None if told == null else raw_bytes(told)
+        part, text = _split(text, reader.get("key.separator", "\t"), number, "key", reader)
+        key = None if part == null else raw_bytes(part)
     return Line(key, None if text == null else raw_bytes(text), headers, None, None)
 
 
-def _cut(
-    text: str, separator: str, number: int, what: str, reader: Mapping[str, str]
+def _split(
+    text: str, separator: str, number: int, part: str, reader: Mapping[str, str]
 ) -> tuple[str, str]:
     front, found, rest = text.partition(separator)
     if not found:
         if reader.get("ignore.error") == "true":
             return "", text
-        raise InvalidInput(f"No {what} separator found on line number {number}: '{text}'")
+        raise InvalidInput(f"No {part} separator found on line number {number}: '{text}'")
     return front, rest

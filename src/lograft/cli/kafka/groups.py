@@ -1,4 +1,4 @@
-"""kafka-consumer-groups: list and describe groups, move and delete their offsets, delete them."""
+"""kafka-consumer-groups: lists, describes and deletes groups, resets and deletes their offsets."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from typing import Final
 
 from lograft.cli.client_runner import run_admin
 from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms, parse_scope
-from lograft.cli.groups import standings
+from lograft.cli.groups import positions_of
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.client.admin import (
     Admin,
@@ -39,7 +39,7 @@ _TARGETS: Final = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     parser = Parser("kafka-consumer-groups", "List, describe, reset and delete consumer groups.")
     parser.add_connection()
     for flag in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
@@ -59,14 +59,14 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss")
     parser.add_argument("--from-file", metavar="FILE.csv")
     parser.add_argument("--timeout", type=int, default=30_000, metavar="MS")
-    given = parser.parse_args(list(arguments))
+    arguments = parser.parse_args(list(words))
     actions = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
-    action = parser.require_one(given, *actions)
-    if action != "list" and not given.group and not given.all_groups:
+    action = parser.require_one(arguments, *actions)
+    if action != "list" and not arguments.group and not arguments.all_groups:
         parser.error(f"Option [{action.replace('_', '-')}] takes one of: [group], [all-groups]")
-    settings = settings_of(parser, given)
-    settings.setdefault("default.api.timeout.ms", str(given.timeout))
-    settings.setdefault("request.timeout.ms", str(min(given.timeout, 30_000)))
+    settings = settings_of(parser, arguments)
+    settings.setdefault("default.api.timeout.ms", str(arguments.timeout))
+    settings.setdefault("request.timeout.ms", str(min(arguments.timeout, 30_000)))
     works = {
         "list": _list,
         "describe": _describe,
@@ -75,17 +75,17 @@ def run(arguments: Sequence[str]) -> int:
         "delete_offsets": _delete_offsets,
     }
     try:
-        run_admin(settings, lambda admin: works[action](admin, given))
+        run_admin(settings, lambda admin: works[action](admin, arguments))
     except (ClientError, InvalidInput) as error:
         print(f"\nError: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _groups(admin: Admin, given: argparse.Namespace) -> list[str]:
-    if given.all_groups:
-        return [one.group for one in await _consumer_groups(admin)]
-    return list(given.group)
+async def _groups(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    if arguments.all_groups:
+        return [group.group for group in await _consumer_groups(admin)]
+    return list(arguments.group)
 
 
 async def _consumer_groups(
@@ -100,37 +100,39 @@ async def _consumer_groups(
 # ── list and describe ────────────────────────────────────────────────────────────────────────
 
 
-async def _list(admin: Admin, given: argparse.Namespace) -> None:
-    types = _words(given.type)
-    if not {one.lower() for one in types} <= set(CONSUMER_TYPES):
-        raise InvalidInput(f"Invalid types list '{given.type}'. Valid types are: Classic, Consumer")
-    found = await _consumer_groups(admin, _words(given.state), types)
-    if given.state is None and given.type is None:
-        for one in found:
-            print(one.group)
+async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    types = _split_list(arguments.type)
+    if not {group.lower() for group in types} <= set(CONSUMER_TYPES):
+        raise InvalidInput(
+            f"Invalid types list '{arguments.type}'. Valid types are: Classic, Consumer"
+        )
+    found = await _consumer_groups(admin, _split_list(arguments.state), types)
+    if arguments.state is None and arguments.type is None:
+        for group in found:
+            print(group.group)
         return
-    width = max([WIDTH, *(len(one.group) for one in found)]) + 10
-    heads, rows = ["GROUP"], [[one.group] for one in found]
-    if given.type is not None:
+    width = max([WIDTH, *(len(group.group) for group in found)]) + 10
+    heads, rows = ["GROUP"], [[group.group] for group in found]
+    if arguments.type is not None:
         heads.append("TYPE")
-        for row, one in zip(rows, found, strict=True):
-            row.append(one.type.capitalize())
-    if given.state is not None:
+        for row, group in zip(rows, found, strict=True):
+            row.append(group.type.capitalize())
+    if arguments.state is not None:
         heads.append("STATE")
-        for row, one in zip(rows, found, strict=True):
-            row.append(one.state)
+        for row, group in zip(rows, found, strict=True):
+            row.append(group.state)
     for line in (heads, *rows):
         print(f"{line[0]:<{width}} " + " ".join(f"{text:<20}" for text in line[1:]))
 
 
-def _words(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
+def _split_list(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-async def _describe(admin: Admin, given: argparse.Namespace) -> None:
-    names = await _groups(admin, given)
+async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+    names = await _groups(admin, arguments)
     described = await admin.describe_groups(names)
-    addresses = {one.id: one.address for one in (await admin.describe_cluster()).brokers}
+    addresses = {broker.id: broker.address for broker in (await admin.describe_cluster()).brokers}
     for name in names:
         group = described[name]
         if group.state == DEAD or not group.has_consumers:
@@ -139,12 +141,12 @@ async def _describe(admin: Admin, given: argparse.Namespace) -> None:
             print(f"\nConsumer group '{name}' has no active members.")
         elif group.state in ("PreparingRebalance", "CompletingRebalance"):
             print(f"\nWarning: Consumer group '{name}' is rebalancing.")
-        if given.state is not None:
+        if arguments.state is not None:
             where = f"{addresses.get(group.coordinator, '-')}  ({group.coordinator})"
             row = (name, where, group.assignor or "-", group.state, str(len(group.members)))
             _print_state([row])
-        elif given.members:
-            _print_members(group, verbose=given.verbose)
+        elif arguments.members:
+            _print_members(group, verbose=arguments.verbose)
         else:
             await _print_offsets(admin, group)
 
@@ -159,13 +161,13 @@ def _print_members(group: GroupDescription, *, verbose: bool) -> None:
     print()
     head = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     rows = []
-    for one in group.members:
-        count = sum(map(len, one.partitions.values()))
-        row = [group.group, one.member, one.host, one.client, str(count)]
+    for member in group.members:
+        count = sum(map(len, member.partitions.values()))
+        row = [group.group, member.member, member.host, member.client, str(count)]
         if verbose:
             assigned = ", ".join(
                 f"{topic}({','.join(map(str, indexes))})"
-                for topic, indexes in sorted(one.partitions.items())
+                for topic, indexes in sorted(member.partitions.items())
             )
             row.append(assigned or "-")
         rows.append(row)
@@ -175,21 +177,26 @@ def _print_members(group: GroupDescription, *, verbose: bool) -> None:
 
 
 async def _print_offsets(admin: Admin, group: GroupDescription) -> None:
-    found = await standings(admin, group, await admin.list_group_offsets(group.group))
+    found = await positions_of(admin, group, await admin.list_group_offsets(group.group))
     if not found:
         return
-    members = {one.member: one for one in group.members}
+    members = {position.member: position for position in group.members}
     head = (
         *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
         *("CONSUMER-ID", "HOST", "CLIENT-ID"),
     )
     rows = []
-    for one in found:
-        member = members.get(one.member or "")
+    for position in found:
+        member = members.get(position.member or "")
         rows.append(
             (
-                *(group.group, one.topic, str(one.partition), _said(one.offset)),
-                *(_said(one.end_offset), _said(one.lag)),
+                *(
+                    group.group,
+                    position.topic,
+                    str(position.partition),
+                    _number_text(position.offset),
+                ),
+                *(_number_text(position.end_offset), _number_text(position.lag)),
                 *(
                     ("-", "-", "-")
                     if member is None
@@ -201,30 +208,32 @@ async def _print_offsets(admin: Admin, group: GroupDescription) -> None:
     _print_rows([head, *rows], (WIDTH, WIDTH, 10, WIDTH, WIDTH, WIDTH, WIDTH, WIDTH))
 
 
-def _print_rows(rows: Sequence[Sequence[str]], least: Sequence[int]) -> None:
-    """Columns at least so wide; what is beyond them is as wide as it is."""
-    widths = [max(low, *(len(row[at]) for row in rows)) for at, low in enumerate(least)]
+def _print_rows(rows: Sequence[Sequence[str]], widths_min: Sequence[int]) -> None:
+    """Prints rows with columns of at least these widths; further columns are not padded."""
+    widths = [
+        max(width, *(len(row[column]) for row in rows)) for column, width in enumerate(widths_min)
+    ]
     for row in rows:
         cells = [f"{text:<{width}}" for text, width in zip(row, widths, strict=False)]
         print(" ".join([*cells, *row[len(widths) :]]))
 
 
-def _said(number: int | None) -> str:
+def _number_text(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
 # ── delete ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def _delete(admin: Admin, given: argparse.Namespace) -> None:
-    names = await _groups(admin, given)
+async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
+    names = await _groups(admin, arguments)
     quoted = ", ".join(f"'{name}'" for name in names)
     try:
         await admin.delete_groups(names)
     except SomeFailed as error:
         lines = [
-            f"* Group '{name}' could not be deleted due to: {why}"
-            for name, why in error.failed.items()
+            f"* Group '{name}' could not be deleted due to: {reason}"
+            for name, reason in error.failed.items()
         ]
         raise InvalidInput(
             "Deletion of some consumer groups failed:\n" + "\n".join(lines)
@@ -237,12 +246,12 @@ async def _delete(admin: Admin, given: argparse.Namespace) -> None:
     print(f"Deletion of requested consumer groups ({quoted}) was successful.")
 
 
-async def _delete_offsets(admin: Admin, given: argparse.Namespace) -> None:
-    (group,) = given.group
-    places = await _places(admin, given.topic)
+async def _delete_offsets(admin: Admin, arguments: argparse.Namespace) -> None:
+    (group,) = arguments.group
+    partitions = await _find_partitions(admin, arguments.topic)
     status = "Successful"
     try:
-        await admin.delete_group_offsets(group, places)
+        await admin.delete_group_offsets(group, partitions)
         print(f"Request succeeded for deleting offsets from group {group}.")
     except GroupNotEmpty as error:
         status = f"Error: {error}"
@@ -250,87 +259,90 @@ async def _delete_offsets(admin: Admin, given: argparse.Namespace) -> None:
             f"\nEncountered some partition-level error, see the follow-up details for group {group}"
         )
     print()
-    rows = [(one.topic, str(one.partition), status) for one in places]
+    rows = [(topic, str(partition), status) for topic, partition in partitions]
     _print_rows([("TOPIC", "PARTITION", "STATUS"), *rows], (WIDTH, 10, WIDTH))
 
 
-async def _places(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
+async def _find_partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
     scope = parse_scope(texts)
     described = await admin.describe_topics(scope)
     return [
-        TopicPartition(name, one.index)
+        TopicPartition(name, partition.index)
         for name, topic in described.items()
-        for one in topic.partitions
-        if (wanted := scope[name]) is None or one.index in wanted
+        for partition in topic.partitions
+        if (indexes := scope[name]) is None or partition.index in indexes
     ]
 
 
 # ── reset ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _reset(admin: Admin, given: argparse.Namespace) -> None:
-    """Of groups that nobody is in, as Kafka does it; `lograft groups reset` moves others too."""
-    if not given.all_topics and not given.topic and given.from_file is None:
+async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
+    """Resets the offsets of inactive groups, as Kafka does; `lograft groups reset` resets active
+    groups too."""
+    if not arguments.all_topics and not arguments.topic and arguments.from_file is None:
         raise InvalidInput("One of the reset scopes should be defined: --all-topics, --topic.")
     moves: list[tuple[str, OffsetMove]] = []
-    for group in await _groups(admin, given):
+    for group in await _groups(admin, arguments):
         described = (await admin.describe_groups([group]))[group]
         if described.state not in INACTIVE:
             raise InvalidInput(
                 f"Assignments can only be reset if the group '{group}' is inactive, but the current"
-                f" state is {described.state}. (`lograft groups reset {group}` does it while it"
-                " runs.)"
+                f" state is {described.state}. (`lograft groups reset {group}` also resets active"
+                " groups.)"
             )
-        moves += [(group, one) for one in await _planned(admin, group, given)]
-    if given.execute:
+        moves += [(group, move) for move in await _plan(admin, group, arguments)]
+    if arguments.execute:
         for group in dict.fromkeys(name for name, _ in moves):
             offsets = {
-                TopicPartition(one.topic, one.partition): one.after
-                for name, one in moves
-                if name == group and one.after is not None
+                TopicPartition(move.topic, move.partition): move.after
+                for name, move in moves
+                if name == group and move.after is not None
             }
             await admin.alter_group_offsets(group, offsets)
-    if given.export:
+    if arguments.export:
         several = len({name for name, _ in moves}) > 1
-        for group, one in moves:
+        for group, move in moves:
             front = f'"{group}",' if several else ""
-            print(f'{front}"{one.topic}",{one.partition},{one.after}')
+            print(f'{front}"{move.topic}",{move.partition},{move.after}')
         return
     print()
-    rows = [(name, one.topic, str(one.partition), _said(one.after)) for name, one in moves]
+    rows = [
+        (name, move.topic, str(move.partition), _number_text(move.after)) for name, move in moves
+    ]
     _print_rows([("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows], (WIDTH, WIDTH, 10))
 
 
-async def _planned(admin: Admin, group: str, given: argparse.Namespace) -> list[OffsetMove]:
-    if given.from_file is not None:
-        return _from_file(given.from_file, group)
-    target = _target(given)
-    scope = None if given.all_topics else parse_scope(given.topic)
+async def _plan(admin: Admin, group: str, arguments: argparse.Namespace) -> list[OffsetMove]:
+    if arguments.from_file is not None:
+        return _from_file(arguments.from_file, group)
+    target = _target(arguments)
+    scope = None if arguments.all_topics else parse_scope(arguments.topic)
     return list((await admin.plan_reset(group, target, scope)).moves)
 
 
-def _target(given: argparse.Namespace) -> Target:
-    chosen = [one for one in _TARGETS if getattr(given, one) not in (None, False)]
+def _target(arguments: argparse.Namespace) -> Target:
+    chosen = [name for name in _TARGETS if getattr(arguments, name) not in (None, False)]
     if len(chosen) != 1:
-        flags = ", ".join(f"--{one.replace('_', '-')}" for one in _TARGETS)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in _TARGETS)
         raise InvalidInput(f"Exactly one of the reset scenarios is needed: {flags}")
     from_ms = None
-    if given.by_duration is not None:
-        from_ms = SystemClock().wall_ms() - parse_duration_ms(given.by_duration)
-    elif given.to_datetime is not None:
-        from_ms = parse_datetime_ms(given.to_datetime)
+    if arguments.by_duration is not None:
+        from_ms = SystemClock().wall_ms() - parse_duration_ms(arguments.by_duration)
+    elif arguments.to_datetime is not None:
+        from_ms = parse_datetime_ms(arguments.to_datetime)
     return Target(
-        earliest=given.to_earliest,
-        latest=given.to_latest,
-        current=given.to_current,
-        offset=given.to_offset,
-        shift=given.shift_by,
+        earliest=arguments.to_earliest,
+        latest=arguments.to_latest,
+        current=arguments.to_current,
+        offset=arguments.to_offset,
+        shift=arguments.shift_by,
         from_ms=from_ms,
     )
 
 
 def _from_file(path: str, group: str) -> list[OffsetMove]:
-    """Lines of topic,partition,offset, with the group before them where there are several."""
+    """Reads lines of the form [group,]topic,partition,offset."""
     moves = []
     with open(path, encoding="utf-8") as file:
         for line in filter(None, map(str.strip, file)):

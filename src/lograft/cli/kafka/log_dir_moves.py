@@ -14,7 +14,8 @@ RETRY_SECONDS: Final = 0.1
 
 
 async def start_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None:
-    """Retries replicas that a broker does not have yet, while the reassignment creates them."""
+    """Starts the moves; retries replicas that a broker does not have yet until the reassignment
+    creates them."""
     pending = dict(wanted)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
@@ -61,23 +62,23 @@ async def report_moves(admin: Admin, wanted: LogDirs) -> bool:
 def _state(
     replica: TopicPartitionReplica, target: str, current: str | None, future: str | None
 ) -> str:
-    place = f"{replica.topic}-{replica.partition}"
+    name = f"{replica.topic}-{replica.partition}"
     if current is None:
         return (
-            f"Partition {place} is not found in any live log dir on broker {replica.broker}. There"
+            f"Partition {name} is not found in any live log dir on broker {replica.broker}. There"
             " is likely an offline log directory on the broker."
         )
     if future == target:
         return f"Reassignment of replica {replica} is still in progress."
     if future is not None:
         return (
-            f"Partition {place} on broker {replica.broker} is being moved to log dir {future}"
+            f"Partition {name} on broker {replica.broker} is being moved to log dir {future}"
             f" instead of {target}."
         )
     if current == target:
         return f"Reassignment of replica {replica} completed successfully."
     return (
-        f"Partition {place} on broker {replica.broker} is not being moved from log dir {current} to"
+        f"Partition {name} on broker {replica.broker} is not being moved from log dir {current} to"
         f" {target}."
     )
 
@@ -103,15 +104,15 @@ async def _log_dirs(
     current: dict[TopicPartitionReplica, str] = {}
     future: dict[TopicPartitionReplica, str] = {}
     if wanted:
-        brokers = sorted({one.broker for one in wanted})
-        places = {TopicPartition(one.topic, one.partition) for one in wanted}
-        described = await admin.describe_log_dirs(brokers, partitions=places)
+        brokers = sorted({replica.broker for replica in wanted})
+        partitions = {TopicPartition(replica.topic, replica.partition) for replica in wanted}
+        described = await admin.describe_log_dirs(brokers, partitions=partitions)
         for broker, directories in described.items():
             for directory in directories:
-                for place, replica in directory.replicas.items():
+                for partition, replica in directory.replicas.items():
                     paths = future if replica.is_future else current
-                    paths[TopicPartitionReplica(*place, broker)] = directory.path
-    return {one: (current.get(one), future.get(one)) for one in wanted}
+                    paths[TopicPartitionReplica(*partition, broker)] = directory.path
+    return {replica: (current.get(replica), future.get(replica)) for replica in wanted}
 
 
 def _by_broker(replica: TopicPartitionReplica) -> tuple[int, str, int]:

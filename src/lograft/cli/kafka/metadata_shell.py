@@ -1,4 +1,4 @@
-"""kafka-metadata-shell: walk through the cluster's metadata as if it were files."""
+"""kafka-metadata-shell: browses the cluster metadata like a file system."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,9 +7,11 @@ from lograft.cli.kafka.tools import Parser
 from lograft.cli.metadata_shell import run_shell
 
 
-def run(arguments: Sequence[str]) -> int:
-    parser = Parser("kafka-metadata-shell", "Walk through the cluster's metadata.")
+def run(words: Sequence[str]) -> int:
+    parser = Parser(
+        "kafka-metadata-shell", "Browse the cluster metadata in a snapshot or log segment."
+    )
     parser.add_argument("--snapshot", "-s", required=True, metavar="FILE")
     parser.add_argument("command", nargs=argparse.REMAINDER)
-    given = parser.parse_args(list(arguments))
-    return run_shell(given.snapshot, given.command)
+    arguments = parser.parse_args(list(words))
+    return run_shell(arguments.snapshot, arguments.command)

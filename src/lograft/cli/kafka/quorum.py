@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum: describe the quorum of controllers, add and remove its voters."""
+"""kafka-metadata-quorum: describes the controller quorum, adds and removes voters."""
 
 import argparse
 import sys
@@ -17,8 +17,10 @@ from lograft.runtime.disk import RealDisk
 from lograft.storage.log_dirs import read_meta_properties
 
 
-def run(arguments: Sequence[str]) -> int:
-    parser = Parser("kafka-metadata-quorum", "Describe the quorum and change its voters.")
+def run(words: Sequence[str]) -> int:
+    parser = Parser(
+        "kafka-metadata-quorum", "Describe the controller quorum and change its voters."
+    )
     parser.add_connection(controllers=True)
     actions = parser.add_actions()
     describe = actions.add_parser("describe")
@@ -32,33 +34,35 @@ def run(arguments: Sequence[str]) -> int:
     remove.add_argument("--controller-id", "-i", type=int, required=True)
     remove.add_argument("--controller-directory-id", "-d", required=True)
     remove.add_argument("--dry-run", action="store_true")
-    given = parser.parse_args(list(arguments))
+    arguments = parser.parse_args(list(words))
     works = {"describe": _describe, "add-controller": _add, "remove-controller": _remove}
-    settings = settings_of(parser, given)
-    if given.action == "add-controller":
-        # The file is the new controller's own: only the servers are ours.
-        settings = {name: one for name, one in settings.items() if name.startswith("bootstrap.")}
+    settings = settings_of(parser, arguments)
+    if arguments.action == "add-controller":
+        # The file contains the new controller's settings, not those of a client.
+        settings = {
+            name: value for name, value in settings.items() if name.startswith("bootstrap.")
+        }
     try:
-        run_admin(settings, lambda admin: works[given.action](admin, given))
+        run_admin(settings, lambda admin: works[arguments.action](admin, arguments))
     except (ClientError, InvalidInput) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-async def _describe(admin: Admin, given: argparse.Namespace) -> None:
+async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     quorum = await admin.describe_quorum()
-    if given.replication:
-        print("\n".join(replication_lines(quorum, _ages(quorum, given.human_readable))))
+    if arguments.replication:
+        print("\n".join(replication_lines(quorum, _fetch_times(quorum, arguments.human_readable))))
     else:
         cluster = await admin.describe_cluster()
         print("\n".join(status_lines(quorum, cluster.cluster_id)))
 
 
 def status_lines(quorum: QuorumDescription, cluster_id: str) -> list[str]:
-    leader = next(one for one in quorum.voters if one.node == quorum.leader)
-    lag = max(leader.end_offset - one.end_offset for one in quorum.voters)
-    slowest = min(one.last_caught_up_ms for one in quorum.voters)
+    leader = next(voter for voter in quorum.voters if voter.node == quorum.leader)
+    lag = max(leader.end_offset - voter.end_offset for voter in quorum.voters)
+    slowest = min(voter.last_caught_up_ms for voter in quorum.voters)
     if lag == 0:
         lag_ms = 0
     else:
@@ -70,25 +74,25 @@ def status_lines(quorum: QuorumDescription, cluster_id: str) -> list[str]:
         ("HighWatermark", str(quorum.high_watermark)),
         ("MaxFollowerLag", str(lag)),
         ("MaxFollowerLagTimeMs", str(lag_ms)),
-        ("CurrentVoters", f"[{', '.join(_node(one, quorum) for one in quorum.voters)}]"),
-        ("CurrentObservers", f"[{', '.join(_node(one, quorum) for one in quorum.observers)}]"),
+        ("CurrentVoters", f"[{', '.join(_node(voter, quorum) for voter in quorum.voters)}]"),
+        ("CurrentObservers", f"[{', '.join(_node(voter, quorum) for voter in quorum.observers)}]"),
     ]
     return [f"{name + ':':<24}{value}" for name, value in rows]
 
 
-def _node(one: QuorumReplica, quorum: QuorumDescription) -> str:
-    text = f'{{"id": {one.node}'
-    if one.directory != ZERO_UUID:
-        text += f', "directoryId": "{uuid_to_text(one.directory)}"'
-    if ends := quorum.addresses.get(one.node):
+def _node(replica: QuorumReplica, quorum: QuorumDescription) -> str:
+    text = f'{{"id": {replica.node}'
+    if replica.directory != ZERO_UUID:
+        text += f', "directoryId": "{uuid_to_text(replica.directory)}"'
+    if ends := quorum.addresses.get(replica.node):
         listed = ", ".join(f'"{name}://{address}"' for name, address in ends.items())
         text += f', "endpoints": [{listed}]'
     return text + "}"
 
 
-def replication_lines(quorum: QuorumDescription, ages: dict[int, tuple[str, str]]) -> list[str]:
-    leader = next(one for one in quorum.voters if one.node == quorum.leader)
-    voters = [one for one in quorum.voters if one is not leader]
+def replication_lines(quorum: QuorumDescription, times: dict[int, tuple[str, str]]) -> list[str]:
+    leader = next(replica for replica in quorum.voters if replica.node == quorum.leader)
+    voters = [replica for replica in quorum.voters if replica is not leader]
     rows = [
         ["NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp",
          "LastCaughtUpTimestamp", "Status"]
@@ -98,14 +102,14 @@ def replication_lines(quorum: QuorumDescription, ages: dict[int, tuple[str, str]
         ("Follower", voters),
         ("Observer", quorum.observers),
     ):
-        for one in replicas:
-            fetched, caught_up = ages[one.node]
+        for replica in replicas:
+            fetched, caught_up = times[replica.node]
             rows.append(
                 [
-                    str(one.node),
-                    uuid_to_text(one.directory),
-                    str(one.end_offset),
-                    str(leader.end_offset - one.end_offset),
+                    str(replica.node),
+                    uuid_to_text(replica.directory),
+                    str(replica.end_offset),
+                    str(leader.end_offset - replica.end_offset),
                     fetched,
                     caught_up,
                     status,
@@ -118,48 +122,53 @@ def replication_lines(quorum: QuorumDescription, ages: dict[int, tuple[str, str]
     ]
 
 
-def _ages(quorum: QuorumDescription, human: bool) -> dict[int, tuple[str, str]]:
+def _fetch_times(quorum: QuorumDescription, human: bool) -> dict[int, tuple[str, str]]:
     now_ms = SystemClock().wall_ms()
 
-    def said(moment_ms: int) -> str:
-        if moment_ms < 0:
+    def format_timestamp(timestamp_ms: int) -> str:
+        if timestamp_ms < 0:
             return "-1" if not human else "-"
-        return f"{max(0, now_ms - moment_ms)} ms ago" if human else str(moment_ms)
+        return f"{max(0, now_ms - timestamp_ms)} ms ago" if human else str(timestamp_ms)
 
     return {
-        one.node: (said(one.last_fetch_ms), said(one.last_caught_up_ms))
-        for one in (*quorum.voters, *quorum.observers)
+        replica.node: (
+            format_timestamp(replica.last_fetch_ms),
+            format_timestamp(replica.last_caught_up_ms),
+        )
+        for replica in (*quorum.voters, *quorum.observers)
     }
 
 
-async def _add(admin: Admin, given: argparse.Namespace) -> None:
-    """Who it is, its own properties and its formatted folder say."""
-    if given.command_config is None:
+async def _add(admin: Admin, arguments: argparse.Namespace) -> None:
+    """Adds the controller that a properties file and its formatted log dir describe."""
+    if arguments.command_config is None:
         raise InvalidInput("You must specify the configuration file of the controller to be added.")
-    config = read_config(given.command_config)
+    config = read_config(arguments.command_config)
     meta = read_meta_properties(RealDisk(), config.metadata_log_dir)
     if meta is None or meta.directory_id is None:
         raise InvalidInput(
-            f"{config.metadata_log_dir} is not formatted: use `lograft kafka-storage format`"
+            f"{config.metadata_log_dir} is not formatted: run `lograft kafka-storage format`"
         )
     directory = meta.directory_id
-    listeners = {one.name: one.address for one in config.advertised_controller_listeners}
+    listeners = {
+        listener.name: listener.address for listener in config.advertised_controller_listeners
+    }
     ends = ", ".join(f"{name}://{address}" for name, address in listeners.items())
-    if not given.dry_run:
+    if not arguments.dry_run:
         await admin.add_voter(config.node_id, directory, listeners)
-    verb = "DRY RUN of adding" if given.dry_run else "Added"
+    verb = "DRY RUN of adding" if arguments.dry_run else "Added"
     print(
         f"{verb} controller {config.node_id} with directory id {uuid_to_text(directory)} and"
         f" endpoints: {ends}"
     )
 
 
-async def _remove(admin: Admin, given: argparse.Namespace) -> None:
-    directory = uuid_from_text(given.controller_directory_id)
-    if not given.dry_run:
-        await admin.remove_voter(given.controller_id, directory)
-    verb = "DRY RUN of removing" if given.dry_run else "Removed"
+async def _remove(admin: Admin, arguments: argparse.Namespace) -> None:
+    directory = uuid_from_text(arguments.controller_directory_id)
+    if not arguments.dry_run:
+        await admin.remove_voter(arguments.controller_id, directory)
+    verb = "DRY RUN of removing" if arguments.dry_run else "Removed"
     print(
-        f"{verb} KRaft controller {given.controller_id} with directory id"
-        f" {given.controller_directory_id}"
+        f"{verb} KRaft controller {arguments.controller_id} with directory id"
+        f" {arguments.controller_directory_id}"
     )

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions: move replicas of partitions to other brokers."""
+"""kafka-reassign-partitions: moves replicas to other brokers and log dirs."""
 
 import argparse
 import json
@@ -11,10 +11,10 @@ from lograft.cli.kafka.log_dir_moves import cancel_moves, report_moves, start_mo
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.reassign import (
     LogDirs,
-    Wanted,
-    log_dirs_from_json,
+    TargetReplicas,
     make_plan,
-    wanted_from_json,
+    parse_log_dirs,
+    parse_target,
 )
 from lograft.client.admin import (
     Admin,
@@ -35,7 +35,7 @@ LEADERS, FOLLOWERS = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     parser = Parser("kafka-reassign-partitions", "Move partitions between brokers.")
     parser.add_connection()
     for flag in ("generate", "execute", "verify", "cancel", "list", "additional"):
@@ -51,8 +51,8 @@ def run(arguments: Sequence[str]) -> int:
         "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="BYTES_PER_SECOND"
     )
     parser.add_argument("--timeout", type=int, default=10_000, metavar="MS")
-    given = parser.parse_args(list(arguments))
-    action = parser.require_one(given, "generate", "execute", "verify", "cancel", "list")
+    arguments = parser.parse_args(list(words))
+    action = parser.require_one(arguments, "generate", "execute", "verify", "cancel", "list")
     works = {
         "generate": _generate,
         "execute": _execute,
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         "list": _list,
     }
     try:
-        run_admin(settings_of(parser, given), lambda admin: works[action](admin, given))
+        run_admin(settings_of(parser, arguments), lambda admin: works[action](admin, arguments))
     except BrokenPipeError:
         raise  # The reader of the output has closed the pipe: `main` exits quietly.
     except (ClientError, InvalidInput, OSError) as error:
@@ -70,38 +70,41 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _list(admin: Admin, _given: argparse.Namespace) -> None:
+async def _list(admin: Admin, _arguments: argparse.Namespace) -> None:
     ongoing = await admin.list_reassignments()
     if not ongoing:
         print("No partition reassignments found.")
         return
     print("Current partition reassignments:")
-    for place, one in sorted(ongoing.items()):
-        adding = f" adding: {_nodes(one.adding)}." if one.adding else ""
-        removing = f" removing: {_nodes(one.removing)}." if one.removing else ""
-        print(f"{place}: replicas: {_nodes(one.replicas)}.{adding}{removing}")
+    for partition, reassignment in sorted(ongoing.items()):
+        adding = f" adding: {_nodes(reassignment.adding)}." if reassignment.adding else ""
+        removing = f" removing: {_nodes(reassignment.removing)}." if reassignment.removing else ""
+        print(f"{partition}: replicas: {_nodes(reassignment.replicas)}.{adding}{removing}")
 
 
-async def _generate(admin: Admin, given: argparse.Namespace) -> None:
-    """The proposal moves as few replicas as it can (Kafka's deals them out anew)."""
-    if given.topics_to_move_json_file is None or given.broker_list is None:
-        raise InvalidInput("--generate needs --topics-to-move-json-file and --broker-list")
-    topics = _topics_to_move(given.topics_to_move_json_file)
-    brokers = [int(one) for one in given.broker_list.split(",")]
+async def _generate(admin: Admin, arguments: argparse.Namespace) -> None:
+    """Prints a proposal that moves as few replicas as possible; Kafka's reassigns all of them."""
+    if arguments.topics_to_move_json_file is None or arguments.broker_list is None:
+        raise InvalidInput("--generate requires --topics-to-move-json-file and --broker-list")
+    topics = _topics_to_move(arguments.topics_to_move_json_file)
+    brokers = [int(broker) for broker in arguments.broker_list.split(",")]
     load, moves = await make_plan(admin, brokers=brokers, topics=topics)
-    now = {TopicPartition(one.topic, one.partition): one.replicas for one in load.holdings}
-    then = now | {TopicPartition(one.topic, one.partition): one.after for one in moves}
+    now = {
+        TopicPartition(holding.topic, holding.partition): holding.replicas
+        for holding in load.holdings
+    }
+    then = now | {TopicPartition(move.topic, move.partition): move.after for move in moves}
     print("Current partition replica assignment")
     print(_assignment(now))
     print("\nProposed partition reassignment configuration")
     print(_assignment(then))
 
 
-async def _execute(admin: Admin, given: argparse.Namespace) -> None:
-    wanted, log_dirs = _read(given)
-    now = await _replicas(admin, wanted)
+async def _execute(admin: Admin, arguments: argparse.Namespace) -> None:
+    target, log_dirs = _read(arguments)
+    now = await _replicas(admin, target)
     ongoing = await admin.list_reassignments()
-    if ongoing and not given.additional:
+    if ongoing and not arguments.additional:
         raise InvalidInput(
             "Cannot execute because there is an existing partition assignment. Use --additional to"
             " override this and create a new partition assignment in addition to the existing one."
@@ -109,46 +112,46 @@ async def _execute(admin: Admin, given: argparse.Namespace) -> None:
     print("Current partition replica assignment\n")
     print(_assignment(now))
     print("\nSave this to use as the --reassignment-json-file option during rollback")
-    log_dir_rate = given.replica_alter_log_dirs_throttle
-    if given.throttle >= 0:
-        await _throttle(admin, now, wanted, given.throttle)
+    log_dir_rate = arguments.replica_alter_log_dirs_throttle
+    if arguments.throttle >= 0:
+        await _throttle(admin, now, target, arguments.throttle)
     if log_dir_rate >= 0:
         await _throttle_log_dirs(admin, log_dirs, log_dir_rate)
-    if given.throttle >= 0 or log_dir_rate >= 0:
+    if arguments.throttle >= 0 or log_dir_rate >= 0:
         print("Warning: You must run --verify periodically, until the reassignment completes, to")
         print("ensure the throttle is removed.")
-    await admin.reassign(wanted)
-    names = ",".join(str(place) for place in sorted(wanted))
-    plural = "s" if len(wanted) > 1 else ""
+    await admin.reassign(target)
+    names = ",".join(str(partition) for partition in sorted(target))
+    plural = "s" if len(target) > 1 else ""
     print(f"Successfully started partition reassignment{plural} for {names}")
-    await start_moves(admin, log_dirs, timeout_ms=given.timeout)
+    await start_moves(admin, log_dirs, timeout_ms=arguments.timeout)
 
 
-async def _verify(admin: Admin, given: argparse.Namespace) -> None:
-    wanted, log_dirs = _read(given)
+async def _verify(admin: Admin, arguments: argparse.Namespace) -> None:
+    target, log_dirs = _read(arguments)
     ongoing = await admin.list_reassignments()
-    now = await _replicas(admin, wanted)
+    now = await _replicas(admin, target)
     print("Status of partition reassignment:")
-    for place, replicas in sorted(wanted.items()):
-        if place in ongoing:
-            print(f"Reassignment of partition {place} is still in progress.")
-        elif tuple(now[place]) == tuple(replicas):
-            print(f"Reassignment of partition {place} is completed.")
+    for partition, replicas in sorted(target.items()):
+        if partition in ongoing:
+            print(f"Reassignment of partition {partition} is still in progress.")
+        elif tuple(now[partition]) == tuple(replicas):
+            print(f"Reassignment of partition {partition} is completed.")
         else:
             print(
-                f"There is no active reassignment of partition {place}, but replica set is"
-                f" {_nodes(now[place])} rather than {_nodes(replicas)}."
+                f"There is no active reassignment of partition {partition}, but replica set is"
+                f" {_nodes(now[partition])} rather than {_nodes(replicas)}."
             )
     are_moved = await report_moves(admin, log_dirs)
-    if not ongoing and are_moved and not given.preserve_throttles:
+    if not ongoing and are_moved and not arguments.preserve_throttles:
         print()
-        await _clear_throttles(admin, wanted)
+        await _clear_throttles(admin, target)
 
 
-async def _cancel(admin: Admin, given: argparse.Namespace) -> None:
-    wanted, log_dirs = _read(given)
+async def _cancel(admin: Admin, arguments: argparse.Namespace) -> None:
+    target, log_dirs = _read(arguments)
     ongoing = await admin.list_reassignments()
-    chosen = sorted(place for place in wanted if place in ongoing)
+    chosen = sorted(partition for partition in target if partition in ongoing)
     if chosen:
         await admin.reassign(dict.fromkeys(chosen))
         plural = "s" if len(chosen) > 1 else ""
@@ -156,26 +159,28 @@ async def _cancel(admin: Admin, given: argparse.Namespace) -> None:
         print(f"Successfully cancelled partition reassignment{plural} for: {names}")
     else:
         print("None of the specified partition reassignments are active.")
-    await cancel_moves(admin, log_dirs, timeout_ms=given.timeout)
-    if not given.preserve_throttles:
-        await _clear_throttles(admin, wanted)
+    await cancel_moves(admin, log_dirs, timeout_ms=arguments.timeout)
+    if not arguments.preserve_throttles:
+        await _clear_throttles(admin, target)
 
 
 async def _throttle(
     admin: Admin,
     now: Mapping[TopicPartition, Sequence[int]],
-    wanted: Wanted,
+    target: TargetReplicas,
     rate: int,
 ) -> None:
-    """Those who have it send at most so fast, and those who get it take at most so fast."""
-    brokers = {node for one in (*now.values(), *wanted.values()) for node in one}
+    """Limits the rate at which leaders send, and followers fetch, the partitions that move."""
+    brokers = {broker for replicas in (*now.values(), *target.values()) for broker in replicas}
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
-    for place, replicas in wanted.items():
-        had = now[place]
-        leaders.setdefault(place.topic, []).extend(f"{place.partition}:{one}" for one in had)
-        followers.setdefault(place.topic, []).extend(
-            f"{place.partition}:{one}" for one in replicas if one not in had
+    for partition, replicas in target.items():
+        existing = now[partition]
+        leaders.setdefault(partition.topic, []).extend(
+            f"{partition.partition}:{broker}" for broker in existing
+        )
+        followers.setdefault(partition.topic, []).extend(
+            f"{partition.partition}:{broker}" for broker in replicas if broker not in existing
         )
     await admin.alter_configs(
         {
@@ -187,8 +192,8 @@ async def _throttle(
                 for topic in leaders
             },
             **{
-                broker_resource(one): [ConfigChange(name, str(rate)) for name in RATES]
-                for one in brokers
+                broker_resource(broker): [ConfigChange(name, str(rate)) for name in RATES]
+                for broker in brokers
             },
         }
     )
@@ -198,64 +203,68 @@ async def _throttle(
 async def _throttle_log_dirs(admin: Admin, log_dirs: LogDirs, rate: int) -> None:
     brokers = {replica.broker for replica in log_dirs}
     change = [ConfigChange(LOG_DIR_RATE, str(rate))]
-    await admin.alter_configs({broker_resource(one): change for one in brokers})
+    await admin.alter_configs({broker_resource(broker): change for broker in brokers})
     print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
 
 
-async def _clear_throttles(admin: Admin, wanted: Wanted) -> None:
-    brokers = [one.id for one in (await admin.describe_cluster()).brokers]
-    topics = sorted({place.topic for place in wanted})
+async def _clear_throttles(admin: Admin, target: TargetReplicas) -> None:
+    brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
+    topics = sorted({partition.topic for partition in target})
 
-    def gone(*names: str) -> list[ConfigChange]:
+    def delete(*names: str) -> list[ConfigChange]:
         return [ConfigChange(name, None, Operation.DELETE) for name in names]
 
-    print(f"Clearing broker-level throttles on broker{_s(brokers)} {_nodes(brokers)}")
-    await admin.alter_configs({broker_resource(one): gone(*RATES, LOG_DIR_RATE) for one in brokers})
-    print(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
-    await admin.alter_configs({topic_resource(one): gone(LEADERS, FOLLOWERS) for one in topics})
+    print(f"Clearing broker-level throttles on broker{_plural(brokers)} {_nodes(brokers)}")
+    await admin.alter_configs(
+        {broker_resource(broker): delete(*RATES, LOG_DIR_RATE) for broker in brokers}
+    )
+    print(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
+    await admin.alter_configs(
+        {topic_resource(topic): delete(LEADERS, FOLLOWERS) for topic in topics}
+    )
 
 
-def _s(several: Sequence[Any]) -> str:
-    return "s" if len(several) > 1 else ""
+def _plural(items: Sequence[Any]) -> str:
+    return "s" if len(items) > 1 else ""
 
 
 def _topics_to_move(path: str) -> list[str]:
     with open(path, encoding="utf-8") as file:
         try:
-            return [str(one["topic"]) for one in json.load(file)["topics"]]
+            return [str(entry["topic"]) for entry in json.load(file)["topics"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(f"{path} names no topics: {error}") from None
+            raise InvalidInput(f"{path} is not a valid list of topics: {error}") from None
 
 
-def _read(given: argparse.Namespace) -> tuple[Wanted, LogDirs]:
-    if given.reassignment_json_file is None:
+def _read(arguments: argparse.Namespace) -> tuple[TargetReplicas, LogDirs]:
+    if arguments.reassignment_json_file is None:
         raise InvalidInput('Missing required argument "[reassignment-json-file]"')
-    with open(given.reassignment_json_file, encoding="utf-8") as file:
+    with open(arguments.reassignment_json_file, encoding="utf-8") as file:
         text = file.read()
-    return wanted_from_json(text), log_dirs_from_json(text)
+    return parse_target(text), parse_log_dirs(text)
 
 
-async def _replicas(admin: Admin, wanted: Wanted) -> dict[TopicPartition, tuple[int, ...]]:
-    described = await admin.describe_topics(sorted({place.topic for place in wanted}))
-    held = {
-        TopicPartition(name, one.index): one.replicas
+async def _replicas(admin: Admin, target: TargetReplicas) -> dict[TopicPartition, tuple[int, ...]]:
+    described = await admin.describe_topics(sorted({partition.topic for partition in target}))
+    current = {
+        TopicPartition(name, partition.index): partition.replicas
         for name, topic in described.items()
-        for one in topic.partitions
+        for partition in topic.partitions
     }
-    if unknown := [place for place in wanted if place not in held]:
+    if unknown := [partition for partition in target if partition not in current]:
         raise InvalidInput(f"Replica assignment not found for {unknown[0]}")
-    return {place: held[place] for place in wanted}
+    return {partition: current[partition] for partition in target}
 
 
 def _assignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> str:
     partitions = [
         {
-            "topic": place.topic,
-            "partition": place.partition,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "replicas": list(nodes),
             "log_dirs": ["any" for _ in nodes],
         }
-        for place, nodes in sorted(replicas.items())
+        for partition, nodes in sorted(replicas.items())
     ]
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""kafka-server-start: run a node in the foreground, or with -daemon behind it."""
+"""kafka-server-start: runs a node, with -daemon in the background."""
 
 import subprocess
 import sys
@@ -8,22 +8,22 @@ from lograft.cli.kafka.tools import Parser
 from lograft.cli.node_runner import serve_file
 
 
-def run(arguments: Sequence[str]) -> int:
-    parser = Parser("kafka-server-start", "Run the node that a .properties file describes.")
-    parser.add_argument("-daemon", action="store_true", help="go on in the background")
+def run(words: Sequence[str]) -> int:
+    parser = Parser("kafka-server-start", "Run a node with the settings of a .properties file.")
+    parser.add_argument("-daemon", action="store_true", help="run in the background")
     parser.add_argument("properties", metavar="server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE")
-    given = parser.parse_args(list(arguments))
-    overrides = dict(one.partition("=")[::2] for one in given.override)
-    if given.daemon:
-        again = [one for one in arguments if one != "-daemon"]
+    arguments = parser.parse_args(list(words))
+    overrides = dict(text.partition("=")[::2] for text in arguments.override)
+    if arguments.daemon:
+        rest = [word for word in words if word != "-daemon"]
         subprocess.Popen(
-            [sys.executable, "-m", "lograft.cli.main", "kafka-server-start", *again],
+            [sys.executable, "-m", "lograft.cli.main", "kafka-server-start", *rest],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         return 0
-    serve_file(given.properties, overrides)
+    serve_file(arguments.properties, overrides)
     return 0

@@ -16,7 +16,7 @@ from lograft.model.feature_levels import (
     required_metadata_version,
 )
 
-#: In which Kafka's tool names them.
+#: The order in which Kafka's tool prints features.
 ORDER: Final = (
     KRAFT_VERSION,
     "transaction.version",
@@ -27,8 +27,8 @@ ORDER: Final = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
-    parser = Parser("kafka-storage", "Prepare and look at data folders.")
+def run(words: Sequence[str]) -> int:
+    parser = Parser("kafka-storage", "Format and inspect log directories.")
     actions = parser.add_actions()
     actions.add_parser("random-uuid")
     info = actions.add_parser("info")
@@ -49,36 +49,36 @@ def run(arguments: Sequence[str]) -> int:
     dependencies.add_argument(
         "--feature", "-f", action="append", required=True, metavar="NAME=LEVEL"
     )
-    given = parser.parse_args(list(arguments))
-    if given.action == "random-uuid":
+    arguments = parser.parse_args(list(words))
+    if arguments.action == "random-uuid":
         print_random_uuid()
         return 0
-    if given.action == "info":
-        return print_info(given.config)
-    if given.action == "version-mapping":
-        print_version_mapping(given.release_version)
+    if arguments.action == "info":
+        return print_info(arguments.config)
+    if arguments.action == "version-mapping":
+        print_version_mapping(arguments.release_version)
         return 0
-    if given.action == "feature-dependencies":
-        print_feature_dependencies(given.feature)
+    if arguments.action == "feature-dependencies":
+        print_feature_dependencies(arguments.feature)
         return 0
     run_format(
         FormatOptions(
-            cluster_id=given.cluster_id,
-            config_file=given.config,
-            standalone=given.standalone,
-            initial_controllers=given.initial_controllers,
-            no_initial_controllers=given.no_initial_controllers,
-            ignore_formatted=given.ignore_formatted,
-            release_version=given.release_version,
-            features=tuple(given.feature),
-            scram=tuple(given.add_scram),
+            cluster_id=arguments.cluster_id,
+            config_file=arguments.config,
+            standalone=arguments.standalone,
+            initial_controllers=arguments.initial_controllers,
+            no_initial_controllers=arguments.no_initial_controllers,
+            ignore_formatted=arguments.ignore_formatted,
+            release_version=arguments.release_version,
+            features=tuple(arguments.feature),
+            scram=tuple(arguments.add_scram),
         )
     )
     return 0
 
 
 def print_version_mapping(release: str | None) -> None:
-    """The level of every feature in a release, the newest if none is named."""
+    """Prints the level of each feature in a release; by default, the latest."""
     version = LATEST_METADATA_VERSION if release is None else parse_release_version(release)
     print(f"{METADATA_VERSION}={version} ({release or METADATA_VERSIONS[version]})")
     levels = levels_of_version(version)
@@ -86,12 +86,12 @@ def print_version_mapping(release: str | None) -> None:
         print(f"{name}={levels[name]}")
 
 
-def print_feature_dependencies(wanted: Sequence[str]) -> None:
-    for name, level in map(parse_feature, wanted):
-        needed = required_metadata_version(name, level)
-        shown = f" ({METADATA_VERSIONS[level]})" if name == METADATA_VERSION else ""
-        if needed is None:
-            print(f"{name}={level}{shown} has no dependencies.")
+def print_feature_dependencies(features: Sequence[str]) -> None:
+    for name, level in map(parse_feature, features):
+        required = required_metadata_version(name, level)
+        release = f" ({METADATA_VERSIONS[level]})" if name == METADATA_VERSION else ""
+        if required is None:
+            print(f"{name}={level}{release} has no dependencies.")
         else:
             print(f"{name}={level} requires:")
-            print(f"    {METADATA_VERSION}={needed} ({METADATA_VERSIONS[needed]})")
+            print(f"    {METADATA_VERSION}={required} ({METADATA_VERSIONS[required]})")

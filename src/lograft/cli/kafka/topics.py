@@ -1,4 +1,4 @@
-"""kafka-topics: create, delete, describe, or change a topic."""
+"""kafka-topics: creates, deletes, describes and changes topics."""
 
 import argparse
 import re
@@ -27,7 +27,7 @@ COLLISION: Final = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     parser = Parser("kafka-topics", "Create, delete, describe, or change a topic.")
     parser.add_connection()
     for flag in ("create", "delete", "alter", "describe", "list"):
@@ -49,9 +49,9 @@ def run(arguments: Sequence[str]) -> int:
         "topics-with-overrides",
     ):
         parser.add_argument(f"--{flag}", action="store_true")
-    given = parser.parse_args(list(arguments))
-    action = parser.require_one(given, "create", "delete", "alter", "describe", "list")
-    if action in ("create", "delete", "alter") and given.topic is None:
+    arguments = parser.parse_args(list(words))
+    action = parser.require_one(arguments, "create", "delete", "alter", "describe", "list")
+    if action in ("create", "delete", "alter") and arguments.topic is None:
         parser.error('Missing required argument "[topic]"')
     works = {
         "create": _create,
@@ -61,114 +61,116 @@ def run(arguments: Sequence[str]) -> int:
         "list": _list,
     }
     try:
-        run_admin(settings_of(parser, given), lambda admin: works[action](admin, given))
+        run_admin(settings_of(parser, arguments), lambda admin: works[action](admin, arguments))
     except (ClientError, InvalidInput) as error:
         print(f"Error while executing topic command : {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _create(admin: Admin, given: argparse.Namespace) -> None:
-    if "." in given.topic or "_" in given.topic:
+async def _create(admin: Admin, arguments: argparse.Namespace) -> None:
+    if "." in arguments.topic or "_" in arguments.topic:
         print(COLLISION)
     topic = NewTopic(
-        given.topic,
-        -1 if given.partitions is None else given.partitions,
-        -1 if given.replication_factor is None else given.replication_factor,
-        dict(one.partition("=")[::2] for one in given.config),
-        _assignment(given.replica_assignment),
+        arguments.topic,
+        -1 if arguments.partitions is None else arguments.partitions,
+        -1 if arguments.replication_factor is None else arguments.replication_factor,
+        dict(text.partition("=")[::2] for text in arguments.config),
+        _parse_assignment(arguments.replica_assignment),
     )
     try:
         await admin.create_topics([topic])
     except TopicExists:
-        if not given.if_not_exists:
-            raise InvalidInput(f"Topic '{given.topic}' already exists.") from None
+        if not arguments.if_not_exists:
+            raise InvalidInput(f"Topic '{arguments.topic}' already exists.") from None
     else:
-        print(f"Created topic {given.topic}.")
+        print(f"Created topic {arguments.topic}.")
 
 
-async def _delete(admin: Admin, given: argparse.Namespace) -> None:
-    names = await _named(admin, given)
+async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
+    names = await _find_topics(admin, arguments)
     if names:
         await admin.delete_topics(names)
 
 
-async def _alter(admin: Admin, given: argparse.Namespace) -> None:
-    names = await _named(admin, given)
-    if given.partitions is None:
-        raise InvalidInput("--alter changes the number of partitions: give --partitions")
+async def _alter(admin: Admin, arguments: argparse.Namespace) -> None:
+    names = await _find_topics(admin, arguments)
+    if arguments.partitions is None:
+        raise InvalidInput("--alter changes the number of partitions: specify --partitions")
     described = await admin.describe_topics(names)
-    placed = _assignment(given.replica_assignment)
+    replicas = _parse_assignment(arguments.replica_assignment)
     assignments = {
-        name: [placed[index] for index in range(len(described[name].partitions), len(placed))]
+        name: [replicas[index] for index in range(len(described[name].partitions), len(replicas))]
         for name in names
-        if placed
+        if replicas
     }
     await admin.create_partitions(
-        dict.fromkeys(names, given.partitions), assignments=assignments or None
+        dict.fromkeys(names, arguments.partitions), assignments=assignments or None
     )
 
 
-async def _list(admin: Admin, given: argparse.Namespace) -> None:
-    topics = await admin.list_topics(internal=not given.exclude_internal)
-    wanted = None if given.topic is None else _pattern(given.topic)
-    for one in topics:
-        if wanted is None or wanted.fullmatch(one.name):
-            print(one.name)
+async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    topics = await admin.list_topics(internal=not arguments.exclude_internal)
+    pattern = None if arguments.topic is None else _parse_pattern(arguments.topic)
+    for topic in topics:
+        if pattern is None or pattern.fullmatch(topic.name):
+            print(topic.name)
 
 
-async def _describe(admin: Admin, given: argparse.Namespace) -> None:
-    if given.topic_id is not None:
-        found = await admin.describe_topics([uuid_from_text(given.topic_id)])
+async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+    if arguments.topic_id is not None:
+        found = await admin.describe_topics([uuid_from_text(arguments.topic_id)])
     else:
-        found = await admin.describe_topics(await _named(admin, given))
+        found = await admin.describe_topics(await _find_topics(admin, arguments))
     configs = await admin.describe_configs(topic_resource(name) for name in found)
     for name, topic in sorted(found.items()):
         entries = configs[topic_resource(name)]
-        if given.topics_with_overrides:
+        if arguments.topics_with_overrides:
             if _overrides(entries):
                 print(_head(topic, entries))
             continue
-        lines = list(_lines(topic, given, int(entries["min.insync.replicas"].value or 1)))
-        if not _is_filtered(given):
+        lines = list(_lines(topic, arguments, int(entries["min.insync.replicas"].value or 1)))
+        if not _is_filtered(arguments):
             print(_head(topic, entries))
         for line in lines:
             print(line)
 
 
-async def _named(admin: Admin, given: argparse.Namespace) -> list[str]:
-    """--topic may be a pattern."""
-    topics = [one.name for one in await admin.list_topics(internal=not given.exclude_internal)]
-    if given.topic is None:
+async def _find_topics(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    """Returns the topics that --topic matches; it may be a regular expression."""
+    topics = [
+        topic.name for topic in await admin.list_topics(internal=not arguments.exclude_internal)
+    ]
+    if arguments.topic is None:
         return topics
-    pattern = _pattern(given.topic)
+    pattern = _parse_pattern(arguments.topic)
     names = [name for name in topics if pattern.fullmatch(name)]
-    if not names and not given.if_exists:
-        raise InvalidInput(f"Topic '{given.topic}' does not exist as expected")
+    if not names and not arguments.if_exists:
+        raise InvalidInput(f"Topic '{arguments.topic}' does not exist as expected")
     return names
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _parse_pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text.replace(",", "|"))
     except re.error as error:
         raise InvalidInput(f"{text} is not a valid regex: {error}") from None
 
 
-def _assignment(text: str | None) -> dict[int, list[int]]:
+def _parse_assignment(text: str | None) -> dict[int, list[int]]:
     if text is None:
         return {}
     return {
-        index: [int(broker) for broker in one.split(":")]
-        for index, one in enumerate(text.split(","))
+        index: [int(broker) for broker in part.split(":")]
+        for index, part in enumerate(text.split(","))
     }
 
 
 def _overrides(entries: Mapping[str, ConfigEntry]) -> list[str]:
     return [
-        f"{one.name}={one.value}"
-        for one in entries.values()
-        if one.source is not ConfigSource.DEFAULT
+        f"{entry.name}={entry.value}"
+        for entry in entries.values()
+        if entry.source is not ConfigSource.DEFAULT
     ]
 
 
@@ -181,33 +183,34 @@ def _head(topic: TopicDescription, entries: Mapping[str, ConfigEntry]) -> str:
     )
 
 
-def _is_filtered(given: argparse.Namespace) -> bool:
+def _is_filtered(arguments: argparse.Namespace) -> bool:
     return bool(
-        given.under_replicated_partitions
-        or given.unavailable_partitions
-        or given.under_min_isr_partitions
-        or given.at_min_isr_partitions
+        arguments.under_replicated_partitions
+        or arguments.unavailable_partitions
+        or arguments.under_min_isr_partitions
+        or arguments.at_min_isr_partitions
     )
 
 
-def _lines(topic: TopicDescription, given: argparse.Namespace, min_isr: int) -> Iterator[str]:
-    for one in topic.partitions:
-        if _is_filtered(given) and not (
-            (given.under_replicated_partitions and len(one.isr) < len(one.replicas))
-            or (given.unavailable_partitions and one.leader < 0)
-            or (given.under_min_isr_partitions and len(one.isr) < min_isr)
-            or (given.at_min_isr_partitions and len(one.isr) == min_isr)
+def _lines(topic: TopicDescription, arguments: argparse.Namespace, min_isr: int) -> Iterator[str]:
+    for partition in topic.partitions:
+        if _is_filtered(arguments) and not (
+            (arguments.under_replicated_partitions and len(partition.isr) < len(partition.replicas))
+            or (arguments.unavailable_partitions and partition.leader < 0)
+            or (arguments.under_min_isr_partitions and len(partition.isr) < min_isr)
+            or (arguments.at_min_isr_partitions and len(partition.isr) == min_isr)
         ):
             continue
-        yield _line(topic.name, one)
+        yield _line(topic.name, partition)
 
 
-def _line(name: str, one: PartitionDescription) -> str:
-    leader = "none" if one.leader < 0 else str(one.leader)
+def _line(name: str, partition: PartitionDescription) -> str:
+    leader = "none" if partition.leader < 0 else str(partition.leader)
     return (
-        f"\tTopic: {name}\tPartition: {one.index}\tLeader: {leader}"
-        f"\tReplicas: {_nodes(one.replicas)}\tIsr: {_nodes(one.isr)}"
-        f"\tElr: {_nodes(one.eligible_leaders)}\tLastKnownElr: {_nodes(one.last_known_eligible)}"
+        f"\tTopic: {name}\tPartition: {partition.index}\tLeader: {leader}"
+        f"\tReplicas: {_nodes(partition.replicas)}\tIsr: {_nodes(partition.isr)}"
+        f"\tElr: {_nodes(partition.eligible_leaders)}"
+        f"\tLastKnownElr: {_nodes(partition.last_known_eligible)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions and the log dirs in its file, on a cluster of two log dirs."""
+"""kafka-reassign-partitions with log dirs in its file, on brokers with two log dirs."""
 
 import json
 from collections.abc import Iterator
@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from lograft.cli.kafka.reassign import run
-from lograft.cli.reassign import log_dirs_from_json
+from lograft.cli.reassign import parse_log_dirs
 from lograft.client.admin import TopicPartition, TopicPartitionReplica
 from lograft.client.blocking import Admin
 from lograft.model.errors import InvalidInput
 from lograft.testing import Cluster
 
 DIRS = ("/one", "/two")
-PLACE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     properties = {"log.dirs": ",".join(DIRS), "metadata.log.dir": "/one"}
-    with Cluster(nodes=2, properties=properties) as one:
-        yield one
+    with Cluster(nodes=2, properties=properties) as running:
+        yield running
 
 
 def plan(path: Path, replicas: list[int], log_dirs: list[str]) -> Path:
@@ -31,24 +31,24 @@ def plan(path: Path, replicas: list[int], log_dirs: list[str]) -> Path:
     return file
 
 
-def call(cluster: Cluster, file: Path, *options: str) -> int:
-    to = ("--bootstrap-server", cluster.bootstrap_servers)
-    return run([*to, "--reassignment-json-file", str(file), *options])
+def run_tool(cluster: Cluster, file: Path, *options: str) -> int:
+    server = ("--bootstrap-server", cluster.bootstrap_servers)
+    return run([*server, "--reassignment-json-file", str(file), *options])
 
 
 def dir_of(admin: Admin, broker: int) -> str:
-    (found,) = (
-        one.path
-        for one in admin.describe_log_dirs([broker], partitions=[PLACE])[broker]
-        if PLACE in one.replicas and not one.replicas[PLACE].is_future
+    (path,) = (
+        log_dir.path
+        for log_dir in admin.describe_log_dirs([broker], partitions=[PARTITION])[broker]
+        if PARTITION in log_dir.replicas and not log_dir.replicas[PARTITION].is_future
     )
-    return found
+    return path
 
 
-def verified(cluster: Cluster, file: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What --verify prints when the reassignment and all moves are completed."""
+def verify_until_completed(cluster: Cluster, file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Returns the output of --verify after the reassignment and all moves have completed."""
     for _ in range(1_000):
-        assert call(cluster, file, "--verify") == 0
+        assert run_tool(cluster, file, "--verify") == 0
         text = capsys.readouterr().out
         if "is still in progress" not in text:
             return text
@@ -64,11 +64,13 @@ def test_replicas_move_to_the_log_dirs_of_the_file(
         admin.create_topics(["t"])
         (holder,) = admin.describe_topics(["t"])["t"].partitions[0].replicas
         other = 3 - holder
-        # A replica that is there, and one that the reassignment creates.
+        # Moves an existing replica, and one that the reassignment creates.
         before = dir_of(admin, holder)
         target = DIRS[1 - DIRS.index(before)]
         file = plan(tmp_path, [holder, other], [target, target])
-        assert call(cluster, file, "--execute", "--replica-alter-log-dirs-throttle", "100000") == 0
+        assert (
+            run_tool(cluster, file, "--execute", "--replica-alter-log-dirs-throttle", "100000") == 0
+        )
         text = capsys.readouterr().out
         assert "The replica-alter-dir throttle limit was set to 100000 B/s\n" in text
         assert "Successfully started partition reassignment for t-0\n" in text
@@ -77,37 +79,37 @@ def test_replicas_move_to_the_log_dirs_of_the_file(
                 f"Successfully started moving log directory to {target} for replica t-0 with"
                 f" broker {broker} \n"
             ) in text
-        text = verified(cluster, file, capsys)
+        text = verify_until_completed(cluster, file, capsys)
         assert f"Reassignment of replica t-0-{holder} completed successfully.\n" in text
         assert f"Reassignment of replica t-0-{other} completed successfully.\n" in text
         assert [dir_of(admin, broker) for broker in (holder, other)] == [target] * 2
-        assert call(cluster, file, "--cancel") == 0
+        assert run_tool(cluster, file, "--cancel") == 0
         assert "None of the specified partition moves are active.\n" in capsys.readouterr().out
         back = plan(tmp_path, [holder, other], [before, "any"])
-        assert call(cluster, back, "--verify") == 0
+        assert run_tool(cluster, back, "--verify") == 0
         assert (
             f"Partition t-0 on broker {holder} is not being moved from log dir {target} to"
             f" {before}.\n"
         ) in capsys.readouterr().out
 
 
-def test_a_log_dir_that_the_broker_does_not_have(
+def test_an_unknown_log_dir_is_rejected(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_topics(["t"])
         (holder,) = admin.describe_topics(["t"])["t"].partitions[0].replicas
     file = plan(tmp_path, [holder], ["/nonexistent"])
-    assert call(cluster, file, "--execute") == 1
+    assert run_tool(cluster, file, "--execute") == 1
     error = capsys.readouterr().err
     assert f"Failed to alter dir for t-0-{holder}" in error
     assert "LOG_DIR_NOT_FOUND" in error
 
 
-def test_log_dirs_of_a_file(tmp_path: Path) -> None:
+def test_log_dirs_are_parsed(tmp_path: Path) -> None:
     text = plan(tmp_path, [1, 2, 3], ["any", "/b", "any"]).read_text()
-    assert log_dirs_from_json(text) == {TopicPartitionReplica("t", 0, 2): "/b"}
+    assert parse_log_dirs(text) == {TopicPartitionReplica("t", 0, 2): "/b"}
     with pytest.raises(InvalidInput, match="Size of replicas list"):
-        log_dirs_from_json(plan(tmp_path, [1, 2], ["any"]).read_text())
+        parse_log_dirs(plan(tmp_path, [1, 2], ["any"]).read_text())
     with pytest.raises(InvalidInput, match="invalid reassignment"):
-        log_dirs_from_json("{}")
+        parse_log_dirs("{}")
