@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -56,9 +57,17 @@ class Background:
         with log.open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
 
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def said(self) -> list[dict[str, Any]]:
         """All whole lines so far."""
-        lines = self._log.read_text().split("\n")[:-1]
+        lines = self.text.split("\n")[:-1]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def stop(self) -> list[dict[str, Any]]:
@@ -115,6 +124,21 @@ class JavaTools:
             timeout=ALONE_SECONDS_MAX,
         )
         return ToolRun(done.returncode, done.stdout)
+
+    def run_until(self, shows: str, tool: str, *arguments: str) -> ToolRun:
+        """In a JVM of its own, which is stopped when its output matches the regular expression:
+        for tools that never end. Threads that they leave behind would write into the output of
+        other tools."""
+        background = self.start_alone(tool, *arguments)
+        deadline = time.monotonic() + ALONE_SECONDS_MAX
+        try:
+            while not (is_shown := re.search(shows, background.text)) and background.is_running:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
+        finally:
+            background.stop()
+        return ToolRun(0 if is_shown else 1, background.text)
 
     def start_alone(self, tool: str, *arguments: str) -> Background:
         self._started += 1
