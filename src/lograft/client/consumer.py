@@ -1,4 +1,4 @@
-"""The consumer: records out of the partitions that it has chosen or that its group gives it.
+"""The consumer: reads records from partitions that it or its group has assigned.
 
 async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as consumer:
     consumer.subscribe(["greetings"])
@@ -54,12 +54,12 @@ ASSIGNED: Final = Gauge("lograft_client_partitions_assigned", "Partitions of the
 
 
 class Consumer(AsyncResource):
-    """Belongs to the event loop in which it was opened; one task at a time may wait in it for
-    records. Settings are Kafka's, by their dotted names in a mapping or as keywords; `runtime` is
-    for simulations.
+    """Reads records. Settings are Kafka's, in a mapping with dotted names or as keyword arguments;
+    `runtime` is for simulations. A consumer belongs to the event loop in which it was opened, and
+    only one task at a time may wait for records.
 
-    Partitions come and go, and positions are committed by themselves (enable.auto.commit), only
-    while the program waits for records: what it was given before counts as done then.
+    Rebalances, and automatic commits of positions (enable.auto.commit), happen only while the
+    application waits for records: the records returned before count as processed then.
 
         async with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as reader:
             reader.assign([TopicPartition("greetings", 0)])
@@ -81,21 +81,20 @@ class Consumer(AsyncResource):
         self._runtime = runtime
         self._parts: Engine | None = None
 
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
+    # ── start and close ──────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Opens the consumer. Nobody is asked yet: brokers that are not there show when something
-        is wanted of them."""
+        """Opens the consumer. Sends no requests yet, so it does not detect unavailable brokers."""
         if self._parts is not None:
             raise WrongUse("the consumer has been started already")
         self._parts = Engine(self.settings, self._runtime)
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commits what was handed out (with enable.auto.commit), leaves the group, and ends."""
+        """Commits the positions (with enable.auto.commit), leaves the group and closes."""
         if self._parts is not None and not self._parts.core.is_closed:
             await self._parts.close(timeout_ms)
 
-    # ── which partitions ─────────────────────────────────────────────────────────────────────
+    # ── subscription and assignment ──────────────────────────────────────────────────────────
 
     def subscribe(
         self,
@@ -104,93 +103,93 @@ class Consumer(AsyncResource):
         mode: str | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Reads these topics, together with the other members of the group; instead of what it has
-        subscribed to before.
+        """Subscribes to these topics as a member of the group. Replaces the previous subscription.
 
-        `mode`, which only Lograft knows, is how the topics are read: "ptp", point to point, by one
-        group (group.id, or without one whichever group the topics have); "psb", publish and
-        subscribe, by any number of groups. The first who subscribes with a mode sets it.
+        `mode`, which only Lograft supports, limits the groups that may read the topics: "ptp",
+        point to point, one group (group.id, or the group that reads the topics if it is not set);
+        "psb", publish and subscribe, any number of groups. The first subscription with a mode sets
+        it.
 
         async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as reader:
             reader.subscribe(["greetings"])
             await reader.poll(timeout_ms=1_000)
         """
-        wanted = frozenset(map(check_topic_name, as_iterable(topics)))
-        if not wanted:
-            raise WrongUse("there is no topic to subscribe to: await unsubscribe() to stop reading")
-        self._engine().subscribe(Interest(wanted), listener, mode)
+        names = frozenset(map(check_topic_name, as_iterable(topics)))
+        if not names:
+            raise WrongUse("no topics to subscribe to: to stop reading, await unsubscribe()")
+        self._engine().subscribe(Interest(names), listener, mode)
 
     def subscribe_pattern(self, pattern: str, *, listener: RebalanceListener | None = None) -> None:
-        """Reads every topic whose whole name matches, also those that come later. With
-        group.protocol=consumer the coordinator matches (RE2), else this client (Python's `re`)."""
+        """Subscribes to all topics, including future ones, whose whole name matches. With
+        group.protocol=consumer the coordinator matches them (RE2), otherwise this client (`re`)."""
         if not self.settings.uses_consumer_protocol:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise WrongUse(f"{pattern!r} is not a pattern: {error}") from None
+                raise WrongUse(f"{pattern!r} is not a valid regular expression: {error}") from None
         self._engine().subscribe(Interest(pattern=pattern), listener, None)
 
     async def unsubscribe(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commits (with enable.auto.commit), leaves the group, and has no partitions any more."""
-        await self._engine().unsubscribe("the consumer has unsubscribed", timeout_ms)
+        """Commits (with enable.auto.commit), leaves the group and drops the assignment."""
+        await self._engine().unsubscribe("the consumer unsubscribed", timeout_ms)
 
     def subscription(self) -> set[str]:
-        """The topics that this consumer has subscribed to by name."""
+        """Returns the topics that this consumer has subscribed to by name."""
         return set(self._engine().interest.topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly these, without a group's help."""
+        """Assigns exactly these partitions, without group management."""
         self._engine().assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this consumer reads now."""
+        """Returns the partitions that are assigned now."""
         return set(self._engine().subscription.partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Gives nothing of these until they are resumed; what was fetched of them is kept."""
-        for one in partitions:
-            self._engine().subscription.state(one).is_paused = True
+        """Returns no records of these partitions until they are resumed. Keeps fetched records."""
+        for partition in partitions:
+            self._engine().subscription.state(partition).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Gives records of these again."""
+        """Returns records of these partitions again."""
         engine = self._engine()
-        for one in partitions:
-            engine.subscription.state(one).is_paused = False
+        for partition in partitions:
+            engine.subscription.state(partition).is_paused = False
         engine.fetcher.wake()
         engine.notifier.notify()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused now."""
+        """Returns the partitions that are paused."""
         return {state.partition for state in self._engine().subscription if state.is_paused}
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group: for `Producer.send_offsets`."""
+        """Returns the identity of this consumer in its group, for `Producer.send_offsets`."""
         engine = self._engine()
         if engine.group_id is None:
-            raise WrongUse("without group.id there is no group")
-        who = engine.identity()
+            raise WrongUse("the consumer has no group: set group.id")
+        identity = engine.identity()
         return GroupMetadata(
-            engine.group_id, who.epoch, who.member_id, self.settings.group_instance_id
+            engine.group_id, identity.epoch, identity.member_id, self.settings.group_instance_id
         )
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Makes the group share out its partitions again, from the next call for records on: for
-        assignments that depend on more than topics and members. Of the classic protocol only.
+        """Triggers a rebalance with the next call that waits for records, for assignors that use
+        more than topics and members. Only with the classic protocol.
 
         async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as reader:
             reader.subscribe(["greetings"])
-            reader.enforce_rebalance("this machine has moved to another rack")
+            reader.enforce_rebalance("moved to another rack")
         """
         membership = self._engine().membership
         if membership is None:
-            raise WrongUse("this consumer is in no group: subscribe() first")
-        membership.rejoin(reason or "the program asked for a rebalance")
+            raise WrongUse("the consumer is not in a group: call subscribe() first")
+        membership.rejoin(reason or "the application requested a rebalance")
 
     # ── records ──────────────────────────────────────────────────────────────────────────────
 
     async def poll(self, timeout_ms: int | None = None, max_records: int | None = None) -> Polled:
-        """The next records, by partition, at most max.poll.records; waits for the first of them,
-        and gives nothing when the time is up.
+        """Returns the next records by partition, at most max.poll.records. Waits for the first, and
+        returns an empty mapping after the timeout.
 
         for partition, records in (await consumer.poll(timeout_ms=100)).items():
             print(partition, [record.value for record in records])
@@ -205,14 +204,14 @@ class Consumer(AsyncResource):
     async def fetch_arrow(
         self, timeout_ms: int | None = None, *, with_headers: bool = False
     ) -> "pa.Table":
-        """All records that lie ready, as columns, without a Python object for each; waits for the
-        first of them, and gives an empty table when the time is up. Keys and values are bytes:
-        deserializers and interceptors see nothing of it.
+        """Returns all fetched records as a table, without a Python object for each. Waits for the
+        first, and returns an empty table after the timeout. Keys and values are bytes:
+        deserializers and interceptors are not called.
 
         table = await consumer.fetch_arrow(timeout_ms=100)
         print(table.column("value").to_pylist())
         """
-        from lograft.client.columns.reading import joined
+        from lograft.client.columns.decoder import table_of
 
         engine = self._engine()
 
@@ -220,7 +219,7 @@ class Consumer(AsyncResource):
             return engine.collector.take_columns(with_headers=with_headers) or None
 
         batches = await engine.wait_for(take, timeout_ms)
-        return joined(batches or [], with_headers=with_headers)
+        return table_of(batches or [], with_headers=with_headers)
 
     def __aiter__(self) -> "Consumer":
         return self
@@ -231,7 +230,7 @@ class Consumer(AsyncResource):
         return self._next() if record is None else ImmediateResult(record)
 
     async def _next(self) -> ConsumerRecord:
-        """Ends the loop when the consumer is closed."""
+        """Returns the next record, and ends the loop when the consumer is closed."""
         try:
             while True:
                 engine = self._engine()
@@ -252,25 +251,27 @@ class Consumer(AsyncResource):
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Goes on from there; what was fetched before is dropped.
+        """Sets the position of a partition. Drops records that were fetched before.
 
         consumer.seek(TopicPartition("topic", 0), 0)
         """
         state = self._engine().subscription.state(partition)
-        place = offset_of(offset)
-        state.seek(Position(place.offset, place.leader_epoch))
-        self._sought()
+        target = offset_of(offset)
+        state.seek(Position(target.offset, target.leader_epoch))
+        self._on_seek()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """All assigned ones where none is named. Where that is, is asked when it is needed."""
+        """Seeks to the first offset of these partitions, or of all assigned ones. The offset is
+        looked up when it is needed."""
         self._reset(partitions, ResetPolicy(ResetKind.EARLIEST))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """All assigned ones where none is named. Where that is, is asked when it is needed."""
+        """Seeks to the end offset of these partitions, or of all assigned ones. The offset is
+        looked up when it is needed."""
         self._reset(partitions, ResetPolicy(ResetKind.LATEST))
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that the program gets."""
+        """Returns the offset of the next record to return to the application."""
         state = self._engine().subscription.state(partition)
         deadline_ms = self._deadline(timeout_ms)
         engine = self._engine()
@@ -279,20 +280,22 @@ class Consumer(AsyncResource):
                 error, state.error = state.error, None
                 raise error
             if engine.core.now_ms() >= deadline_ms:
-                raise TimedOut(f"the position of {state.partition} was not found in time")
+                raise TimedOut(
+                    f"the position of {state.partition} was not determined within the timeout"
+                )
             await engine.positions.next_round(deadline_ms)
         return state.position.offset
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that each of them has."""
+        """Returns the first offset of each partition."""
         return await self._offsets_at(EARLIEST, partitions, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that can be read.
+        """Returns the offset after the last readable record of each partition.
 
         print(await consumer.end_offsets([TopicPartition("greetings", 0)]))
         """
@@ -301,33 +304,36 @@ class Consumer(AsyncResource):
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None: there is none yet.
+        """Returns the offset of the first record at or after each time, or None if there is none.
 
-        here = TopicPartition("greetings", 0)
-        print((await consumer.offsets_for_times({here: 1_700_000_000_000}))[here])
+        partition = TopicPartition("greetings", 0)
+        print((await consumer.offsets_for_times({partition: 1_700_000_000_000}))[partition])
         """
         lookup = self._engine().lookup
-        for one, timestamp in timestamps_ms.items():
+        for partition, timestamp in timestamps_ms.items():
             if timestamp < 0:
-                raise WrongUse(f"{one}: a time is not negative: {timestamp}")
-        wanted = {partition_of(one): timestamp for one, timestamp in timestamps_ms.items()}
-        found = await lookup.look_up(wanted, self._deadline(timeout_ms))
+                raise WrongUse(f"{partition}: the timestamp {timestamp} is negative")
+        requested = {
+            partition_of(partition): timestamp for partition, timestamp in timestamps_ms.items()
+        }
+        found = await lookup.look_up(requested, self._deadline(timeout_ms))
         return {
-            one: OffsetAndTimestamp(it.offset, it.timestamp_ms, it.leader_epoch)
-            if it.offset >= 0
+            partition: OffsetAndTimestamp(offset.offset, offset.timestamp_ms, offset.leader_epoch)
+            if offset.offset >= 0
             else None
-            for one, it in found.items()
+            for partition, offset in found.items()
         }
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets are behind the position, as far as the last fetch has told."""
+        """Returns the lag of the position behind the end offset of the last fetch response. None if
+        either is unknown."""
         state = self._engine().subscription.state(partition)
         end = state.last_stable_offset if self.settings.is_read_committed else state.high_watermark
         return max(0, end - state.position.offset) if state.has_position and end >= 0 else None
 
     def preferred_replica(self, partition: TopicPartition) -> int | None:
-        """The follower that this partition is read from, because it is nearer (client.rack); None:
-        its leader is."""
+        """Returns the follower from which this partition is fetched because it is in the same rack
+        (client.rack), or None if it is fetched from the leader."""
         replica = self._engine().subscription.state(partition).preferred_replica
         return None if replica < 0 else replica
 
@@ -338,64 +344,64 @@ class Consumer(AsyncResource):
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commits these, or the positions of all assigned partitions, and waits until it is done.
-        Raises CommitFailed where the group has gone on without this member.
+        """Commits these offsets, or the positions of all assigned partitions. Raises CommitFailed
+        if the consumer is no longer a member of the group.
 
         await consumer.commit({TopicPartition("topic", 0): 0})
         print(await consumer.committed([TopicPartition("topic", 0)]))
         """
         engine = self._engine()
-        places = engine.consumed() if offsets is None else offsets_of(offsets)
-        await engine.commit(places, self._budget(timeout_ms))
+        positions = engine.consumed() if offsets is None else offsets_of(offsets)
+        await engine.commit(positions, self._timeout(timeout_ms))
 
     def commit_nowait(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
     ) -> "asyncio.Future[None]":
-        """As `commit`, without waiting; commits keep their order. An error that nobody asks the
-        future for is logged."""
+        """Like `commit`, without waiting. Commits keep their order. An error that is not retrieved
+        from the future is logged."""
         engine = self._engine()
         return engine.commit_nowait(engine.consumed() if offsets is None else offsets_of(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where it has not."""
+        """Returns the committed offsets of the group; None for partitions without one."""
         engine = self._engine()
-        wanted = [partition_of(one) for one in as_iterable(partitions)]
-        found = await engine.commits.committed(wanted, self._budget(timeout_ms))
-        return {one: found.get(one) for one in wanted}
+        requested = [partition_of(partition) for partition in as_iterable(partitions)]
+        found = await engine.commits.committed(requested, self._timeout(timeout_ms))
+        return {partition: found.get(partition) for partition in requested}
 
     # ── by key ───────────────────────────────────────────────────────────────────────────────
 
     async def get(
         self, topic: str, key: bytes | str, *, partition: int | None = None
     ) -> ConsumerRecord | None:
-        """The newest record of a key, from the partition that its hash says; a record whose value
-        is None says that the key was deleted, None that there is no record. Reads from the end
-        backwards, and so all of the partition if the key is not there. No position changes. With a
-        group.id the group must have access to the topic, as for `assign`: another group may read it
-        point to point."""
+        """Returns the latest record of a key, from the partition that the hash of the key selects.
+        A record whose value is None is a tombstone; None means that there is no record. Reads
+        backwards from the end: the whole partition if it does not contain the key. Does not change
+        positions. With a group.id, the group must be allowed to read the topic, as for `assign`:
+        another group may read it point to point."""
         if partition is not None:
             check_index(partition)
         engine = self._engine()
-        name, wanted = check_topic_name(topic), lookup_key_of(key)
-        place = (
-            await partition_of_key(engine.core, name, wanted)
+        name, key_bytes = check_topic_name(topic), lookup_key_of(key)
+        topic_partition = (
+            await partition_of_key(engine.core, name, key_bytes)
             if partition is None
             else TopicPartition(name, partition)
         )
-        await engine.await_access(place)
-        record = await newest(engine.core, place, wanted)
+        await engine.await_access(topic_partition)
+        record = await newest(engine.core, topic_partition, key_bytes)
         return None if record is None else engine.decoders.decoded(record)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
 
     async def topics(self) -> dict[str, TopicInfo]:
-        """Every topic that this client may see."""
+        """Returns all topics that this client is authorized to describe."""
         return await all_topics(self._engine().core)
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> TopicInfo:
-        """What the topic consists of; waits until it is known.
+        """Returns the partitions of a topic. Waits until its metadata is available.
 
         print(len((await consumer.partitions_for("topic")).partitions))
         """
@@ -403,7 +409,7 @@ class Consumer(AsyncResource):
         return topic_info(await metadata.wait_topic(topic, deadline_ms=self._deadline(timeout_ms)))
 
     def collect_samples(self) -> Iterator[Sample]:
-        # Read at once: in the blocking client another thread iterates over them.
+        # A list: in the blocking client another thread iterates over them.
         engine = self._engine()
         samples = [
             *engine.fetcher.collect_samples(),
@@ -413,7 +419,7 @@ class Consumer(AsyncResource):
         return iter(samples)
 
     def metrics(self) -> dict[str, float]:
-        """The value of each metric by its name, as docs/metrics.md lists them.
+        """Returns the value of each metric by its name; see docs/metrics.md.
 
         print(consumer.metrics()["lograft_client_partitions_assigned"])
         """
@@ -426,7 +432,7 @@ class Consumer(AsyncResource):
         group_id = engine.group_id
         return "consumer" if group_id is None else f"consumer of group {group_id!r}"
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────
 
     def _engine(self) -> Engine:
         if self._parts is None:
@@ -434,26 +440,26 @@ class Consumer(AsyncResource):
         self._parts.core.check_open()
         return self._parts
 
-    def _budget(self, timeout_ms: int | None) -> int:
+    def _timeout(self, timeout_ms: int | None) -> int:
         return self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     def _deadline(self, timeout_ms: int | None) -> int:
-        return self._engine().core.now_ms() + self._budget(timeout_ms)
+        return self._engine().core.now_ms() + self._timeout(timeout_ms)
 
     def _reset(self, partitions: Iterable[TopicPartition], policy: ResetPolicy) -> None:
         subscription = self._engine().subscription
-        states = [subscription.state(one) for one in partitions] or list(subscription)
+        states = [subscription.state(partition) for partition in partitions] or list(subscription)
         for state in states:
             state.request_reset(policy)
-        self._sought()
+        self._on_seek()
 
-    def _sought(self) -> None:
+    def _on_seek(self) -> None:
         self._engine().changed()
         self._engine().notifier.notify()
 
     async def _offsets_at(
         self, timestamp: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(map(partition_of, as_iterable(partitions)), timestamp)
-        found = await self._engine().lookup.look_up(wanted, self._deadline(timeout_ms))
-        return {one: it.offset for one, it in found.items()}
+        requested = dict.fromkeys(map(partition_of, as_iterable(partitions)), timestamp)
+        found = await self._engine().lookup.look_up(requested, self._deadline(timeout_ms))
+        return {partition: offset.offset for partition, offset in found.items()}

@@ -1,19 +1,19 @@
-"""What a client raises. Every text says what happened where, and what can be done about it.
+"""Exceptions of the clients. Every message says what happened, where, and what to do next.
 
 ClientError
-├─ ConnectionFailed      never sent: nobody there, no handshake, wrong password (stage says which)
-├─ BrokerMissing         never sent: the cluster has no broker of that id now
-├─ OutcomeUnknown        sent, and no answer came: it may have happened or not
-├─ BrokerError           the broker answered with one of Kafka's error codes
-│  └─ …                  a class for each code that programs tell apart
-├─ SomeFailed            of several things asked for together, some were not done
-├─ TimedOut              a budget of the caller's (max.block.ms, delivery.timeout.ms …) is used up
-├─ TransactionFailed     abort the transaction and begin again
-├─ BufferFull            no room for one more record now
-├─ RecordTooLargeToSend  no broker was asked: the settings say no
-├─ SerializationFailed   a serializer or deserializer raised
-├─ UnsupportedByBroker   the broker is too old for what is asked
-└─ WrongUse              a call that makes no sense now; a bug in the program
+├─ ConnectionFailed      not sent: connecting, the handshake or authentication failed (see stage)
+├─ BrokerMissing         not sent: the cluster has no broker with that id now
+├─ OutcomeUnknown        sent, but no response was received: it may have been executed or not
+├─ BrokerError           the broker returned one of Kafka's error codes
+│  └─ …                  a class for each code that applications may handle
+├─ SomeFailed            a request for several items failed for some of them
+├─ TimedOut              a timeout (max.block.ms, delivery.timeout.ms, …) expired
+├─ TransactionFailed     abort the transaction and begin a new one
+├─ BufferFull            the buffer has no space for the record now
+├─ RecordTooLargeToSend  not sent: the record exceeds a limit in the settings
+├─ SerializationFailed   a serializer or deserializer raised an exception
+├─ UnsupportedByBroker   the broker is too old for the request
+└─ WrongUse              a call that is invalid in the client's state; a bug in the application
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,15 +24,15 @@ from lograft.model.seams import Address
 
 
 class ClientError(LograftError):
-    """What every client raises.
+    """Base class of the exceptions of all clients.
 
     try:
         await producer.send("topic", b"value")
     except ClientError as error:
-        print("again later" if error.is_retriable else error)
+        print("retry later" if error.is_retriable else error)
     """
 
-    #: Whether the same call may succeed later without anybody changing anything.
+    #: Whether the same call may succeed later without any change.
     is_retriable: bool = False
 
 
@@ -55,7 +55,7 @@ class ConnectionFailed(ClientError):
 
 
 class AuthenticationFailed(ConnectionFailed):
-    """The broker does not accept who we say we are; trying again will not help.
+    """The broker rejected the credentials of the client; a retry will not help.
 
     try:
         await producer.send("topic", b"value")
@@ -67,7 +67,7 @@ class AuthenticationFailed(ConnectionFailed):
 
 
 class BrokerMissing(ClientError):
-    """The cluster has no broker of that id, or it is down.
+    """The cluster has no broker with that id, or the broker is down.
 
     try:
         await admin.describe_log_dirs([77])
@@ -77,27 +77,27 @@ class BrokerMissing(ClientError):
 
     is_retriable = True
 
-    def __init__(self, broker: int, there: Iterable[int], role: str = "broker") -> None:
-        """`role`: "controller" if controllers were looked for."""
-        listed = ", ".join(map(str, sorted(there))) or "none known"
-        super().__init__(f"there is no {role} {broker} in the cluster now; there are: {listed}")
+    def __init__(self, broker: int, existing: Iterable[int], role: str = "broker") -> None:
+        """`role`: "broker" or "controller"."""
+        ids = ", ".join(map(str, sorted(existing))) or "none"
+        super().__init__(f"there is no {role} {broker} in the cluster now; known {role}s: {ids}")
         self.broker = broker
 
 
 class OutcomeUnknown(ClientError):
-    """The request was sent, but no answer came: what it asks for may have happened or not.
+    """The request was sent, but no response was received: it may have been executed or not.
 
     try:
         await admin.delete_topics(["old"])
     except OutcomeUnknown as error:
-        print("perhaps deleted:", error)
+        print("may be deleted:", error)
     """
 
     is_retriable = True
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not know this API, or no version of it that can say what is asked for.
+    """The broker does not support this API, or no version of it that can express the request.
 
     try:
         await admin.describe_cluster()
@@ -107,19 +107,19 @@ class UnsupportedByBroker(ClientError):
 
 
 class TimedOut(ClientError):
-    """A budget of the caller's is used up; the text names the setting.
+    """A timeout expired; the message names the setting.
 
     try:
         await producer.send("topic", b"value")
     except TimedOut as error:
-        print("raise max.block.ms?", error)
+        print("increase max.block.ms?", error)
     """
 
     is_retriable = True
 
 
 class WrongUse(ClientError):
-    """The program calls what cannot be called now.
+    """The call or its arguments are not valid now: a bug in the application.
 
     try:
         await producer.commit_transaction()
@@ -149,7 +149,7 @@ class NoPosition(ClientError):
 
 
 class LogTruncated(ClientError):
-    """What was read is not in the log of the new leader, and auto.offset.reset is none.
+    """Records that were read are not in the log of the new leader, and auto.offset.reset is none.
 
     try:
         await consumer.poll(timeout_ms=0)
@@ -159,7 +159,7 @@ class LogTruncated(ClientError):
 
 
 class SerializationFailed(ClientError):
-    """A serializer or deserializer raised; its error is the cause.
+    """A serializer or deserializer raised an exception, which is the cause of this one.
 
     try:
         await producer.send("topic", object())
@@ -169,19 +169,19 @@ class SerializationFailed(ClientError):
 
 
 class TransactionFailed(ClientError):
-    """The transaction cannot be committed, or was aborted with these records in it: abort it and
-    begin again. The cause says why.
+    """The transaction cannot be committed, or it was aborted and these records with it: abort it
+    and begin a new one. The cause is the error of the transaction.
 
         try:
             async with transactional.transaction():
                 await transactional.send("topic", b"value")
         except TransactionFailed as error:
-            print("nothing of it counts:", error.__cause__)
+            print("aborted:", error.__cause__)
     """
 
 
 class BufferFull(ClientError):
-    """buffer.memory is used up; `send` waits for room, `send_nowait` does not.
+    """buffer.memory is exhausted; `send` waits for free space, `send_nowait` does not.
 
     try:
         producer.send_nowait("topic", b"value")
@@ -207,7 +207,7 @@ class RecordTooLargeToSend(ClientError):
 
 
 class BrokerError(ClientError):
-    """The broker's answer carries an error code.
+    """The broker returned an error code.
 
     try:
         await producer.send("topic", b"value")
@@ -215,7 +215,7 @@ class BrokerError(ClientError):
         print(error.code is ErrorCode.NOT_ENOUGH_REPLICAS, error.code.name)
     """
 
-    #: Filled by subclasses that stand for codes.
+    #: The error codes for which a subclass is raised.
     CODES: ClassVar[tuple[ErrorCode, ...]] = ()
 
     def __init__(self, code: ErrorCode, text: str) -> None:
@@ -225,7 +225,7 @@ class BrokerError(ClientError):
 
 
 class TopicMissing(BrokerError):
-    """There is no such topic or partition.
+    """The topic or partition does not exist.
 
     try:
         await admin.delete_topics(["nowhere"])
@@ -237,7 +237,7 @@ class TopicMissing(BrokerError):
 
 
 class InvalidTopic(BrokerError):
-    """No topic can have that name.
+    """The topic name is not valid.
 
     try:
         await producer.send("no/topic", b"value")
@@ -249,7 +249,7 @@ class InvalidTopic(BrokerError):
 
 
 class NotAuthorized(BrokerError):
-    """The cluster's rules forbid it to this client.
+    """The client is not authorized for the operation.
 
     try:
         await producer.send("topic", b"value")
@@ -266,7 +266,7 @@ class NotAuthorized(BrokerError):
 
 
 class RecordTooLarge(BrokerError):
-    """The broker does not take records of that size (max.message.bytes).
+    """The broker rejects records of that size (max.message.bytes).
 
     try:
         await producer.send("topic", b"value")
@@ -292,7 +292,7 @@ class RecordRejected(BrokerError):
 
 class BatchRejected(BrokerError):
     """The broker rejected the batch of this record because of other records in it. This record was
-    not appended either; it may be sent again.
+    not appended either; it can be sent again.
 
     try:
         await producer.send("topic", b"value")
@@ -302,7 +302,7 @@ class BatchRejected(BrokerError):
 
 
 class OffsetOutOfRange(BrokerError):
-    """The log does not reach there, and auto.offset.reset is none.
+    """The log does not contain the offset, and auto.offset.reset is none.
 
     try:
         await consumer.poll(timeout_ms=0)
@@ -314,19 +314,19 @@ class OffsetOutOfRange(BrokerError):
 
 
 class NotEnoughReplicas(BrokerError):
-    """Fewer replicas are in sync than min.insync.replicas asks for.
+    """Fewer replicas are in sync than min.insync.replicas requires.
 
     try:
         await producer.send("topic", b"value")
     except NotEnoughReplicas as error:
-        print("not safe now:", error)
+        print("retry later:", error)
     """
 
     CODES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class ProducerFenced(BrokerError):
-    """A newer producer has the same transactional id; this one is done.
+    """A newer producer uses the same transactional id; this one must be closed.
 
     try:
         async with transactional.transaction():
@@ -339,7 +339,7 @@ class ProducerFenced(BrokerError):
 
 
 class TransactionAborted(BrokerError):
-    """The transaction cannot be committed: abort it and begin again.
+    """The transaction cannot be committed: abort it and begin a new one.
 
     try:
         await producer.send("topic", b"value")
@@ -351,24 +351,24 @@ class TransactionAborted(BrokerError):
 
 
 class RebalanceInProgress(BrokerError):
-    """The group gives its partitions out anew; ask again.
+    """The group is rebalancing; retry later.
 
     try:
         await consumer.commit()
     except RebalanceInProgress as error:
-        print("again", error)
+        print("retry later:", error)
     """
 
     CODES = (ErrorCode.REBALANCE_IN_PROGRESS,)
 
 
 class CommitFailed(BrokerError):
-    """The group has gone on without this member: its partitions have new owners.
+    """The consumer is no longer a member of the group: others own its partitions now.
 
     try:
         await consumer.commit()
     except CommitFailed as error:
-        print("others read these now:", error)
+        print("rebalanced before the commit:", error)
     """
 
     CODES = (
@@ -392,7 +392,7 @@ class FencedInstance(BrokerError):
 
 
 class TopicExists(BrokerError):
-    """A topic of that name is there already.
+    """A topic with that name already exists.
 
     try:
         await admin.create_topics([NewTopic("topic")])
@@ -404,7 +404,7 @@ class TopicExists(BrokerError):
 
 
 class SettingRejected(BrokerError):
-    """A setting has a name or a value that the cluster does not take.
+    """The cluster rejected the name or the value of a setting.
 
     try:
         await admin.alter_configs({topic_resource("topic"): [ConfigChange("wrong", "1")]})
@@ -416,10 +416,10 @@ class SettingRejected(BrokerError):
 
 
 class GroupMissing(BrokerError):
-    """There is no such group.
+    """The group does not exist.
 
     try:
-        await admin.delete_groups(["nobody"])
+        await admin.delete_groups(["unknown"])
     except GroupMissing as error:
         print(error)
     """
@@ -440,7 +440,7 @@ class GroupNotEmpty(BrokerError):
 
 
 class SomeFailed(ClientError):
-    """Of several things that were asked for together, some were done and others not.
+    """An operation on several items succeeded for some of them and failed for others.
 
     try:
         await admin.delete_topics(["topic", "nowhere"])
@@ -451,12 +451,13 @@ class SomeFailed(ClientError):
     def __init__(self, done: Mapping[Any, Any], failed: Mapping[Any, ClientError]) -> None:
         first, count = next(iter(failed.values())), len(failed)
         super().__init__(f"{count} of {count + len(done)} failed; {first}")
-        #: By what was asked for: what came of it, and why nothing did.
+        #: The results of the items that succeeded.
         self.done = done
+        #: The errors of the items that failed.
         self.failed = failed
 
 
-#: Errors that pass by themselves: elections, loading, overload, old metadata.
+#: Transient errors: elections, loading, overload, stale metadata.
 RETRIABLE: Final = frozenset(
     (
         ErrorCode.CORRUPT_MESSAGE,
@@ -491,7 +492,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     )
 )
-#: Errors that say that our metadata is old.
+#: Errors that mean that the client's metadata is stale.
 STALE_METADATA: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -507,20 +508,22 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     )
 )
-#: In words, where the broker gave none and the name of the code does not say it.
-_MEANINGS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic of this id",
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group, or it is of another type"
+#: Messages for codes whose names do not explain them, used if the broker returned none.
+_MESSAGES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist",
+    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist, or has another type"
     " (`lograft groups list` shows the types)",
     ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them first",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group reads the topic: stop its members first",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no broker can coordinate it now",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group subscribes to the topic: stop its members"
+    " first",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no coordinator is available now",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas",
-    ErrorCode.UNKNOWN_MEMBER_ID: "the group does not know this member (any more)",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach to this offset",
-    ErrorCode.UNSUPPORTED_VERSION: "this server cannot do that: it may be an older release",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the consumer is not a member of the group",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not contain this offset",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not support this request: it may run an older"
+    " release",
 }
 _CLASSES: Final[dict[ErrorCode, type[BrokerError]]] = {
     code: kind for kind in BrokerError.__subclasses__() for code in kind.CODES
@@ -528,19 +531,19 @@ _CLASSES: Final[dict[ErrorCode, type[BrokerError]]] = {
 
 
 def broker_error(code: int, what: str, message: str | None = None) -> BrokerError:
-    """The error for a code in an answer; `what` names the thing and the act, `message` is the
-    broker's own sentence where it gave one."""
+    """Returns the exception for an error code. `what` names the item or the operation, `message` is
+    the broker's error message if it returned one."""
     try:
         known = ErrorCode(code)
         name = known.name
     except ValueError:
         known, name = ErrorCode.UNKNOWN_SERVER_ERROR, f"error {code}"
-    message = message or _MEANINGS.get(known)
+    message = message or _MESSAGES.get(known)
     text = f"{what}: {message} ({name})" if message else f"{what}: {name}"
     return _CLASSES.get(known, BrokerError)(known, text)
 
 
 def raise_for(code: int, what: str, message: str | None = None) -> None:
-    """Raises the error of the code, if it is one."""
+    """Raises the exception for the code, unless it is NONE."""
     if code:
         raise broker_error(code, what, message)

@@ -1,4 +1,4 @@
-"""The producer: records in, acknowledgements out.
+"""The producer: sends records and reports their acknowledgements.
 
 async with Producer(bootstrap_servers="localhost:9092") as producer:
     acknowledged = await producer.send("greetings", b"hello", key=b"world")
@@ -55,8 +55,8 @@ BATCHES_UNFINISHED: Final = Gauge(
 
 
 class Producer(AsyncResource):
-    """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
-    in a mapping or as keywords; `runtime` is for simulations.
+    """Sends records. Settings are Kafka's, in a mapping with dotted names or as keyword arguments;
+    `runtime` is for simulations. A producer belongs to the event loop in which it was opened.
 
         async with Producer(bootstrap_servers="localhost:9092", acks="all") as producer:
             acknowledged = await producer.send("topic", b"value", key=b"key")
@@ -82,8 +82,7 @@ class Producer(AsyncResource):
         self._takes_plain = False
 
     async def start(self) -> None:
-        """Opens the producer. Nobody is asked yet: brokers that are not there show when something
-        is sent."""
+        """Opens the producer. Sends no requests yet, so it does not detect unavailable brokers."""
         if self._core is not None:
             raise WrongUse("the producer has been started already")
         settings = self.settings
@@ -149,11 +148,11 @@ class Producer(AsyncResource):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Waits until the record is in the buffer: for metadata and for room, together at most
-        max.block.ms. The delivery tells the rest.
+        """Waits until the record is in the buffer, and returns its delivery. Waits for metadata and
+        buffer space, together at most max.block.ms.
 
-        A partition that the topic does not have is made where the broker makes partitions on
-        demand; elsewhere the delivery fails after max.block.ms and names how many there are.
+        If the topic does not have the partition, some brokers create it on demand; otherwise the
+        delivery fails after max.block.ms, and its error contains the number of partitions.
 
             delivery = await producer.enqueue("topic", b"value")
             print((await delivery).offset)
@@ -162,7 +161,7 @@ class Producer(AsyncResource):
         try:
             self._open_core()
         except Exception as error:
-            self._report_refused(record, error)
+            self._report_rejected(record, error)
             raise
         return await self._pipeline.enqueue(record)
 
@@ -176,8 +175,9 @@ class Producer(AsyncResource):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Puts the record into the buffer now. Raises BufferFull when there is no room, and
-        WrongUse while the topic is not known: `await producer.prepare(topic)` first.
+        """Adds the record to the buffer without waiting. Raises BufferFull if there is no space,
+        and WrongUse if the topic's metadata is not available: `await producer.prepare(topic)`
+        first.
 
             delivery = producer.send_nowait("topic", b"value")
             await producer.flush()
@@ -187,7 +187,7 @@ class Producer(AsyncResource):
             self._open_core()
         except Exception as error:
             record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
-            self._report_refused(record, error)
+            self._report_rejected(record, error)
             raise
         if (
             key is None
@@ -203,8 +203,8 @@ class Producer(AsyncResource):
         return self._pipeline.put(Outgoing(topic, value, key, partition, timestamp_ms, headers))
 
     async def prepare(self, topic: str) -> int:
-        """Makes the topic known, so that `send_nowait` can take records for it; returns how many
-        partitions it has.
+        """Fetches the metadata of a topic, which `send_nowait` needs. Returns the number of its
+        partitions.
 
             assert await producer.prepare("topic") == 2
         """
@@ -215,7 +215,8 @@ class Producer(AsyncResource):
     async def send_many(
         self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
     ) -> Deliveries:
-        """Puts all of them into the buffer, waiting for room as needed; their deliveries.
+        """Adds the records to the buffer, waiting for space as needed, and returns their
+        deliveries.
 
         deliveries = await producer.send_many("topic", (b"%d" % number for number in range(100)))
         assert len(await deliveries) == 100
@@ -231,8 +232,8 @@ class Producer(AsyncResource):
         partition: int | None = None,
         batch_bytes: int | None = None,
     ) -> list[OffsetRange]:
-        """Sends the rows of a table and waits until the fate of all is known: where they are, or
-        the first failure. See `enqueue_arrow`.
+        """Sends the rows of a table, waits for their acknowledgement and returns their offsets.
+        Raises the first failure, once all rows are done. See `enqueue_arrow`.
 
             import pyarrow as pa
 
@@ -250,13 +251,13 @@ class Producer(AsyncResource):
         partition: int | None = None,
         batch_bytes: int | None = None,
     ) -> "TableDelivery":
-        """Waits until all rows of a table are in the buffer. Its columns are `value` and, if there,
-        `key`, `headers` (lists of structs of key and value), `timestamp` and `partition`: bytes or
-        text, which no serializer or interceptor sees.
+        """Waits until all rows of a table are in the buffer. Its columns are `value` and optionally
+        `key`, `headers` (lists of structs of key and value), `timestamp` and `partition`. Keys and
+        values are bytes or text; serializers and interceptors are not called.
 
-        Rows without a partition go where their key says; those without a key are spread in batches.
-        `batch_bytes` stands in for batch.size, which is made for single records."""
-        from lograft.client.columns.table_sender import TableSender  # needs the extra `arrow`
+        The key of a row without a partition selects it; rows without a key are distributed in
+        batches. `batch_bytes` replaces batch.size, whose default is meant for single records."""
+        from lograft.client.columns.table_sender import TableSender  # requires the extra `arrow`
 
         core = self._open_core()
         if partition is not None:
@@ -275,12 +276,12 @@ class Producer(AsyncResource):
     # ── transactions ─────────────────────────────────────────────────────────────────────────
 
     async def init_transactions(self) -> None:
-        """Fences whoever had the transactional id before, and aborts what it left open. The first
-        `begin_transaction` does it too."""
+        """Fences the previous producer with the same transactional id, and aborts its open
+        transaction. Optional: the first `begin_transaction` does it too."""
         await self._transactional().identify()
 
     async def begin_transaction(self) -> None:
-        """Begins a transaction: what is sent from now on belongs to it.
+        """Begins a transaction. Records that are sent from now on belong to it.
 
         await transactional.begin_transaction()
         await transactional.send("topic", b"value")
@@ -289,12 +290,12 @@ class Producer(AsyncResource):
         await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
-        """Sends what is there, and commits. Raises TransactionFailed when the transaction can only
-        be aborted, and TimedOut when the outcome is not known yet: call it again then."""
+        """Sends the buffered records and commits. Raises TransactionFailed if the transaction must
+        be aborted, and TimedOut if the outcome is not known yet: call it again."""
         await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
-        """Nothing of the transaction counts; records that have not been sent fail.
+        """Aborts the transaction. Records that have not been sent fail.
 
         await transactional.begin_transaction()
         await transactional.send("topic", b"never seen")
@@ -303,9 +304,9 @@ class Producer(AsyncResource):
         await self._transactional().abort()
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Waits until all that was given is in the log, and leaves the transaction open: it
-        outlives this producer, until `complete_transactions` (of any process) ends it, its
-        transaction.timeout.ms is over, or another producer takes the transactional id."""
+        """Waits until all records are acknowledged, and leaves the transaction open. It outlives
+        this producer, until `complete_transactions` (in any process) ends it, its
+        transaction.timeout.ms expires, or another producer uses the transactional id."""
         return await self._transactional().prepare()
 
     async def send_offsets(
@@ -313,11 +314,11 @@ class Producer(AsyncResource):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group: GroupMetadata | str,
     ) -> None:
-        """Commits offsets of a group with the transaction: how far it has read, if and only if
-        what was made of it is committed. `group`: `consumer.group_metadata()`, or a name.
+        """Adds offsets of a group to the transaction: they are committed if and only if the
+        transaction is. `group`: `consumer.group_metadata()`, or a group id.
 
             async with transactional.transaction():
-                await transactional.send("topic", b"made of what was read")
+                await transactional.send("topic", b"result")
                 await transactional.send_offsets({TopicPartition("topic", 0): 1}, "readers")
         """
         if isinstance(group, str):
@@ -326,12 +327,13 @@ class Producer(AsyncResource):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction that is committed at the end, or aborted when something is raised.
+        """Begins a transaction, and commits it at the end of the block or aborts it on an
+        exception.
 
         settings = {"bootstrap.servers": "localhost:9092"}
         async with Producer(settings, transactional_id="copy-1") as producer:
             async with producer.transaction():
-                await producer.send("topic", b"made of what was read")
+                await producer.send("topic", b"result")
                 await producer.send_offsets({TopicPartition("topic", 0): 1}, "readers")
         """
         transactions = self._transactional()
@@ -347,14 +349,14 @@ class Producer(AsyncResource):
     def _transactional(self) -> Transactions:
         self._open_core()
         if self._transactions is None:
-            raise WrongUse("the producer has no transactions: give it a transactional_id")
+            raise WrongUse("the producer is not transactional: set transactional.id")
         return self._transactions
 
-    # ── the end ──────────────────────────────────────────────────────────────────────────────
+    # ── flush, metrics, close ────────────────────────────────────────────────────────────────
 
     async def flush(self) -> None:
-        """Until every record that was given before is acknowledged or has failed. Failures are
-        told by their deliveries.
+        """Waits until every record sent before is acknowledged or has failed. The deliveries
+        contain the failures.
 
             for number in range(10):
                 producer.send_nowait("topic", b"%d" % number)
@@ -377,7 +379,7 @@ class Producer(AsyncResource):
         return queue
 
     def collect_samples(self) -> Iterator[Sample]:
-        # Read at once: in the blocking client another thread iterates over them.
+        # A list: in the blocking client another thread iterates over them.
         core = self._open_core()
         samples = [
             *self._sender.collect_samples(),
@@ -388,15 +390,15 @@ class Producer(AsyncResource):
         return iter(samples)
 
     def metrics(self) -> dict[str, float]:
-        """The value of each metric by its name, as docs/metrics.md lists them.
+        """Returns the value of each metric by its name; see docs/metrics.md.
 
         print(producer.metrics()["lograft_client_records_acknowledged_total"])
         """
         return values_of(self)
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Takes nothing more, sends what is there, and fails what is not acknowledged when the time
-        is up. A transaction that is open is aborted."""
+        """Sends the buffered records, and fails those that are not acknowledged within the timeout.
+        Aborts an open transaction. Rejects new records immediately."""
         core = self._core
         if core is None or core.is_closed:
             return
@@ -409,7 +411,10 @@ class Producer(AsyncResource):
             pass
         finally:
             self._sender.fail(
-                TimedOut(f"the producer was closed, and {timeout_ms} ms were not enough")
+                TimedOut(
+                    f"the producer was closed, and the record was not acknowledged within"
+                    f" {timeout_ms} ms"
+                )
             )
             self._sender.stop()
             await core.close()
@@ -423,7 +428,10 @@ class Producer(AsyncResource):
         try:
             await transactions.abort()
         except ClientError as error:
-            LOGGER.warning("the open transaction was left to its coordinator: %s", error)
+            LOGGER.warning(
+                "the open transaction was not aborted and will time out at its coordinator: %s",
+                error,
+            )
 
     def _describe_open(self) -> str | None:
         core = getattr(self, "_core", None)
@@ -433,8 +441,8 @@ class Producer(AsyncResource):
         count = 0 if accumulator is None else accumulator.count_records()
         return f"producer with {count} pending record{'' if count == 1 else 's'}"
 
-    def _report_refused(self, record: Outgoing, error: Exception) -> None:
-        """Interceptors of a closed producer see the record and the failure, as in Kafka."""
+    def _report_rejected(self, record: Outgoing, error: Exception) -> None:
+        """Calls the interceptors with the record and its failure, as Kafka does after close."""
         if self._core is not None:
             self._pipeline.intercept(record)
             self._pipeline.report_failure(error)

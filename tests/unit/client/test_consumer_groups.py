@@ -315,7 +315,7 @@ async def test_patterns_find_topics_that_come_later(
         one.subscribe_pattern(".*")
         everything = wanted | {TopicPartition("not-later-1", 0)}
         await until(lambda: one.assignment() == everything, [one])
-        with pytest.raises(WrongUse, match="is not a pattern"):
+        with pytest.raises(WrongUse, match="is not a valid regular expression"):
             one.subscribe_pattern("(")
 
 

@@ -380,7 +380,7 @@ async def test_closing_fails_what_is_not_acknowledged_in_time(
     await producer.close(timeout_ms=2_000)
     assert 1.9 < cluster.loop.time() - began < 2.5
     for one in (sent, waiting):
-        with pytest.raises(TimedOut, match="2000 ms were not enough"):
+        with pytest.raises(TimedOut, match="was not acknowledged within 2000 ms"):
             one.result()
     await producer.close()
     cluster.resume(1)

@@ -1,1 +1,2 @@
-"""Records as Arrow columns, in and out, without a Python object per record. Needs pyarrow."""
+"""Reads and writes records as Arrow columns, without a Python object per record. Requires
+pyarrow."""

@@ -4,8 +4,8 @@ First, `record_starts.py` finds where the records start. All else is arithmetic 
 varints by take and mask, keys and values as Arrow arrays over the fetched bytes, from which `take`
 gathers the bytes of each.
 
-Every length that a record names is checked against the record's end before it is used, and that the
-record's parts fill it.
+Every length in a record is checked against the record's end before it is used, and the parts of a
+record must fill it.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lograft.client.columns.record_starts import Bytes, Ints, record_starts
+from lograft.client.columns.record_starts import Bytes, Ints, find_record_starts
 from lograft.client.consuming.completed_fetches import BATCH_BYTES_MAX
 from lograft.client.consuming.slices import Slice, visible_batches
 from lograft.model.seams import Buffer
@@ -23,13 +23,13 @@ from lograft.wire.compression import decompress
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Records that are decoded at a time: their columns stay in the processor's caches.
+#: Records that are decoded at once: their columns fit into the CPU caches.
 _BLOCK: Final = 16_384
-#: Arrow's 32-bit offsets end here; larger inputs are decoded in parts.
+#: The limit of Arrow's 32-bit offsets.
 _POSITIONS_MAX: Final = (1 << 31) - 1
-#: The last time that 64 bits hold in microseconds.
+#: The largest timestamp that fits into 64 bits in microseconds.
 _TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
-#: The numbers that take a byte.
+#: The values of varints with one byte.
 _ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
 
 HEADER_TYPE: Final = pa.list_(
@@ -50,23 +50,23 @@ SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADER_TYPE))
 
 
 class Records(NamedTuple):
-    """The records of some batches, each a row of these columns."""
+    """The records of several batches, one row each."""
 
-    #: What positions point into.
+    #: The bytes into which all positions point.
     data: Bytes
     offsets: Ints
     timestamps_ms: Ints
     is_log_append: Mask
-    #: Begin and end; a length of -1 (end before begin) is null.
+    #: Starts and ends; a length of -1 (end before start) is null.
     keys: tuple[Ints, Ints]
     values: tuple[Ints, Ints]
     header_counts: Ints
-    #: Where the headers of each record begin and where the record ends.
+    #: Starts of the headers, and ends of the records.
     headers: tuple[Ints, Ints]
 
 
 class _Part(NamedTuple):
-    """The records of one batch: where they end, how many they are, and what their batch says."""
+    """The records of one batch: where they end, their number, and the header of the batch."""
 
     end: int
     records: int
@@ -74,10 +74,10 @@ class _Part(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Records that lie uncompressed in one buffer."""
+    """Uncompressed records in one buffer."""
 
     data: Bytes
-    #: Where each one begins.
+    #: The start of each record.
     begins: Ints
     parts: Sequence[_Part]
 
@@ -89,7 +89,7 @@ def decode(
     checks_crcs: bool = True,
     batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> pa.RecordBatch:
-    """All records of a slice that its reader is to see. Raises BatchCorrupt or MalformedBatch."""
+    """Returns the visible records of a slice. Raises BatchCorrupt or MalformedBatch."""
     records = _records_of(_lay_out(fetched, checks_crcs, batch_bytes_max))
     if len(records.offsets) and records.offsets[0] < fetched.first_offset:
         records = _from_offset(records, fetched.first_offset)
@@ -97,12 +97,12 @@ def decode(
 
 
 def _lay_out(fetched: Slice, checks_crcs: bool, bytes_max: int) -> _Layout:
-    """Batches that are not compressed are read where they lie; if any is, all are put into one
-    buffer. Each batch is done with before the next one: its CRC brings it into the processor's
-    cache, where its records are found several times as fast as in memory."""
+    """Uncompressed batches are read in place; if any batch is compressed, all are copied into one
+    buffer. Each batch is completed before the next: computing its CRC brings it into the CPU cache,
+    where its record starts are found several times faster than in memory."""
     data = fetched.data
     if len(data) > _POSITIONS_MAX:
-        raise MalformedBatch(f"a fetch of {len(data)} bytes is more than can be decoded at once")
+        raise MalformedBatch(f"{len(data)} fetched bytes are more than can be decoded at once")
     batches = visible_batches(fetched, checks_crcs=checks_crcs)
     starts: list[Ints] = []
     parts: list[_Part] = []
@@ -111,9 +111,9 @@ def _lay_out(fetched: Slice, checks_crcs: bool, bytes_max: int) -> _Layout:
         for position, header in batches:
             end = position + header.size_bytes
             count = header.record_count
-            starts += record_starts(data, whole, position + HEADER_SIZE, end, count)
+            starts += find_record_starts(data, whole, position + HEADER_SIZE, end, count)
             parts.append(_Part(end, count, header))
-        return _Layout(whole, _together(starts), parts)
+        return _Layout(whole, _concatenate(starts), parts)
     view = memoryview(data)
     pieces: list[Buffer] = []
     size = 0
@@ -121,18 +121,18 @@ def _lay_out(fetched: Slice, checks_crcs: bool, bytes_max: int) -> _Layout:
         packed = view[position + HEADER_SIZE : position + header.size_bytes]
         piece = decompress(header.attributes & CODEC_MASK, packed, bytes_max)
         pieces.append(piece)
-        found = record_starts(
+        found = find_record_starts(
             piece, np.frombuffer(piece, np.uint8), 0, len(piece), header.record_count
         )
-        starts += [some + np.int32(size) for some in found]
+        starts += [piece_starts + np.int32(size) for piece_starts in found]
         size += len(piece)
         if size > _POSITIONS_MAX:
             raise MalformedBatch("a fetch has more decompressed bytes than can be decoded at once")
         parts.append(_Part(size, header.record_count, header))
-    return _Layout(np.frombuffer(b"".join(pieces), np.uint8), _together(starts), parts)
+    return _Layout(np.frombuffer(b"".join(pieces), np.uint8), _concatenate(starts), parts)
 
 
-def _together(starts: Sequence[Ints]) -> Ints:
+def _concatenate(starts: Sequence[Ints]) -> Ints:
     return np.concatenate(starts) if starts else np.zeros(0, np.int32)
 
 
@@ -144,11 +144,11 @@ def _records_of(layout: _Layout) -> Records:
     ]
     if len(blocks) == 1:
         return blocks[0]
-    return _joined(layout.data, blocks)
+    return _concatenate_blocks(layout.data, blocks)
 
 
 class _Rows(NamedTuple):
-    """What is known of each record before it is read: where it lies, and what its batch says."""
+    """What is known of each record before it is read: its position, and fields of its batch."""
 
     begins: Ints
     ends: Ints
@@ -166,30 +166,30 @@ def _rows_of(layout: _Layout) -> _Rows:
     counts = np.array([part.records for part in parts], np.int64)
     headers = [part.header for part in parts]
 
-    def of_batch(facts: list[int], kind: Any = np.int64) -> Any:
-        return np.repeat(np.array(facts, kind), counts)
+    def repeat(fields: list[int], kind: Any = np.int64) -> Any:
+        return np.repeat(np.array(fields, kind), counts)
 
-    # The last record of a batch ends with it, every other where the next one begins.
+    # The last record of a batch ends with it, every other where the next one starts.
     ends = np.empty_like(begins)
     ends[:-1] = begins[1:]
     ends[np.cumsum(counts) - 1] = [part.end for part in parts]
     return _Rows(
         begins,
         ends,
-        of_batch([one.base_offset for one in headers]),
-        of_batch([one.base_timestamp for one in headers]),
-        of_batch([one.max_timestamp for one in headers]),
-        of_batch([one.timestamp_type_log_append for one in headers], np.bool_),
+        repeat([header.base_offset for header in headers]),
+        repeat([header.base_timestamp for header in headers]),
+        repeat([header.max_timestamp for header in headers]),
+        repeat([header.timestamp_type_log_append for header in headers], np.bool_),
     )
 
 
 def _read_block(data: Bytes, rows: _Rows) -> Records:
-    """Some records, at least one. A position only ever grows, so it is enough to look at the last
-    one: if that lies in the record, the others did."""
+    """Decodes at least one record. Positions only grow, so checking the last position of a record
+    covers the ones before it."""
     ends = rows.ends
     lengths, bodies = _varints(data, rows.begins)
-    # Only now is it known that the chain was followed rightly.
-    _require(lengths == ends - bodies, "a record's length is wrong")
+    # Validates the chain that `find_record_starts` followed.
+    _require(lengths == ends - bodies, "the length of a record does not match its content")
 
     deltas, position = _varints(data, bodies + 1)
     offset_deltas, position = _varints(data, position)
@@ -198,7 +198,7 @@ def _read_block(data: Bytes, rows: _Rows) -> Records:
     value_lengths, value_begins = _varints(data, np.maximum(key_ends, key_begins))
     value_ends = _after(value_lengths, value_begins, ends, "value")
     header_counts, header_begins = _varints(data, np.maximum(value_ends, value_begins))
-    _require(header_counts >= 0, "a negative count of headers")
+    _require(header_counts >= 0, "a record has a negative number of headers")
     _require(
         (header_begins == ends) | (header_counts > 0) & (header_begins < ends),
         "the length of a record does not match its content",
@@ -219,11 +219,11 @@ def _read_block(data: Bytes, rows: _Rows) -> Records:
     )
 
 
-def _joined(data: Bytes, blocks: Sequence[Records]) -> Records:
+def _concatenate_blocks(data: Bytes, blocks: Sequence[Records]) -> Records:
     if not blocks:
-        none = np.zeros(0, np.int64)
-        nothing = (none, none)
-        return Records(data, none, none, none > 0, nothing, nothing, none, nothing)
+        empty = np.zeros(0, np.int64)
+        pair = (empty, empty)
+        return Records(data, empty, empty, empty > 0, pair, pair, empty, pair)
 
     def column(name: str) -> Any:
         parts = [getattr(block, name) for block in blocks]
@@ -232,6 +232,12 @@ def _joined(data: Bytes, blocks: Sequence[Records]) -> Records:
         return np.concatenate(parts)
 
     return Records(data, *(column(name) for name in Records._fields[1:]))
+
+
+def table_of(batches: Sequence[pa.RecordBatch], *, with_headers: bool) -> pa.Table:
+    """Returns the record batches of several partitions as one table."""
+    schema = SCHEMA_WITH_HEADERS if with_headers else SCHEMA
+    return pa.Table.from_batches(batches, schema=schema)
 
 
 def to_arrow(
@@ -254,13 +260,14 @@ def to_arrow(
 
 
 def _microseconds(records: Records) -> Ints:
-    """A time that does not fit (nanoseconds for milliseconds) would wrap around to another one."""
+    """Raises MalformedBatch for a timestamp (such as nanoseconds instead of milliseconds) that
+    would overflow."""
     times = records.timestamps_ms
     for at in (times.argmin(), times.argmax()) if len(times) else ():
         if abs(int(times[at])) > _TIME_MS_MAX:
             raise MalformedBatch(
-                f"the record at offset {records.offsets[at]} has the time {times[at]} ms, which is"
-                " more than a column of microseconds can hold; poll() gives it as a number"
+                f"the record at offset {records.offsets[at]} has the timestamp {times[at]} ms,"
+                " which does not fit into a column of microseconds; poll() returns it as an int"
             )
     return times * 1000
 
@@ -269,27 +276,27 @@ def _microseconds(records: Records) -> Ints:
 
 
 def _varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
-    """The zigzag numbers at these positions, and the positions after them. What lies at the end of
-    the data is cut short; whether a number reaches into the next record is for the caller."""
+    """Returns the zigzag varints at these positions, and the positions after them. Raises
+    MalformedBatch at the end of the data; the caller checks the ends of records."""
     try:
         byte = data.take(positions)
         after = positions + 1
-        goes_on = byte >= 0x80
-        if not _any(goes_on):
+        has_more = byte >= 0x80
+        if not _any(has_more):
             return _ZIGZAG.take(byte), after
         raw = (byte & 0x7F).astype(np.int64)
-        more = np.flatnonzero(goes_on)
+        more = np.flatnonzero(has_more)
         shift = 7
         while len(more):
             if shift > 63:
-                raise MalformedBatch("a number of more than ten bytes")
+                raise MalformedBatch("a varint has more than ten bytes")
             if len(more) == len(positions):
                 byte = data.take(after)
                 raw |= (byte & 0x7F).astype(np.int64) << shift
                 after += 1
             else:
                 byte = data.take(after[more])
-                # The tenth byte's bits beyond the 64th fall off the end, as in Java.
+                # Bits of the tenth byte beyond the 64th are dropped, as in Java.
                 raw[more] |= (byte & 0x7F).astype(np.int64) << shift
                 after[more] += 1
             more = more[byte >= 0x80]
@@ -301,8 +308,8 @@ def _varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
 
 
 def _after(lengths: Ints, begins: Ints, ends: Ints, what: str) -> Ints:
-    """Where keys or values end; -1 as a length is null, and its end lies before its begin."""
-    _require(lengths >= -1, f"a negative length of a {what}")
+    """Returns the ends of keys or values. A length of -1 is null: its end is before its start."""
+    _require(lengths >= -1, f"a {what} has a negative length")
     # Compared before they are added: a length of 2^62 must not wrap around.
     _require(lengths <= ends - begins, f"a {what} is longer than its record")
     return (begins + lengths).astype(np.int32)
@@ -314,8 +321,8 @@ def _require(holds: Mask, problem: str) -> None:
 
 
 def _all(mask: Mask) -> bool:
-    """Of at least one. numpy's own method goes through Python: three times the time for a few
-    thousand."""
+    """Like `mask.all()`, for at least one element. numpy's method is implemented in Python and
+    takes three times as long for a few thousand."""
     return bool(mask[mask.argmin()])
 
 
@@ -324,10 +331,10 @@ def _any(mask: Mask) -> bool:
 
 
 def _binary(data: Bytes, begins: Ints, ends: Ints) -> pa.Array:
-    """The bytes between each begin and end; null where the end comes first.
+    """Returns the bytes between each start and end; null if the end is before the start.
 
-    Arrow's offsets alternate between begins and ends, so that every other element is wanted and
-    those between them are what lies in between; `take` copies the wanted ones together.
+    The offsets of an Arrow array alternate between starts and ends, so that every other element is
+    a value and the ones between are gaps; `take` copies the values.
     """
     count = len(begins)
     if not count:
@@ -351,7 +358,7 @@ def _binary(data: Bytes, begins: Ints, ends: Ints) -> pa.Array:
 
 
 def _numbers(column: Ints, kind: pa.DataType) -> pa.Array:
-    """Over numpy's own memory. (pa.array would import pandas to see whether it is one of its.)"""
+    """Wraps numpy's memory. (pa.array would import pandas to check the type.)"""
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 
@@ -360,8 +367,8 @@ def _constant(value: str, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _headers(records: Records) -> pa.Array:
-    """Header by header: the first of all records that have one, the second of those that have two,
-    and so on; then back into the order of the records."""
+    """Decodes the first header of all records that have one, the second of those that have two,
+    and so on; then sorts them by record."""
     counts = records.header_counts
     positions, ends = records.headers
     rows = np.flatnonzero(counts)
@@ -370,27 +377,27 @@ def _headers(records: Records) -> pa.Array:
         empty = pa.array([], HEADER_TYPE.value_type)
         return pa.ListArray.from_arrays(bounds, empty, type=HEADER_TYPE)
     positions, ends = positions[rows].copy(), ends[rows]
-    # A header takes at least two bytes.
+    # A header has at least two bytes.
     _require(counts[rows] <= (ends - positions) // 2, "headers do not fit in their record")
     found: list[tuple[Ints, ...]] = []
-    round_ = 0
+    header_number = 0
     while len(rows):
         key_lengths, key_begins = _varints(records.data, positions)
-        _require(key_lengths >= 0, "a record header without a key")
+        _require(key_lengths >= 0, "a record header has no key")
         key_ends = _after(key_lengths, key_begins, ends, "header's key")
         value_lengths, value_begins = _varints(records.data, key_ends)
         value_ends = _after(value_lengths, value_begins, ends, "header's value")
         found.append((rows, key_begins, key_ends, value_begins, value_ends))
-        round_ += 1
+        header_number += 1
         positions = np.maximum(value_ends, value_begins)
-        is_last = counts[rows] == round_
+        is_last = counts[rows] == header_number
         _require(
             ~is_last | (positions == ends), "the length of a record does not match its content"
         )
         rows, positions, ends = rows[~is_last], positions[~is_last], ends[~is_last]
-    owner, *places = (np.concatenate(column) for column in zip(*found, strict=True))
+    owner, *bounds_ = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(owner, kind="stable")
-    key_begins, key_ends, value_begins, value_ends = (place[order] for place in places)
+    key_begins, key_ends, value_begins, value_ends = (column[order] for column in bounds_)
     try:
         keys = _binary(records.data, key_begins, key_ends).cast(pa.string())
     except pa.ArrowInvalid:
@@ -401,7 +408,7 @@ def _headers(records: Records) -> pa.Array:
 
 
 def _from_offset(records: Records, first_offset: int) -> Records:
-    """The first batch may begin before the offset that was asked for."""
+    """Drops records before the requested offset: the first batch may start earlier."""
     keep = records.offsets >= first_offset
 
     def both(columns: tuple[Ints, Ints]) -> tuple[Ints, Ints]:

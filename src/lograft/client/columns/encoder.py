@@ -1,8 +1,8 @@
-"""Arrow columns as record batches, without a Python object per record.
+"""Encodes Arrow columns as record batches, without a Python object per record.
 
-What lies before a key, between key and value and after a value are short columns of bytes made by
-arithmetic on whole columns; Arrow joins them with keys and values element by element. The joined
-array's data is then the records one after the other, and a batch is a part of it.
+The bytes before a key, between key and value and after a value are short columns, computed by
+arithmetic on whole columns; Arrow joins them with keys and values element by element. The data of
+the joined array are the records one after the other, and a batch is a slice of it.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 
 from lograft.client.columns.varints import Ints, Varints, binary_array, packed, varint_width
 
-#: Records that are encoded at a time: their columns stay in the processor's caches.
+#: Records that are encoded at once: their columns fit into the CPU caches.
 BLOCK: Final = 16_384
-_NULL: Final = b"\x01"  # the length -1
+_NULL: Final = b"\x01"  # length -1
 _ATTRIBUTES: Final = b"\x00"
 _NO_HEADERS: Final = b"\x00"
 _JOIN: Final = pc.JoinOptions(null_handling="replace", null_replacement="")
 
 
 class Rows(NamedTuple):
-    """Records that follow each other in a partition, as columns of one length."""
+    """Consecutive records of a partition, as columns of the same length."""
 
     #: Of type binary.
     values: pa.Array
@@ -45,8 +45,8 @@ class Encoded:
 
 
 def encode(rows: Rows, batch_bytes: int) -> Iterator[Encoded]:
-    """The rows in batches of at most so many bytes, headers of batches not counted; a row that is
-    larger makes a batch of its own."""
+    """Yields the rows in batches of at most `batch_bytes`, without batch headers; a larger row is
+    a batch by itself."""
     count = len(rows.values)
     if not count:
         return
@@ -57,18 +57,20 @@ def encode(rows: Rows, batch_bytes: int) -> Iterator[Encoded]:
     if key_lengths is not None:
         contents += np.maximum(key_lengths, 0)
     stamps = rows.timestamps_ms
-    begins = _cut(contents, stamps, batch_bytes)
+    begins = _split(contents, stamps, batch_bytes)
     counts = np.diff(np.append(begins, count))
 
     key_part: Varints | bytes = _NULL if key_lengths is None else Varints(key_lengths)
     key_widths = 1 if isinstance(key_part, bytes) else key_part.widths
     value_part = Varints(value_lengths)
-    times = Varints(stamps - np.repeat(stamps[begins], counts))
-    places = Varints(np.arange(count) - np.repeat(begins, counts))
-    bodies: Ints = 1 + times.widths + places.widths + key_widths + value_part.widths + contents
+    time_deltas = Varints(stamps - np.repeat(stamps[begins], counts))
+    offset_deltas = Varints(np.arange(count) - np.repeat(begins, counts))
+    bodies: Ints = (
+        1 + time_deltas.widths + offset_deltas.widths + key_widths + value_part.widths + contents
+    )
     lengths = Varints(bodies)
 
-    head: list[Varints | bytes] = [lengths, _ATTRIBUTES, times, places, key_part]
+    head: list[Varints | bytes] = [lengths, _ATTRIBUTES, time_deltas, offset_deltas, key_part]
     if rows.keys is None:
         parts = [packed([*head, value_part]), rows.values, tails]
     else:
@@ -86,7 +88,7 @@ def encode(rows: Rows, batch_bytes: int) -> Iterator[Encoded]:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """In bytes; -1 where there is nothing."""
+    """Returns the lengths in bytes; -1 for null."""
     lengths = pc.binary_length(column)
     if column.null_count:
         lengths = pc.fill_null(lengths, -1)
@@ -94,7 +96,8 @@ def _lengths(column: pa.Array) -> Ints:
 
 
 def _tails(headers: pa.Array | None, count: int) -> tuple[pa.Array | pa.Scalar, Ints]:
-    """What follows each value: the count of headers and the headers; and how long it is."""
+    """Returns the bytes after each value, the number of headers and the headers, and their
+    lengths."""
     if headers is None:
         return pa.scalar(_NO_HEADERS, pa.binary()), np.full(count, len(_NO_HEADERS))
     counts = np.asarray(pc.fill_null(pc.list_value_length(headers), 0)).astype(np.int64)
@@ -118,9 +121,9 @@ def _tails(headers: pa.Array | None, count: int) -> tuple[pa.Array | pa.Scalar, 
     return tails, count_parts.widths + per_row
 
 
-def _cut(contents: Ints, stamps: Ints, batch_bytes: int) -> Ints:
-    """Where batches begin. Which bytes deltas take is known only when batches are, so what they can
-    take at most decides."""
+def _split(contents: Ints, stamps: Ints, batch_bytes: int) -> Ints:
+    """Returns the first row of each batch. The widths of deltas depend on the batches, so their
+    upper bounds are used."""
     time_span = int(stamps.max()) - int(stamps.min())
     delta_bytes = varint_width(2 * time_span + 1) + varint_width(2 * len(contents))
     length_bytes = 3 * varint_width(2 * (int(contents.max()) + delta_bytes + 11))

@@ -1,4 +1,4 @@
-"""murmur2 of whole columns of keys, equal to the one of single keys and so to Java's."""
+"""murmur2 of whole columns of keys, identical to that of single keys and so to Java's."""
 
 from typing import Any, Final, TypeAlias
 
@@ -11,12 +11,13 @@ from lograft.client.producing.partitioner import MURMUR2_M, MURMUR2_SEED, murmur
 _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
 
 _M: Final = np.uint32(MURMUR2_M)
-#: Longer keys are hashed one by one: few keys are so long, and the columns go on for the longest.
+#: Longer keys are hashed one by one: they are rare, and the longest key determines the number of
+#: passes over the column.
 _LENGTH_MAX: Final = 128
 
 
 def murmur2_column(keys: pa.Array) -> Ints:
-    """Of an array of type binary; what it says of nulls means nothing."""
+    """Returns the hashes of an array of type binary; those of nulls are undefined."""
     count = len(keys)
     _, offsets_buffer, data_buffer = keys.buffers()
     if not count or data_buffer is None:
@@ -24,7 +25,7 @@ def murmur2_column(keys: pa.Array) -> Ints:
     offsets = np.frombuffer(offsets_buffer, np.int32)[keys.offset : keys.offset + count + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     begins, lengths = offsets[:-1].astype(np.int64) - first, np.diff(offsets)
-    # Three bytes more, so that a word can be read where a key has one byte left.
+    # Three more bytes, so that a word can be read where only one byte of a key is left.
     data = np.zeros(last - first + 3, np.uint8)
     data[:-3] = np.frombuffer(data_buffer, np.uint8)[first:last]
     is_long = lengths > _LENGTH_MAX
@@ -45,14 +46,14 @@ def murmur2_column(keys: pa.Array) -> Ints:
     hashes = (hashes ^ hashes >> np.uint32(13)) * _M
     hashes = (hashes ^ hashes >> np.uint32(15)) & np.uint32(0x7FFF_FFFF)
 
-    found = hashes.astype(np.int64)
+    result = hashes.astype(np.int64)
     for row in np.flatnonzero(is_long).tolist():
-        found[row] = murmur2(keys[row].as_py() or b"")
-    return found
+        result[row] = murmur2(keys[row].as_py() or b"")
+    return result
 
 
 def _words(data: Any, positions: Ints) -> _Words:
-    """The four bytes at each position, the first one the lowest."""
+    """Returns the little-endian words at the positions."""
     word: _Words = data[positions].astype(np.uint32)
     for byte in range(1, 4):
         word |= data[positions + byte].astype(np.uint32) << np.uint32(8 * byte)

@@ -1,9 +1,9 @@
-"""Where the records of a batch begin.
+"""Finds where the records of a batch start.
 
-That is a chain, as each record says how long it is. It is followed by leaps where many neighbours
-are of equal length, else by a plain loop over the lengths alone. Lengths are taken at their word
-here: whoever reads the records checks that each one ends where the next one begins, so a chain that
-went astray is found out before anything of it is used.
+The records form a chain, because each starts with its length. Runs of records of equal length are
+found at once, all others by a plain loop over the lengths. Lengths are not validated here: the
+decoder checks that each record ends where the next one starts, so a corrupt chain is detected
+before any record of it is used.
 """
 
 from typing import Any, Final, TypeAlias
@@ -13,26 +13,26 @@ import numpy as np
 from lograft.model.seams import Buffer
 from lograft.wire.batches import RECORD_BYTES_MIN, MalformedBatch
 
-#: Positions have 32 bits, all else 64.
+#: Positions have 32 bits, other numbers 64.
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
-#: A number of 64 bits takes at most ten bytes.
+#: A varint of 64 bits has at most ten bytes.
 _VARINT_BYTES_MAX: Final = 10
-#: Finding out that fewer neighbours are of equal length costs more than walking past them.
+#: Detecting a shorter run of equal lengths costs more than walking over its records.
 _RUN_MIN: Final = 256
-#: The offset of the 64th record of a batch is the first that takes two bytes: it ends a run.
+#: The offset delta of the 64th record is the first with two bytes, which ends a run.
 _SMALL_OFFSETS: Final = 64
 
-#: From the first byte of a record to the next record, as far as that byte says: all of a length of
-#: one byte, else the low bits. `_FAR` adds what the second byte says.
+#: Distance from the start of a record to the next one, by its first byte: complete if the length
+#: has one byte, otherwise the low bits. `_FAR` adds the bits of the second byte.
 _NEAR: Final = [(byte & 0x7F) // 2 + (1 if byte < 0x80 else 2) for byte in range(256)]
 _FAR: Final = [byte << 6 for byte in range(128)]
 
 
-def record_starts(raw: Buffer, data: Bytes, begin: int, end: int, count: int) -> list[Ints]:
-    """Where the records of a batch begin, in pieces: so many are said to lie between `begin` and
-    `end`. `raw` and `data` are the same bytes. Raises MalformedBatch."""
+def find_record_starts(raw: Buffer, data: Bytes, begin: int, end: int, count: int) -> list[Ints]:
+    """Returns the starts of the `count` records between `begin` and `end`, in several arrays. `raw`
+    and `data` are the same bytes. Raises MalformedBatch."""
     if count < 0 or count * RECORD_BYTES_MIN > end - begin:
         raise MalformedBatch(f"{count} records do not fit in {end - begin} bytes")
     found: list[Ints] = []
@@ -51,17 +51,17 @@ def record_starts(raw: Buffer, data: Bytes, begin: int, end: int, count: int) ->
         rest, position = _walk(raw, position, count)
         walked += rest
     if position != end:
-        raise MalformedBatch("the records do not fill their batch")
+        raise MalformedBatch("the records do not end with their batch")
     found.append(np.array(walked, np.int32))
     return found
 
 
 def _equal_run(data: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
-    """How many records from here on are as long as the first (at least that one), and how long."""
+    """Returns how many records from `position` on have the same length, and that length."""
     width, length = _length_at(data[position : min(position + _VARINT_BYTES_MAX, end)])
     stride = width + length
     if length < RECORD_BYTES_MIN - 1 or position + stride > end:
-        raise MalformedBatch("a record's length is not possible")
+        raise MalformedBatch("a record has an invalid length")
     leap = min(count, (end - position) // stride)
     whole = data[position : position + leap * stride].reshape(leap, stride)
     is_same = whole[:, 0] == whole[0, 0]
@@ -72,7 +72,7 @@ def _equal_run(data: Bytes, position: int, end: int, count: int) -> tuple[int, i
 
 
 def _length_at(data: Bytes) -> tuple[int, int]:
-    """Of a varint: how many bytes it takes, and its value."""
+    """Returns the width of a varint in bytes, and its value."""
     value = shift = 0
     for width, byte in enumerate(data.tolist(), 1):
         value |= (byte & 0x7F) << shift
@@ -83,8 +83,8 @@ def _length_at(data: Bytes) -> tuple[int, int]:
 
 
 def _walk(raw: Buffer, position: int, count: int) -> tuple[list[int], int]:
-    """Follows the chain one by one: where the records begin, and where the last one ends. The only
-    loop over records, so it looks at their lengths only and checks nothing."""
+    """Returns the starts of the next `count` records, and the end of the last. The only loop over
+    records, so it reads only their lengths and validates nothing."""
     found = [0] * count
     near, far = _NEAR, _FAR
     try:

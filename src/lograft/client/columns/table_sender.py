@@ -1,4 +1,4 @@
-"""The rows of a table on their way through the producer's buffer."""
+"""Sends the rows of tables through the producer's buffer."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -8,7 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from lograft.client.columns.encoder import Encoded, encode
-from lograft.client.columns.tables import ANYWHERE, by_partition, checked, chunks, placed, row_sizes
+from lograft.client.columns.tables import (
+    ANYWHERE,
+    check_table,
+    choose_partitions,
+    group_by_partition,
+    row_sizes,
+    split_table,
+)
 from lograft.client.core import ClientCore
 from lograft.client.errors import BufferFull, WrongUse
 from lograft.client.metadata import Topic
@@ -20,7 +27,7 @@ from lograft.client.types import OffsetRange
 
 
 class TableDelivery:
-    """The fate of a table's rows: await it, or ask it.
+    """The outcome of a table's rows: await it, or poll it with `done` and `result`.
 
     import pyarrow as pa
 
@@ -37,7 +44,7 @@ class TableDelivery:
         return self.result()
 
     async def wait(self) -> None:
-        """Until the fate of every row is known, whatever it is."""
+        """Waits until every row is acknowledged or has failed. Does not raise failures."""
         for batch in self._batches:
             if not batch.is_done:
                 await batch.wait()
@@ -46,24 +53,24 @@ class TableDelivery:
         return all(batch.is_done for batch in self._batches)
 
     def result(self) -> list[OffsetRange]:
-        """Where the rows are, by partition and offset. Raises what the first of them failed with,
-        or WrongUse while nobody knows of all."""
+        """Returns the offsets of the rows, sorted by partition and offset. Raises the first
+        failure, or WrongUse if rows are still pending."""
         if not self.done():
-            raise WrongUse("rows are still on their way: await the delivery, or ask done()")
-        found: dict[tuple[str, int], list[OffsetRange]] = {}
+            raise WrongUse("rows are still pending: await the delivery, or check done()")
+        by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
         for batch in self._batches:
-            ranges = found.setdefault((batch.topic, batch.partition), [])
+            ranges = by_partition.setdefault((batch.topic, batch.partition), [])
             for first_offset, count in batch.offsets():
                 last = ranges[-1] if ranges else None
                 if last is not None and first_offset in (-1, last.first_offset + last.count):
                     ranges[-1] = replace(last, count=last.count + count)
                     continue
                 ranges.append(OffsetRange(batch.topic, batch.partition, first_offset, count))
-        return [one for _, ranges in sorted(found.items()) for one in ranges]
+        return [offsets for _, ranges in sorted(by_partition.items()) for offsets in ranges]
 
 
 class TableSender:
-    """Puts tables for one topic into the buffer."""
+    """Adds tables for one topic to the buffer."""
 
     def __init__(
         self,
@@ -73,7 +80,7 @@ class TableSender:
         wake: Callable[[], None],
         chooser: Chooser | None,
     ) -> None:
-        """`chooser`: asks the program's own partitioner, if it has one."""
+        """`chooser`: calls the application's partitioner, if one is set."""
         self._core = core
         self._settings = core.settings
         self._accumulator = accumulator
@@ -89,15 +96,15 @@ class TableSender:
         partition: int | None = None,
         batch_bytes: int | None = None,
     ) -> TableDelivery:
-        table = checked(table)
+        table = check_table(table)
         sizes = row_sizes(table)
         if len(sizes):
             self._accumulator.check_size(int(sizes.max()))
         limit = self._settings.batch_size if batch_bytes is None else batch_bytes
         limit = min(limit, self._accumulator.record_bytes_max)
         batches: list[Batch] = []
-        for chunk in chunks(table, sizes, self._core.runtime.clock.wall_ms()):
-            places = placed(
+        for chunk in split_table(table, sizes, self._core.runtime.clock.wall_ms()):
+            partitions = choose_partitions(
                 chunk,
                 topic=self._topic.name,
                 partition=partition,
@@ -105,10 +112,10 @@ class TableSender:
                 by_keys=not self._settings.partitioner_ignore_keys,
                 chooser=self._chooser,
             )
-            for place, rows in by_partition(chunk, places):
+            for place, rows in group_by_partition(chunk, partitions):
                 for encoded in encode(rows, limit):
                     batches.append(await self._put(place, encoded))
-                # The sender begins while the rest is encoded.
+                # Lets the sender start while the rest is encoded.
                 await asyncio.sleep(0)
         return TableDelivery(batches)
 

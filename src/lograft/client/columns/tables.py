@@ -1,4 +1,4 @@
-"""Tables that are to be sent: what columns they may have, and the rows of each partition."""
+"""Tables to send: checks their columns, and groups their rows by partition."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -16,50 +16,52 @@ from lograft.client.producing.partitioner import Chooser, Unplaced
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 COLUMNS: Final = ("key", "value", "headers", "timestamp", "partition")
-#: What a record takes besides its content, and each of its headers: at most.
+#: Upper bounds of the bytes of a record, and of each header, besides their content.
 _RECORD_OVERHEAD: Final = 32
 _HEADER_OVERHEAD: Final = 10
-#: Rows are put in order of their partitions so many bytes at a time.
+#: The bytes and rows that are sorted by partition at once.
 _CHUNK_BYTES: Final = 8 << 20
 _CHUNK_ROWS: Final = 1 << 18
-#: Of rows that may go anywhere.
+#: The partition of rows without a partition and a key.
 ANYWHERE: Final = -1
 
 _MS_PER_SECOND: Final = 1000
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-def checked(table: pa.Table | pa.RecordBatch) -> pa.Table:
-    """The table, if it can be sent. Raises WrongUse."""
+def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Returns the argument as a table. Raises WrongUse if it cannot be sent."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     unknown = [name for name in table.column_names if name not in COLUMNS]
     if unknown or len(set(table.column_names)) < table.num_columns:
         raise WrongUse(
-            f"a table to be sent has the columns {', '.join(COLUMNS)}, each once at most; this one"
-            f" has {', '.join(table.column_names)}"
+            f"the table has the columns {', '.join(table.column_names)}; allowed are"
+            f" {', '.join(COLUMNS)}, each at most once"
         )
     if "value" not in table.column_names:
-        raise WrongUse("a table to be sent has a column `value`; this one has none")
+        raise WrongUse("the table has no column `value`")
     for field in table.schema:
-        if not _fits(field.name, field.type):
-            raise WrongUse(f"the column `{field.name}` cannot be sent as {field.type}")
+        if not _is_supported(field.name, field.type):
+            raise WrongUse(
+                f"the column `{field.name}` has the type {field.type}, which cannot be sent"
+            )
     if "headers" in table.column_names:
         for chunk in table.column("headers").chunks:
             pairs = chunk.flatten()
             if pairs.null_count or pairs.field("key").null_count:
-                raise WrongUse("the column `headers` has a header without a key")
+                raise WrongUse("the column `headers` contains a header without a key")
     if "partition" in table.column_names:
         least = pc.min(table.column("partition")).as_py()
         if least is not None and least < 0:
             raise WrongUse(
-                f"the column `partition` has {least}, but partitions are numbered from 0; a row"
-                " that may go anywhere has null"
+                f"the column `partition` contains {least}, but partitions are numbered from 0; use"
+                " null for rows without a partition"
             )
     return table
 
 
-def _fits(name: str, kind: pa.DataType) -> bool:
+def _is_supported(name: str, kind: pa.DataType) -> bool:
     types = pa.types
     if name == "partition":
         return bool(types.is_integer(kind))
@@ -87,7 +89,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def row_sizes(table: pa.Table) -> Ints:
-    """What each row takes as a record: at most."""
+    """Returns an upper bound of the size of each row as a record."""
     sizes = np.full(table.num_rows, _RECORD_OVERHEAD, np.int64)
     for name in ("key", "value"):
         if name in table.column_names:
@@ -97,8 +99,8 @@ def row_sizes(table: pa.Table) -> Ints:
         for chunk in table.column("headers").chunks:
             pairs = chunk.flatten()
             ends = np.zeros(len(pairs) + 1, np.int64)
-            each = _byte_lengths(pairs.field("key")) + _byte_lengths(pairs.field("value"))
-            np.cumsum(each + _HEADER_OVERHEAD, out=ends[1:])
+            header_sizes = _byte_lengths(pairs.field("key")) + _byte_lengths(pairs.field("value"))
+            np.cumsum(header_sizes + _HEADER_OVERHEAD, out=ends[1:])
             counts = np.asarray(pc.fill_null(pc.list_value_length(chunk), 0))
             bounds = np.concatenate(([0], np.cumsum(counts)))
             sizes[at : at + len(chunk)] += np.diff(ends[bounds])
@@ -113,18 +115,18 @@ def _byte_lengths(column: pa.Array | pa.ChunkedArray) -> Ints:
 
 
 class Chunk(NamedTuple):
-    """Some rows of a table that follow each other."""
+    """Consecutive rows of a table."""
 
     values: pa.Array
     keys: pa.Array | None
     headers: pa.Array | None
     timestamps_ms: Ints
-    #: ANYWHERE where the table does not say; None: it has no such column.
+    #: ANYWHERE for null; None if the table has no such column.
     partitions: Ints | None
 
 
-def chunks(table: pa.Table, sizes: Ints, now_ms: int) -> Iterator[Chunk]:
-    """The table in parts of a few megabytes."""
+def split_table(table: pa.Table, sizes: Ints, now_ms: int) -> Iterator[Chunk]:
+    """Yields the table in chunks of a few megabytes."""
     ends = np.cumsum(sizes)
     begin, before = 0, 0
     while begin < len(sizes):
@@ -154,18 +156,20 @@ def _milliseconds(column: pa.Array | None, count: int, now_ms: int) -> Ints:
     per_second = _MS_PER_SECOND
     if pa.types.is_timestamp(column.type):
         per_second = _PER_SECOND[column.type.unit]
-    is_given = np.asarray(column.is_valid())
+    has_value = np.asarray(column.is_valid())
     stamps: Ints = np.asarray(pc.fill_null(column.cast(pa.int64()), 0))
     if per_second >= _MS_PER_SECOND:
         stamps = stamps // (per_second // _MS_PER_SECOND)
     else:
         stamps = stamps * _MS_PER_SECOND
     if (stamps < 0).any():
-        raise WrongUse("the column `timestamp` has times before 1970, which records cannot have")
-    return np.where(is_given, stamps, now_ms)
+        raise WrongUse(
+            "the column `timestamp` contains a time before 1970, which a record cannot have"
+        )
+    return np.where(has_value, stamps, now_ms)
 
 
-def placed(
+def choose_partitions(
     chunk: Chunk,
     *,
     topic: str,
@@ -174,38 +178,38 @@ def placed(
     by_keys: bool,
     chooser: Chooser | None,
 ) -> Ints:
-    """The partition of each row, or ANYWHERE: the one that is given for all, the one in its
-    column, or the one of its key."""
+    """Returns the partition of each row: `partition`, the one in its column, the one of its key, or
+    ANYWHERE."""
     count = len(chunk.values)
     if partition is not None:
         return np.full(count, partition, np.int64)
-    given = chunk.partitions
-    if given is None:
-        given = np.full(count, ANYWHERE, np.int64)
-    elif int(given.max()) >= partition_count:
+    requested = chunk.partitions
+    if requested is None:
+        requested = np.full(count, ANYWHERE, np.int64)
+    elif int(requested.max()) >= partition_count:
         raise WrongUse(
-            f"the column `partition` has {given.max()}, but topic {topic!r} has {partition_count}"
-            " partitions"
+            f"the column `partition` contains {requested.max()}, but topic {topic!r} has"
+            f" {partition_count} partitions"
         )
-    is_open: Mask = given == ANYWHERE
-    if not is_open.any():
-        return given
+    is_unplaced: Mask = requested == ANYWHERE
+    if not is_unplaced.any():
+        return requested
     if chooser is not None:
-        placed_rows = given.copy()
-        for row in np.flatnonzero(is_open).tolist():
+        chosen = requested.copy()
+        for row in np.flatnonzero(is_unplaced).tolist():
             key = None if chunk.keys is None else chunk.keys[row].as_py()
             value = chunk.values[row].as_py()
             record = Unplaced(topic, key, key, value, value)
-            placed_rows[row] = chooser.choose(record, partition_count)
-        return placed_rows
+            chosen[row] = chooser.choose(record, partition_count)
+        return chosen
     if chunk.keys is None or not by_keys:
-        return given
-    is_open &= np.asarray(chunk.keys.is_valid())
-    return np.where(is_open, murmur2_column(chunk.keys) % partition_count, given)
+        return requested
+    is_unplaced &= np.asarray(chunk.keys.is_valid())
+    return np.where(is_unplaced, murmur2_column(chunk.keys) % partition_count, requested)
 
 
-def by_partition(chunk: Chunk, partitions: Ints) -> Iterator[tuple[int, Rows]]:
-    """The rows of each partition in their order, in blocks that can be encoded at once."""
+def group_by_partition(chunk: Chunk, partitions: Ints) -> Iterator[tuple[int, Rows]]:
+    """Yields the rows of each partition in order, in blocks that are encoded at once."""
     first = int(partitions[0])
     if (partitions == first).all():
         for block in _blocks(chunk, None):
@@ -222,23 +226,23 @@ def by_partition(chunk: Chunk, partitions: Ints) -> Iterator[tuple[int, Rows]]:
 
 
 def _blocks(chunk: Chunk, rows: Ints | None) -> Iterator[Rows]:
-    """The given rows, or all of them."""
+    """Yields the given rows, or all rows."""
     count = len(chunk.values) if rows is None else len(rows)
     for at in range(0, count, BLOCK):
         if rows is None:
-            some: Any = slice(at, at + BLOCK)
+            block: Any = slice(at, at + BLOCK)
             yield Rows(
-                chunk.values[some],
-                None if chunk.keys is None else chunk.keys[some],
-                None if chunk.headers is None else chunk.headers[some],
-                chunk.timestamps_ms[some],
+                chunk.values[block],
+                None if chunk.keys is None else chunk.keys[block],
+                None if chunk.headers is None else chunk.headers[block],
+                chunk.timestamps_ms[block],
             )
             continue
-        some = rows[at : at + BLOCK]
-        indices = pa.array(some)
+        block = rows[at : at + BLOCK]
+        indices = pa.array(block)
         yield Rows(
             chunk.values.take(indices),
             None if chunk.keys is None else chunk.keys.take(indices),
             None if chunk.headers is None else chunk.headers.take(indices),
-            chunk.timestamps_ms[some],
+            chunk.timestamps_ms[block],
         )

@@ -1,4 +1,4 @@
-"""Zigzag numbers of variable length as whole columns of bytes."""
+"""Encodes whole columns of zigzag varints."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,7 +11,7 @@ _Unsigned: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class Varints:
-    """A column of numbers as records hold them; `widths` is how many bytes each takes."""
+    """A column of numbers as varints; `widths` is the number of bytes of each."""
 
     __slots__ = ("_zigzag", "width_max", "widths")
 
@@ -24,12 +24,12 @@ class Varints:
             self.widths += self._zigzag >= np.uint64(1 << 7 * width)
 
     def write(self, cells: np.ndarray[Any, Any], is_used: np.ndarray[Any, Any]) -> None:
-        """A row for the first bytes of all numbers, one for their second bytes, and so on; not all
-        numbers use all of them."""
+        """Writes the first bytes of all numbers to the first row of `cells`, the second bytes to
+        the second row, and so on; `is_used` marks the bytes that a number has."""
         for at in range(self.width_max):
             byte = (self._zigzag >> np.uint64(7 * at)).astype(np.uint8) & 0x7F
-            goes_on = self.widths > at + 1
-            cells[at] = byte | goes_on.astype(np.uint8) << 7
+            has_more = self.widths > at + 1
+            cells[at] = byte | has_more.astype(np.uint8) << 7
             is_used[at] = True if not at else self.widths > at
 
 
@@ -38,31 +38,34 @@ def varint_width(zigzag: int) -> int:
 
 
 def packed(columns: Sequence[Varints | bytes]) -> pa.Array:
-    """An Arrow array with the bytes of each row's numbers one after the other; bytes stand for
-    themselves in every row."""
-    count = next(len(one.widths) for one in columns if isinstance(one, Varints))
-    height = sum(one.width_max if isinstance(one, Varints) else len(one) for one in columns)
+    """Returns an Arrow array that contains, for each row, the bytes of all columns one after the
+    other; a `bytes` column is repeated in every row."""
+    count = next(len(column.widths) for column in columns if isinstance(column, Varints))
+    height = sum(
+        column.width_max if isinstance(column, Varints) else len(column) for column in columns
+    )
     cells = np.empty((height, count), np.uint8)
     is_used = np.ones((height, count), np.bool_)
     widths = np.zeros(count, np.int64)
     at = 0
-    for one in columns:
-        if isinstance(one, Varints):
-            one.write(cells[at : at + one.width_max], is_used[at : at + one.width_max])
-            at += one.width_max
-            widths += one.widths
+    for column in columns:
+        if isinstance(column, Varints):
+            rows = slice(at, at + column.width_max)
+            column.write(cells[rows], is_used[rows])
+            at += column.width_max
+            widths += column.widths
             continue
-        for byte in one:
+        for byte in column:
             cells[at] = byte
             at += 1
-        widths += len(one)
-    # Read by rows, the cells in use are the rows' bytes in order.
+        widths += len(column)
+    # Read column by column, the used cells are the bytes of the records in order.
     data = cells.T[is_used.T]
     return binary_array(data, widths)
 
 
 def binary_array(data: Any, widths: Ints) -> pa.Array:
-    """An Arrow array over bytes that lie one after the other."""
+    """Returns an Arrow array over consecutive values in `data`."""
     offsets = np.zeros(len(widths) + 1, np.int32)
     np.cumsum(widths, out=offsets[1:])
     return pa.Array.from_buffers(

@@ -80,7 +80,7 @@ async def test_errors_say_what_was_wrong_with_which(
         await admin.alter_configs({topic_resource("a"): [ConfigChange("nonsense", "1")]})
     with pytest.raises(BrokerError, match="partitions of 'a'"):
         await admin.create_partitions({"a": 1})
-    with pytest.raises(BrokerMissing, match=r"no broker 77 in the cluster now; there are: 1$"):
+    with pytest.raises(BrokerMissing, match=r"no broker 77 in the cluster now; known brokers: 1$"):
         await admin.describe_configs([broker_resource(77)])
     with pytest.raises(BrokerMissing, match="no broker 77"):
         await admin.probe(77)

@@ -48,7 +48,7 @@ async def test_the_active_controller_alters_brokers(cluster: VirtualCluster, /) 
         assert [described[one]["node.id"].value for one in own] == ["1", "2", "3"]
         assert described[broker_resource()][NAME].value == "4"
         with pytest.raises(
-            BrokerMissing, match="no controller 5 in the cluster now; there are: 1, 2, 3"
+            BrokerMissing, match="no controller 5 in the cluster now; known controllers: 1, 2, 3"
         ):
             await controllers.describe_configs([broker_resource(5)])
         loggers = ConfigResource(ResourceKind.BROKER_LOGGER, "2")

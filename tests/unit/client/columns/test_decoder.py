@@ -1,4 +1,5 @@
-"""Columns hold what the plain reader reads, whatever the records look like; damage is refused."""
+"""Decoded columns contain the same records as the plain reader returns; corrupt data is
+rejected."""
 
 from random import Random
 from typing import TypeAlias
@@ -6,7 +7,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from lograft.client.columns.decoder import SCHEMA, SCHEMA_WITH_HEADERS, decode
 from lograft.client.consuming.completed_fetches import CompletedFetch
@@ -27,17 +28,17 @@ Content: TypeAlias = tuple[int, bytes | None, bytes | None, tuple[RecordHeader, 
 
 BIG = 1 << 30
 
-lengths = some.sampled_from([0, 1, 5, 62, 63, 64, 200, 8_191, 8_192, 20_000])
-blobs = some.none() | lengths.map(lambda size: b"x" * size) | some.binary(max_size=80)
-headers = some.lists(some.builds(RecordHeader, some.text(max_size=5), blobs), max_size=3).map(tuple)
-contents = some.tuples(some.integers(-(1 << 40), 1 << 40), blobs, blobs, headers)
-batches = some.tuples(some.lists(contents, min_size=1, max_size=40), some.sampled_from(Codec))
+lengths = st.sampled_from([0, 1, 5, 62, 63, 64, 200, 8_191, 8_192, 20_000])
+blobs = st.none() | lengths.map(lambda size: b"x" * size) | st.binary(max_size=80)
+headers = st.lists(st.builds(RecordHeader, st.text(max_size=5), blobs), max_size=3).map(tuple)
+contents = st.tuples(st.integers(-(1 << 40), 1 << 40), blobs, blobs, headers)
+batches = st.tuples(st.lists(contents, min_size=1, max_size=40), st.sampled_from(Codec))
 
 
 def rows(table: pa.RecordBatch) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for row in table.to_pylist():
-        pairs = tuple(RecordHeader(one["key"], one["value"]) for one in row["headers"])
+        pairs = tuple(RecordHeader(header["key"], header["value"]) for header in row["headers"])
         stamp = row["timestamp"]
         found.append((row["offset"], row["key"], row["value"], pairs, stamp))
     return found
@@ -67,19 +68,19 @@ def records_of(values: list[bytes], *, first: int = 0) -> list[Record]:
     return [Record(first + i, 1_000 + i, None, value) for i, value in enumerate(values)]
 
 
-@given(some.lists(batches, min_size=1, max_size=4))
+@given(st.lists(batches, min_size=1, max_size=4))
 @settings(deadline=None, max_examples=60)
-def test_columns_are_what_the_plain_reader_reads(
+def test_columns_equal_records_of_plain_reader(
     given_batches: list[tuple[list[Content], Codec]],
 ) -> None:
     data = b""
     offset = 100
     for some_contents, codec in given_batches:
-        some_records = []
+        records = []
         for timestamp, key, value, some_headers in some_contents:
-            some_records.append(Record(offset, timestamp % (1 << 41), key, value, some_headers))
+            records.append(Record(offset, timestamp % (1 << 41), key, value, some_headers))
             offset += 1
-        data += build_batch(some_records, compression=codec)
+        data += build_batch(records, compression=codec)
         offset += 3
     table = decode(Slice("t", 7, 0, data), with_headers=True)
     assert table.schema == SCHEMA_WITH_HEADERS
@@ -90,7 +91,7 @@ def test_columns_are_what_the_plain_reader_reads(
 
 
 @pytest.mark.parametrize("sizes", [[100] * 40_000, [50] * 70 + [51] * 70 + [3] * 300, range(2_000)])
-def test_runs_of_equal_length_and_their_ends(sizes: list[int]) -> None:
+def test_runs_of_equal_length_are_decoded(sizes: list[int]) -> None:
     values = [b"v" * size for size in sizes]
     data = build_batch(records_of(values))
     table = decode(Slice("t", 0, 0, data))
@@ -98,44 +99,44 @@ def test_runs_of_equal_length_and_their_ends(sizes: list[int]) -> None:
     assert table.column("offset").to_pylist() == list(range(len(values)))
 
 
-def test_small_batches_by_the_thousand() -> None:
+def test_many_small_batches_are_decoded() -> None:
     data = b"".join(build_batch(records_of([b"v%d" % i], first=i)) for i in range(3_000))
     table = decode(Slice("t", 0, 0, data))
     assert table.column("value").to_pylist() == [b"v%d" % i for i in range(3_000)]
 
 
-def test_nothing_is_an_empty_table() -> None:
+def test_empty_slice_is_an_empty_table() -> None:
     assert decode(Slice("t", 0, 0, b"")).num_rows == 0
     assert decode(Slice("t", 0, 0, b""), with_headers=True).schema == SCHEMA_WITH_HEADERS
 
 
-def test_records_before_the_wanted_offset_are_left_out() -> None:
+def test_records_before_the_first_offset_are_dropped() -> None:
     data = build_batch(records_of([b"a", b"b", b"c"], first=10))
     table = decode(Slice("t", 0, 11, data))
     assert table.column("offset").to_pylist() == [11, 12]
     assert decode(Slice("t", 0, 13, data)).num_rows == 0
 
 
-def test_a_batch_that_is_cut_short_is_left_for_later() -> None:
+def test_incomplete_last_batch_is_ignored() -> None:
     first = build_batch(records_of([b"a"]))
     second = build_batch(records_of([b"b"], first=1))
     assert decode(Slice("t", 0, 0, first + second[:-1])).num_rows == 1
     assert next_offset(first + second[:-1]) == 1
 
 
-def test_the_brokers_time_is_that_of_all_records() -> None:
+def test_log_append_time_applies_to_all_records() -> None:
     data = build_batch(records_of([b"a", b"b"]), log_append_time_ms=5_000)
     table = decode(Slice("t", 0, 0, data))
     assert table.column("timestampType").to_pylist() == [1, 1]
     assert [stamp.timestamp() for stamp in table.column("timestamp").to_pylist()] == [5.0, 5.0]
 
 
-def test_a_time_that_does_not_fit_is_refused() -> None:
+def test_timestamp_that_overflows_is_rejected() -> None:
     last_ms = ((1 << 63) - 1) // 1000
     fits = decode(Slice("t", 0, 0, build_batch([Record(0, last_ms, None, b"a")])))
     assert fits.column("timestamp").cast(pa.int64()).to_pylist() == [last_ms * 1000]
     data = build_batch([Record(0, 5, None, b"a"), Record(1, 1_700_000_000 * 10**9, None, b"b")])
-    with pytest.raises(MalformedBatch, match="offset 1 has the time 1700000000000000000 ms"):
+    with pytest.raises(MalformedBatch, match="offset 1 has the timestamp 1700000000000000000 ms"):
         decode(Slice("t", 0, 0, data))
 
 
@@ -145,8 +146,8 @@ def marker(offset: int, producer_id: int, *, commits: bool) -> bytes:
     return build_batch([record], producer_id=producer_id, transactional=True, control=True)
 
 
-def test_aborted_transactions_are_left_out_until_their_marker() -> None:
-    def written(offset: int, producer_id: int) -> bytes:
+def test_aborted_transactions_are_skipped_until_their_marker() -> None:
+    def data_batch(offset: int, producer_id: int) -> bytes:
         return build_batch(
             records_of([b"%d" % producer_id], first=offset),
             producer_id=producer_id,
@@ -155,11 +156,11 @@ def test_aborted_transactions_are_left_out_until_their_marker() -> None:
 
     data = b"".join(
         [
-            written(0, 1),
-            written(1, 2),
-            written(2, 1),
+            data_batch(0, 1),
+            data_batch(1, 2),
+            data_batch(2, 1),
             marker(3, 1, commits=False),
-            written(4, 1),
+            data_batch(4, 1),
             marker(5, 2, commits=True),
             build_batch(records_of([b"plain"], first=6)),
             marker(7, 1, commits=True),
@@ -172,7 +173,7 @@ def test_aborted_transactions_are_left_out_until_their_marker() -> None:
     assert next_offset(data) == 8
 
 
-def test_a_flipped_bit_is_found_unless_nobody_looks() -> None:
+def test_flipped_bit_is_detected_if_crcs_are_checked() -> None:
     data = bytearray(build_batch(records_of([b"aaaa"])))
     data[-2] ^= 1
     with pytest.raises(BatchCorrupt, match="offsets 0 to 0 has a bad CRC; seek to 1"):
@@ -180,9 +181,9 @@ def test_a_flipped_bit_is_found_unless_nobody_looks() -> None:
     assert decode(Slice("t", 0, 0, data), checks_crcs=False).num_rows == 1
 
 
-def test_no_damage_gets_past_the_bounds() -> None:
-    """With CRCs off, random damage gives an error or some rows, never anything else; and where the
-    plain reader is content, both read the same."""
+def test_corrupt_records_raise_or_decode_like_plain_reader() -> None:
+    """Without CRC checks, corrupt bytes cause an error in both readers, or the same records in
+    both."""
     random = Random(11)
     whole = build_batch(
         [
@@ -190,7 +191,7 @@ def test_no_damage_gets_past_the_bounds() -> None:
             for i in range(90)
         ]
     )
-    refused = 0
+    rejected = 0
     for _ in range(600):
         data = bytearray(whole)
         for _ in range(random.randrange(1, 4)):
@@ -198,10 +199,10 @@ def test_no_damage_gets_past_the_bounds() -> None:
         try:
             table = decode(Slice("t", 0, 0, bytes(data)), with_headers=True, checks_crcs=False)
         except WireError:
-            refused += 1
+            rejected += 1
             with pytest.raises(MalformedBatch):
                 read_records(bytes(data), bytes_max=BIG)
         else:
             plain = read_records(bytes(data), bytes_max=BIG)
             assert table.column("value").to_pylist() == [record.value for record in plain]
-    assert 100 < refused < 600
+    assert 100 < rejected < 600

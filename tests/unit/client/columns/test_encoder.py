@@ -1,4 +1,4 @@
-"""Rows become the bytes that the plain encoder makes of the same records, batch by batch."""
+"""Encoded rows are identical to the batches of the plain encoder, byte by byte."""
 
 from typing import TypeAlias
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from lograft.client.columns.decoder import HEADER_TYPE, decode
 from lograft.client.columns.encoder import Encoded, Rows, encode
@@ -20,16 +20,16 @@ from tests.support.scenarios import scenario
 
 Content: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
-lengths = some.sampled_from([0, 1, 5, 62, 63, 64, 200, 8_191, 8_192, 20_000])
-blobs = some.none() | lengths.map(lambda size: b"x" * size) | some.binary(max_size=80)
-headers = some.lists(some.tuples(some.text(max_size=5), blobs), max_size=3)
-times = some.integers(0, 1 << 41) | some.integers(1_000_000, 1_000_300)
-contents = some.lists(some.tuples(times, blobs, blobs, headers), min_size=1, max_size=90)
+lengths = st.sampled_from([0, 1, 5, 62, 63, 64, 200, 8_191, 8_192, 20_000])
+blobs = st.none() | lengths.map(lambda size: b"x" * size) | st.binary(max_size=80)
+headers = st.lists(st.tuples(st.text(max_size=5), blobs), max_size=3)
+times = st.integers(0, 1 << 41) | st.integers(1_000_000, 1_000_300)
+contents = st.lists(st.tuples(times, blobs, blobs, headers), min_size=1, max_size=90)
 
 
 def rows_of(given_contents: list[Content], *, with_keys: bool, with_headers: bool) -> Rows:
     stamps, keys, values, some_headers = zip(*given_contents, strict=True)
-    lists = [[{"key": key, "value": value} for key, value in one] for one in some_headers]
+    lists = [[{"key": key, "value": value} for key, value in pairs] for pairs in some_headers]
     return Rows(
         pa.array(values, pa.binary()),
         pa.array(keys, pa.binary()) if with_keys else None,
@@ -50,14 +50,14 @@ def whole(encoded: Encoded, codec: Codec = Codec.NONE) -> bytes:
 
 @given(
     contents,
-    some.booleans(),
-    some.booleans(),
-    some.sampled_from([1, 100, 1_000, 1 << 20]),
-    some.sampled_from(Codec),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 100, 1_000, 1 << 20]),
+    st.sampled_from(Codec),
 )
 @settings(deadline=None, max_examples=150)
 @scenario()
-async def test_batches_are_those_of_the_plain_encoder(
+async def test_batches_equal_those_of_plain_encoder(
     given_contents: list[Content],
     with_keys: bool,
     with_headers: bool,
@@ -89,14 +89,14 @@ async def test_batches_are_those_of_the_plain_encoder(
 def test_batches_are_nearly_full() -> None:
     values = pa.array([b"v" * 100] * 5_000, pa.binary())
     batches = list(encode(Rows(values, None, None, np.full(5_000, 1_000)), 16_384))
-    sizes = [len(one.payload) for one in batches]
+    sizes = [len(encoded.payload) for encoded in batches]
     assert max(sizes) <= 16_384
     assert min(sizes[:-1]) > 15_000
 
 
 @scenario()
-async def test_a_part_of_a_longer_array_is_encoded_as_itself() -> None:
-    """Arrays that are slices share the whole array's buffers."""
+async def test_sliced_arrays_are_encoded() -> None:
+    """A slice shares the buffers of the whole array."""
     many: list[Content] = [
         (1_000 + i, b"k%d" % i if i % 3 else None, b"v" * i, [("h", b"%d" % i)] * (i % 3))
         for i in range(60)
@@ -118,14 +118,14 @@ async def test_a_part_of_a_longer_array_is_encoded_as_itself() -> None:
     assert len(whole(encoded)) == HEADER_SIZE + len(encoded.payload)
 
 
-def test_no_rows_are_no_batch() -> None:
-    nothing = Rows(pa.array([], pa.binary()), None, None, np.zeros(0, np.int64))
-    assert list(encode(nothing, 100)) == []
+def test_no_rows_yield_no_batch() -> None:
+    empty = Rows(pa.array([], pa.binary()), None, None, np.zeros(0, np.int64))
+    assert list(encode(empty, 100)) == []
 
 
-@given(some.lists(some.none() | some.binary(max_size=140), max_size=50), some.integers(0, 5))
+@given(st.lists(st.none() | st.binary(max_size=140), max_size=50), st.integers(0, 5))
 @settings(deadline=None)
-def test_hashes_of_a_column_are_those_of_its_keys(keys: list[bytes | None], first: int) -> None:
+def test_column_hashes_equal_single_hashes(keys: list[bytes | None], first: int) -> None:
     hashes = murmur2_column(pa.array(keys, pa.binary())[first:])
     for key, hashed in zip(keys[first:], hashes.tolist(), strict=True):
         if key is not None:
@@ -133,6 +133,6 @@ def test_hashes_of_a_column_are_those_of_its_keys(keys: list[bytes | None], firs
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 127, 128, 129, 5_000])
-def test_hashes_of_keys_of_every_length(size: int) -> None:
+def test_column_hash_of_every_key_length(size: int) -> None:
     key = bytes(i % 251 for i in range(size))
     assert murmur2_column(pa.array([key], pa.binary())).tolist() == [murmur2(key)]
