@@ -18,7 +18,7 @@ from lograft.client import (
     RangeReader,
     TopicPartition,
 )
-from lograft.client.consuming.range_reader import EndBeyond, StartLost
+from lograft.client.consuming.range_reader import RangeEndUnavailable, RangeStartDeleted
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce
 from tests.compatibility.servers import Server
 from tests.support.scenarios import scenario
@@ -215,7 +215,7 @@ async def test_only_what_was_committed(server: Server, new_topic: NewName) -> No
             batches = [batch async for batch in reader.read(topic, 0, start=0, end=end)]
             found = [value for one in batches for value in one.column("value").to_pylist()]
             assert found == committed
-            with pytest.raises(EndBeyond):
+            with pytest.raises(RangeEndUnavailable):
                 async for _ in reader.read(topic, 0, start=0, end=end + 1):
                     pass
         open_one.commit_transaction(ANSWER_SECONDS_MAX)
@@ -240,7 +240,7 @@ async def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> N
         consumer.seek(one, 2)
         assert values(await read(consumer, 1)) == [b"6"]
     async with RangeReader(bootstrap_servers=server.bootstrap) as reader:
-        with pytest.raises(StartLost) as caught:
+        with pytest.raises(RangeStartDeleted) as caught:
             async for _ in reader.read(topic, 0, start=2, end=10):
                 pass
         assert caught.value.log_start == 6

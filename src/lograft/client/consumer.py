@@ -24,13 +24,13 @@ from lograft.client.async_resource import AsyncResource
 from lograft.client.consuming.engine import Engine
 from lograft.client.consuming.fetch_collector import Polled
 from lograft.client.consuming.immediate_result import ImmediateResult
-from lograft.client.consuming.key_lookup import newest, partition_of_key
-from lograft.client.consuming.membership import Interest
+from lograft.client.consuming.key_lookup import find_newest_record, partition_of_key
+from lograft.client.consuming.membership import TopicSelection
 from lograft.client.consuming.rebalance_listener import RebalanceListener
 from lograft.client.consuming.reset_policy import EARLIEST, LATEST, ResetKind, ResetPolicy
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Position
-from lograft.client.consuming.topic_info import all_topics, topic_info
+from lograft.client.consuming.topic_info import fetch_topics, topic_info_of
 from lograft.client.errors import Closed, TimedOut, WrongUse
 from lograft.client.types import (
     ConsumerRecord,
@@ -117,7 +117,7 @@ class Consumer(AsyncResource):
         names = frozenset(map(check_topic_name, as_iterable(topics)))
         if not names:
             raise WrongUse("no topics to subscribe to: to stop reading, await unsubscribe()")
-        self._engine().subscribe(Interest(names), listener, mode)
+        self._engine().subscribe(TopicSelection(names), listener, mode)
 
     def subscribe_pattern(self, pattern: str, *, listener: RebalanceListener | None = None) -> None:
         """Subscribes to all topics, including future ones, whose whole name matches. With
@@ -127,7 +127,7 @@ class Consumer(AsyncResource):
                 re.compile(pattern)
             except re.error as error:
                 raise WrongUse(f"{pattern!r} is not a valid regular expression: {error}") from None
-        self._engine().subscribe(Interest(pattern=pattern), listener, None)
+        self._engine().subscribe(TopicSelection(pattern=pattern), listener, None)
 
     async def unsubscribe(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commits (with enable.auto.commit), leaves the group and drops the assignment."""
@@ -135,7 +135,7 @@ class Consumer(AsyncResource):
 
     def subscription(self) -> set[str]:
         """Returns the topics that this consumer has subscribed to by name."""
-        return set(self._engine().interest.topics)
+        return set(self._engine().selection.topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assigns exactly these partitions, without group management."""
@@ -167,7 +167,7 @@ class Consumer(AsyncResource):
         engine = self._engine()
         if engine.group_id is None:
             raise WrongUse("the consumer has no group: set group.id")
-        identity = engine.identity()
+        identity = engine.commit_identity()
         return GroupMetadata(
             engine.group_id, identity.epoch, identity.member_id, self.settings.group_instance_id
         )
@@ -196,7 +196,7 @@ class Consumer(AsyncResource):
         """
         engine = self._engine()
         count = max_records or self.settings.max_poll_records
-        polled = await engine.wait_for(lambda: engine.collector.take(count) or None, timeout_ms)
+        polled = await engine.wait_for(lambda: engine.collector.collect(count) or None, timeout_ms)
         if polled and engine.interceptors:
             polled = engine.interceptors.on_consume(polled)
         return polled or {}
@@ -216,7 +216,7 @@ class Consumer(AsyncResource):
         engine = self._engine()
 
         def take() -> "list[pa.RecordBatch] | None":
-            return engine.collector.take_columns(with_headers=with_headers) or None
+            return engine.collector.collect_arrow(with_headers=with_headers) or None
 
         batches = await engine.wait_for(take, timeout_ms)
         return table_of(batches or [], with_headers=with_headers)
@@ -226,7 +226,7 @@ class Consumer(AsyncResource):
 
     def __anext__(self) -> Awaitable[ConsumerRecord]:
         parts = self._parts
-        record = None if parts is None else parts.collector.next_ready()
+        record = None if parts is None else parts.collector.next_record()
         return self._next() if record is None else ImmediateResult(record)
 
     async def _next(self) -> ConsumerRecord:
@@ -238,15 +238,15 @@ class Consumer(AsyncResource):
                     for records in (await self.poll(max_records=1)).values():
                         return records[0]
                     continue
-                await engine.wait_for(self._begin_run, None)
-                record = engine.collector.next_ready()
+                await engine.wait_for(self._start_run, None)
+                record = engine.collector.next_record()
                 if record is not None:
                     return record
         except Closed:
             raise StopAsyncIteration from None
 
-    def _begin_run(self) -> bool | None:
-        return self._engine().collector.begin_run(self.settings.max_poll_records) or None
+    def _start_run(self) -> bool | None:
+        return self._engine().collector.start_run(self.settings.max_poll_records) or None
 
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
@@ -283,7 +283,7 @@ class Consumer(AsyncResource):
                 raise TimedOut(
                     f"the position of {state.partition} was not determined within the timeout"
                 )
-            await engine.positions.next_round(deadline_ms)
+            await engine.positions.wait_for_round(deadline_ms)
         return state.position.offset
 
     async def beginning_offsets(
@@ -351,7 +351,7 @@ class Consumer(AsyncResource):
         print(await consumer.committed([TopicPartition("topic", 0)]))
         """
         engine = self._engine()
-        positions = engine.consumed() if offsets is None else offsets_of(offsets)
+        positions = engine.consumed_offsets() if offsets is None else offsets_of(offsets)
         await engine.commit(positions, self._timeout(timeout_ms))
 
     def commit_nowait(
@@ -360,7 +360,9 @@ class Consumer(AsyncResource):
         """Like `commit`, without waiting. Commits keep their order. An error that is not retrieved
         from the future is logged."""
         engine = self._engine()
-        return engine.commit_nowait(engine.consumed() if offsets is None else offsets_of(offsets))
+        return engine.commit_nowait(
+            engine.consumed_offsets() if offsets is None else offsets_of(offsets)
+        )
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -368,7 +370,7 @@ class Consumer(AsyncResource):
         """Returns the committed offsets of the group; None for partitions without one."""
         engine = self._engine()
         requested = [partition_of(partition) for partition in as_iterable(partitions)]
-        found = await engine.commits.committed(requested, self._timeout(timeout_ms))
+        found = await engine.committed_offsets.fetch(requested, self._timeout(timeout_ms))
         return {partition: found.get(partition) for partition in requested}
 
     # ── by key ───────────────────────────────────────────────────────────────────────────────
@@ -390,15 +392,15 @@ class Consumer(AsyncResource):
             if partition is None
             else TopicPartition(name, partition)
         )
-        await engine.await_access(topic_partition)
-        record = await newest(engine.core, topic_partition, key_bytes)
-        return None if record is None else engine.decoders.decoded(record)
+        await engine.wait_for_access(topic_partition)
+        record = await find_newest_record(engine.core, topic_partition, key_bytes)
+        return None if record is None else engine.deserializer.deserialize(record)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
 
     async def topics(self) -> dict[str, TopicInfo]:
         """Returns all topics that this client is authorized to describe."""
-        return await all_topics(self._engine().core)
+        return await fetch_topics(self._engine().core)
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> TopicInfo:
         """Returns the partitions of a topic. Waits until its metadata is available.
@@ -406,7 +408,9 @@ class Consumer(AsyncResource):
         print(len((await consumer.partitions_for("topic")).partitions))
         """
         metadata = self._engine().core.metadata
-        return topic_info(await metadata.wait_topic(topic, deadline_ms=self._deadline(timeout_ms)))
+        return topic_info_of(
+            await metadata.wait_topic(topic, deadline_ms=self._deadline(timeout_ms))
+        )
 
     def collect_samples(self) -> Iterator[Sample]:
         # A list: in the blocking client another thread iterates over them.
@@ -454,7 +458,7 @@ class Consumer(AsyncResource):
         self._on_seek()
 
     def _on_seek(self) -> None:
-        self._engine().changed()
+        self._engine().wake()
         self._engine().notifier.notify()
 
     async def _offsets_at(

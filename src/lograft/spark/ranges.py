@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from lograft.client import DataLost, RangeReader, StartLost
+from lograft.client import DataLost, RangeReader, RangeStartDeleted
 from lograft.spark.options import ReadOptions
 from lograft.spark.planning import Range
 from lograft.spark.schema import to_spark
@@ -75,7 +75,7 @@ def _batches(
             if options.fails_on_data_loss:
                 raise
             LOGGER.warning("%s; failOnDataLoss is false, so the query continues", lost)
-            start = lost.log_start if isinstance(lost, StartLost) else None
+            start = lost.log_start if isinstance(lost, RangeStartDeleted) else None
 
 
 async def _next(batches: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:

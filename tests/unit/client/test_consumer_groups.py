@@ -240,13 +240,13 @@ async def test_who_is_out_of_the_group_commits_nothing_even_if_nobody_else_is_in
     cluster: VirtualCluster, makes: Makes, /, protocol: Settings
 ) -> None:
     early = await makes.consumer(protocol)
-    with pytest.raises(CommitFailed, match="not a member now"):
+    with pytest.raises(CommitFailed, match="is not a member"):
         await early.commit({TopicPartition("t", 0): 5})
     await early.close()
     slow = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000})
     await until(shared([slow]), [slow])
     await asyncio.sleep(30)
-    with pytest.raises(CommitFailed, match="not a member now"):
+    with pytest.raises(CommitFailed, match="is not a member"):
         await slow.commit({TopicPartition("t", 0): 5})
     assert await slow.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): None}
     # The next call hears of the loss, and joins again.
@@ -370,9 +370,9 @@ async def test_listeners_may_ask_seek_and_not_leave(
             asked = {one: await self.consumer.position(one) for one in partitions}
             self.positions = asked
             self.consumer.seek(TopicPartition("t", 1), 7)
-            with pytest.raises(WrongUse, match="a listener cannot leave"):
+            with pytest.raises(WrongUse, match="a rebalance listener cannot unsubscribe"):
                 await self.consumer.unsubscribe()
-            with pytest.raises(WrongUse, match="a listener cannot close"):
+            with pytest.raises(WrongUse, match="a rebalance listener cannot close"):
                 await self.consumer.close()
 
     await write(cluster, [b"%d" % i for i in range(40)])

@@ -62,7 +62,7 @@ async def test_whose_decision_it_is_not(cluster: VirtualCluster, makes: Makes, /
     with pytest.raises(WrongUse, match="in no group"):
         alone.enforce_rebalance()
     member = await makes.consumer(CONSUMER)
-    with pytest.raises(WrongUse, match="the coordinator decides"):
+    with pytest.raises(WrongUse, match="only the coordinator"):
         member.enforce_rebalance()
 
 
@@ -157,7 +157,7 @@ async def test_an_interval_shorter_than_that_of_heartbeats_is_kept(
     await asyncio.sleep(0.3)
     await consumer.commit({TopicPartition("t", 0): 1})
     await asyncio.sleep(0.2)
-    with pytest.raises(CommitFailed, match="not a member now"):
+    with pytest.raises(CommitFailed, match="is not a member"):
         await consumer.commit({TopicPartition("t", 0): 2})
 
 
@@ -181,5 +181,5 @@ async def test_who_knows_no_assignor_of_the_group_is_told_what_to_change(
     first = await makes.consumer(EAGER)
     await until(shared([first]), [first])
     stranger = await makes.consumer({"partition.assignment.strategy": "roundrobin"})
-    with pytest.raises(BrokerError, match=r"one name in partition\.assignment\.strategy"):
+    with pytest.raises(BrokerError, match=r"in common .* in partition\.assignment\.strategy"):
         await stranger.poll(timeout_ms=30_000)

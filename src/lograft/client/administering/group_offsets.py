@@ -10,7 +10,7 @@ from lograft.client.administering.partitions import (
 )
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import as_iterable
-from lograft.client.consuming.committed_offsets import REASONS
+from lograft.client.consuming.committed_offsets import ERROR_REASONS
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -205,6 +205,6 @@ def _check_commit(what: str, action: ResetAction, code: int, message: str) -> No
         )
     if code == ErrorCode.UNKNOWN_MEMBER_ID and action is ResetAction.NONE:
         message = "it has members, whose commits would win: stop them first"
-    error: ClientError | None = failure(code, what, message or REASONS.get(code))
+    error: ClientError | None = failure(code, what, message or ERROR_REASONS.get(code))
     if error is not None:
         raise error

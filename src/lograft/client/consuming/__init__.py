@@ -1,1 +1,1 @@
-"""The parts of a consumer: subscription, groups, fetching, decoding."""
+"""The parts of a consumer: subscription, group membership, fetching, decoding of records."""

@@ -1,13 +1,13 @@
-"""Who in a classic group reads what: decided by the member that leads it. Functions of what the
-members have told; every leader decides alike.
+"""The assignors of classic groups, which the member that leads the group runs. Functions of the
+members' subscriptions; they give the same result on every member.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from lograft.client.consuming.range_assignor import Racks, Reader, ranged
-from lograft.client.consuming.sticky_assignor import Claim, balanced
+from lograft.client.consuming.range_assignor import Racks, RangeMember, assign_ranges
+from lograft.client.consuming.sticky_assignor import StickyMember, assign_sticky
 from lograft.client.types import TopicPartition
 from lograft.model.hash_ring import member_name, share_partitions
 
@@ -15,125 +15,132 @@ from lograft.model.hash_ring import member_name, share_partitions
 class Member(NamedTuple):
     id: str
     topics: frozenset[str]
-    #: Of static members.
+    #: group.instance.id of a static member.
     instance_id: str | None = None
-    #: What it had, by its own word, and since which generation.
+    #: The partitions that it reports as owned, and the generation in which they were assigned.
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
-    #: Its client.rack.
+    #: client.rack.
     rack: str | None = None
 
     @property
-    def place(self) -> tuple[bool, str]:
-        """In the order of members: static ones first, whatever id they have this time."""
+    def sort_key(self) -> tuple[bool, str]:
+        """Static members come first, in the order of their instance ids, which unlike their member
+        ids survive a restart."""
         is_static = self.instance_id is not None
         return not is_static, (self.instance_id if self.instance_id is not None else self.id)
 
 
 #: Partitions of each member; every member has an entry.
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-NOWHERE: Final[Racks] = MappingProxyType({})
+NO_RACKS: Final[Racks] = MappingProxyType({})
 
 
 class Assignor(Protocol):
     def __call__(
-        self, partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
+        self, partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NO_RACKS, /
     ) -> Assignment:
-        """From the number of partitions of each topic, the members, and where the replicas are."""
+        """Returns the assignment, given the number of partitions of each topic, the members, and
+        the racks of the replicas."""
 
 
-def by_range(
-    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
+def assign_by_range(
+    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NO_RACKS, /
 ) -> Assignment:
-    """Topic by topic, each member a range; so the same partitions of topics that have equally many
-    go to the same member."""
-    readers = [
-        Reader(member.id, member.topics, member.rack) for member in sorted(members, key=_place)
+    """Assigns each member a range of each topic. Topics with the same number of partitions and the
+    same subscribers are co-partitioned: their partitions with the same index have one owner."""
+    range_members = [
+        RangeMember(member.id, member.topics, member.rack)
+        for member in sorted(members, key=_sort_key)
     ]
-    return ranged(partitions, readers, racks)
+    return assign_ranges(partitions, range_members, racks)
 
 
-def by_turns(
-    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+def assign_round_robin(
+    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NO_RACKS, /
 ) -> Assignment:
-    """All partitions in order, one to each member in turn, past those that do not want it."""
+    """Assigns all partitions in order to the members in turn, skipping members that have not
+    subscribed to the topic."""
     assigned: Assignment = {member.id: [] for member in members}
-    line = sorted(members, key=_place)
+    ordered = sorted(members, key=_sort_key)
     turn = 0
     for topic in sorted(partitions):
-        if not any(topic in member.topics for member in line):
+        if not any(topic in member.topics for member in ordered):
             continue
         for index in range(partitions[topic]):
-            while topic not in line[turn % len(line)].topics:
+            while topic not in ordered[turn % len(ordered)].topics:
                 turn += 1
-            assigned[line[turn % len(line)].id].append(TopicPartition(topic, index))
+            assigned[ordered[turn % len(ordered)].id].append(TopicPartition(topic, index))
             turn += 1
     return assigned
 
 
-def by_sticking(
-    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
+def assign_by_stickiness(
+    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NO_RACKS, /
 ) -> Assignment:
-    """As even as can be, then as near as can be, with as few moves as that takes."""
-    claims = [
-        Claim(member.id, member.topics, member.owned, member.generation, member.rack)
-        for member in sorted(members, key=_place)
+    """Assigns as evenly as possible, then with as many rack matches as possible, and moves no more
+    partitions than that requires."""
+    sticky_members = [
+        StickyMember(member.id, member.topics, member.owned, member.generation, member.rack)
+        for member in sorted(members, key=_sort_key)
     ]
-    return balanced(partitions, claims, racks)
+    return assign_sticky(partitions, sticky_members, racks)
 
 
-def by_cooperative_sticking(
-    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
+def assign_by_cooperative_stickiness(
+    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NO_RACKS, /
 ) -> Assignment:
-    """As `by_sticking`, in two steps: what is to move is given to nobody until its owner has let
-    go of it, and then joins again."""
-    return _without_moving(by_sticking(partitions, members, racks), members)
+    """Like `assign_by_stickiness`, but in two rebalances: a partition that moves stays unassigned
+    until its owner has revoked it and joined again."""
+    return _without_moves(assign_by_stickiness(partitions, members, racks), members)
 
 
-def by_ring(
-    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+def assign_by_hash_ring(
+    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NO_RACKS, /
 ) -> Assignment:
-    """By consistent hashing: the result depends on the topics and on who is in the group, not on
-    what was before. In two steps, as `by_cooperative_sticking`."""
+    """Assigns by consistent hashing: the result depends on the topics and the members, not on the
+    assignment before. Takes two rebalances like `assign_by_cooperative_stickiness`."""
     member_of = {member_name(member.id, member.instance_id): member for member in members}
     subscribers = {
         topic: [name for name in sorted(member_of) if topic in member_of[name].topics]
         for topic in sorted(partitions)
     }
-    read = {topic: partitions[topic] for topic, names in subscribers.items() if names}
-    placed = share_partitions(member_of, read, subscribers)
+    subscribed = {topic: partitions[topic] for topic, names in subscribers.items() if names}
+    shares = share_partitions(member_of, subscribed, subscribers)
     assigned = {
-        member_of[name].id: [TopicPartition(*partition) for partition in sorted(held)]
-        for name, held in placed.items()
+        member_of[name].id: [TopicPartition(*partition) for partition in sorted(share)]
+        for name, share in shares.items()
     }
-    return _without_moving(assigned, members)
+    return _without_moves(assigned, members)
 
 
-def _without_moving(assigned: Assignment, members: Sequence[Member]) -> Assignment:
-    """What every member may have at once: partitions that others still own are left out."""
-    owners = {one: member.id for member in members for one in member.owned}
+def _without_moves(assigned: Assignment, members: Sequence[Member]) -> Assignment:
+    """Returns the assignment without the partitions that another member still owns."""
+    owners = {partition: member.id for member in members for partition in member.owned}
     return {
-        member_id: [one for one in mine if owners.get(one, member_id) == member_id]
-        for member_id, mine in assigned.items()
+        member_id: [
+            partition for partition in share if owners.get(partition, member_id) == member_id
+        ]
+        for member_id, share in assigned.items()
     }
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
-    "range": by_range,
-    "roundrobin": by_turns,
-    "sticky": by_sticking,
-    "cooperative-sticky": by_cooperative_sticking,
-    "consistent": by_ring,
+    "range": assign_by_range,
+    "roundrobin": assign_round_robin,
+    "sticky": assign_by_stickiness,
+    "cooperative-sticky": assign_by_cooperative_stickiness,
+    "consistent": assign_by_hash_ring,
 }
-#: Of those, the ones whose members keep what they have while they join.
+#: Assignors whose members keep their partitions while they join.
 COOPERATIVE: Final = frozenset(("cooperative-sticky", "consistent"))
 
 
 def is_cooperative(names: Iterable[str]) -> bool:
-    """Whether a member with these assignors keeps its partitions while it joins: if it may be given
-    to an eager assignor, it must give all of them back."""
+    """Whether a member with these assignors keeps its partitions while it joins. With one eager
+    assignor among them it must revoke all, because the group may select that one."""
     return all(name in COOPERATIVE for name in names)
 
 
-def _place(member: Member) -> tuple[bool, str]:
-    return member.place
+def _sort_key(member: Member) -> tuple[bool, str]:
+    return member.sort_key

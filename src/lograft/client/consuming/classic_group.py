@@ -1,9 +1,9 @@
-"""A member of a classic group: joins when the program calls for records, learns its partitions from
-the member that leads, keeps itself alive with heartbeats.
+"""Membership in a classic group: joins in the application's calls for records, gets its partitions
+from the member that leads the group, and sends heartbeats.
 
-    OUT ──serve: commit, let go──▶ JOINING ──answers──▶ JOINED ──serve: take partitions──▶ IN
-     ▲                                                                                      │
-     └────── the group rebalances, or has forgotten us; or the subscription changes ◀───────┘
+    OUT ──serve: commit, revoke──▶ JOINING ──responses──▶ JOINED ──serve: assign──▶ IN
+     ▲                                                                              │
+     └── rebalance of the group, loss of the membership, change of the subscription ◀┘
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import Final
 
 from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.assignors import is_cooperative
-from lograft.client.consuming.committed_offsets import Identity
-from lograft.client.consuming.group_join import Forgotten, GroupJoin, Joined
-from lograft.client.consuming.membership import Interest, MembershipContext
+from lograft.client.consuming.committed_offsets import CommitIdentity
+from lograft.client.consuming.group_join import GroupJoin, JoinResult, RejoinRequired
+from lograft.client.consuming.membership import MembershipContext, TopicSelection
 from lograft.client.coordinators import Coordinator
 from lograft.client.errors import ClientError, FencedInstance, RebalanceInProgress, broker_error
 from lograft.client.types import TopicPartition
@@ -31,213 +31,225 @@ LOGGER: Final = logging.getLogger(__name__)
 
 _NO_GENERATION: Final = -1
 _MANY_MEMBERS_SINCE: Final = 3
-#: The group goes on without us; our partitions are others'.
-_FORGOTTEN: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
+#: The group has removed this member, and its partitions belong to others.
+_NOT_A_MEMBER: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
 
 
 class ClassicGroup:
-    def __init__(self, around: MembershipContext) -> None:
-        self._around = around
-        self._core = around.core
-        self._settings = around.core.settings
-        self._coordinator: Coordinator = around.coordinator
-        self._handover = around.handover
-        self._joining = GroupJoin(around.core, around.coordinator)
-        self._interest = Interest()
-        self._names = self._settings.assignors()
-        self._is_cooperative = is_cooperative(self._names)
+    def __init__(self, context: MembershipContext) -> None:
+        self._context = context
+        self._core = context.core
+        self._settings = context.core.settings
+        self._coordinator: Coordinator = context.coordinator
+        self._assignment = context.assignment
+        self._group_join = GroupJoin(context.core, context.coordinator)
+        self._selection = TopicSelection()
+        self._assignors = self._settings.assignors()
+        self._is_cooperative = is_cooperative(self._assignors)
         self._member_id = ""
         self._generation = _NO_GENERATION
-        #: What the last assignment gave us, for assignors that stick to it.
-        self._last: tuple[frozenset[TopicPartition], int] = frozenset(), _NO_GENERATION
-        #: Why we have to join, or None.
-        self._reason: str | None = None
-        self._task: Task | None = None
-        self._joined: Joined | None = None
-        #: Our partitions have been given to others without asking us.
+        #: The last assignment and its generation, for sticky assignors.
+        self._last_owned: tuple[frozenset[TopicPartition], int] = frozenset(), _NO_GENERATION
+        #: Why this member has to join; None: it does not.
+        self._join_reason: str | None = None
+        self._join_task: Task | None = None
+        #: The result of a join that `serve` has not applied yet.
+        self._join_result: JoinResult | None = None
+        #: The partitions belong to other members; the listener has not been called yet.
         self._is_lost = False
         self._error: ClientError | None = None
-        self._keeping: Task | None = None
-        self._asking_again: asyncio.TimerHandle | None = None
+        self._heartbeat_task: Task | None = None
+        self._refresh_timer: asyncio.TimerHandle | None = None
 
-    def identity(self) -> Identity:
+    def commit_identity(self) -> CommitIdentity:
         if self._generation == _NO_GENERATION:
-            return Identity(is_out=True)
-        return Identity(self._member_id, self._generation, self._settings.group_instance_id)
+            return CommitIdentity(is_out_of_group=True)
+        return CommitIdentity(self._member_id, self._generation, self._settings.group_instance_id)
 
     def start(self) -> None:
-        self._stop_listening = self._core.metadata.on_update(self._on_metadata)
-        self._keeping = self._core.runtime.spawn(self._keep_alive(), name="group heartbeats")
+        self._remove_listener = self._core.metadata.on_update(self._on_metadata)
+        self._heartbeat_task = self._core.runtime.spawn(
+            self._run_heartbeats(), name="group heartbeats"
+        )
 
-    def subscribe(self, interest: Interest) -> None:
+    def subscribe(self, selection: TopicSelection) -> None:
         metadata = self._core.metadata
-        metadata.use_all_topics(interest.pattern is not None)
-        self._interest = interest
-        topics = self._topics()
+        metadata.use_all_topics(selection.pattern is not None)
+        self._selection = selection
+        topics = self._subscribed_topics()
         metadata.set_topics(set(topics))
-        self._joining.topics = topics
-        self._need_to_join("the subscription has changed")
+        self._group_join.topics = topics
+        self._request_join("the subscription has changed")
 
     def rejoin(self, reason: str) -> None:
-        if self._reason is None and self._task is None:
-            self._need_to_join(reason)
+        if self._join_reason is None and self._join_task is None:
+            self._request_join(reason)
 
-    # ── in the program's call ────────────────────────────────────────────────────────────────
+    # ── in the application's call ────────────────────────────────────────────────────────────
 
     def needs_serving(self) -> bool:
         return (
             self._error is not None
             or self._is_lost
-            or self._joined is not None
-            or (self._reason is not None and self._task is None and self._may_join())
+            or self._join_result is not None
+            or (self._join_reason is not None and self._join_task is None and self._can_join())
         )
 
     async def serve(self) -> None:
         if self._is_lost:
             self._is_lost = False
-            await self._handover.lose()
+            await self._assignment.lose()
         if self._error is not None:
             error = self._error
             if not isinstance(error, FencedInstance):
-                # The next call tries again; but two that fence each other would do so for ever.
+                # The next call retries. Not after FencedInstance: two consumers with the same
+                # instance id would fence each other again and again.
                 self._error = None
             raise error
-        if self._joined is not None:
-            await self._take(self._joined)
-        if self._reason is not None and self._task is None and self._may_join():
-            await self._let_go()
-            self._begin_joining()
-        self._handover.raise_failure()
+        if self._join_result is not None:
+            await self._apply_assignment(self._join_result)
+        if self._join_reason is not None and self._join_task is None and self._can_join():
+            await self._prepare_join()
+            self._start_join()
+        self._assignment.raise_failure()
 
-    def _may_join(self) -> bool:
-        """Which topics match a pattern is known when the cluster has told what it has."""
-        return self._interest.pattern is None or bool(self._core.metadata.cache.brokers)
+    def _can_join(self) -> bool:
+        """A pattern can be matched only after the first metadata response."""
+        return self._selection.pattern is None or bool(self._core.metadata.cache.brokers)
 
-    async def _let_go(self) -> None:
-        """Before joining: eager members give everything back, the others what they do not read any
-        more."""
-        await self._handover.commit()
-        owned = self._handover.owned
+    async def _prepare_join(self) -> None:
+        """Commits, then revokes all partitions of an eager member; those of topics that are no
+        longer subscribed of a cooperative one."""
+        await self._assignment.commit()
+        owned = self._assignment.owned
         if self._is_cooperative:
-            topics = self._joining.topics
-            await self._handover.revoke({one for one in owned if one.topic not in topics})
+            topics = self._group_join.topics
+            await self._assignment.revoke(
+                {partition for partition in owned if partition.topic not in topics}
+            )
         else:
-            await self._handover.revoke(owned)
+            await self._assignment.revoke(owned)
 
-    def _begin_joining(self) -> None:
-        assert self._reason is not None
-        reason, self._reason = self._reason, None
+    def _start_join(self) -> None:
+        assert self._join_reason is not None
+        reason, self._join_reason = self._join_reason, None
         if self._is_cooperative:
-            self._joining.owned = frozenset(self._handover.owned), self._generation
+            self._group_join.owned = frozenset(self._assignment.owned), self._generation
         else:
-            self._joining.owned = self._last
-        self._task = self._core.runtime.spawn(self._join(reason), name="join group")
+            self._group_join.owned = self._last_owned
+        self._join_task = self._core.runtime.spawn(self._join(reason), name="join group")
 
-    async def _take(self, joined: Joined) -> None:
-        """What the leader has given us."""
-        self._joined = None
-        owned, mine = self._handover.owned, joined.partitions
+    async def _apply_assignment(self, result: JoinResult) -> None:
+        self._join_result = None
+        owned, assigned = self._assignment.owned, result.partitions
         LOGGER.info(
-            "group %r: generation %d gives %s",
+            "group %r: assigned in generation %d: %s",
             self._coordinator.key,
-            joined.generation,
-            ", ".join(map(str, sorted(mine))) or "nothing",
+            result.generation,
+            ", ".join(map(str, sorted(assigned))) or "no partitions",
         )
-        gone = owned - mine
-        if gone:
-            assert self._is_cooperative, gone
-            await self._handover.revoke(gone)
-            self._need_to_join("partitions were let go for others")
-        self._last = frozenset(mine), joined.generation
-        await self._handover.give(mine)
+        revoked = owned - assigned
+        if revoked:
+            assert self._is_cooperative, revoked
+            await self._assignment.revoke(revoked)
+            self._request_join("revoked partitions can be assigned to other members")
+        self._last_owned = frozenset(assigned), result.generation
+        await self._assignment.assign(assigned)
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
         deadline_ms = self._core.now_ms() + timeout_ms
-        self._stop_listening()
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        if self._keeping is not None:
-            self._keeping.cancel()
-        self._interest = Interest()
-        self._watch_for_missing(frozenset())
-        self._reason = self._joined = None
+        self._remove_listener()
+        if self._join_task is not None:
+            self._join_task.cancel()
+            self._join_task = None
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
+        self._selection = TopicSelection()
+        self._watch_for_missing_topics(frozenset())
+        self._join_reason = self._join_result = None
         if self._is_lost:
-            await self._handover.lose()
+            await self._assignment.lose()
         else:
-            await self._handover.commit(timeout_ms)
-            await self._handover.revoke(self._handover.owned)
+            await self._assignment.commit(timeout_ms)
+            await self._assignment.revoke(self._assignment.owned)
         try:
             left_ms = max(0, deadline_ms - self._core.now_ms())
             async with asyncio.timeout(left_ms / 1000):
                 await self._send_leave(self._member_id, reason)
         except (ClientError, TimeoutError) as error:
-            LOGGER.info("group %r was left without a word: %s", self._coordinator.key, error)
+            LOGGER.info(
+                "could not send LeaveGroup to group %r, which removes this member when its session"
+                " expires: %s",
+                self._coordinator.key,
+                error,
+            )
 
-    # ── joining, beside the program ──────────────────────────────────────────────────────────
+    # ── joining, in a task ───────────────────────────────────────────────────────────────────
 
     async def _join(self, reason: str) -> None:
-        """Until it is done, or cannot be. The program's next call takes what it brings."""
+        """Retries until the member has joined, or gets an error that is not retriable. The next
+        call of the application applies the result."""
         failures = 0
         try:
             while True:
                 try:
-                    self._joining.member = self._member_id, self._generation
-                    self._joined = await self._joining.once(self._names, reason)
-                    self._member_id = self._joined.member_id
-                    self._generation = self._joined.generation
+                    self._group_join.member = self._member_id, self._generation
+                    self._join_result = await self._group_join.join(self._assignors, reason)
+                    self._member_id = self._join_result.member_id
+                    self._generation = self._join_result.generation
                     return
-                except Forgotten as forgotten:
-                    self._forget(forgotten.member_id)
+                except RejoinRequired as error:
+                    self._reset_membership(error.member_id)
                 except RebalanceInProgress as error:
                     LOGGER.debug("group %r rebalances again: %s", self._coordinator.key, error)
                 except ClientError as error:
                     if not error.is_retriable:
                         self._error = error
-                        self._reason = reason
+                        self._join_reason = reason
                         return
                     failures += 1
                     LOGGER.debug("joining group %r failed: %s", self._coordinator.key, error)
                     await self._back_off(failures)
         finally:
-            self._task = None
-            self._around.on_news()
+            self._join_task = None
+            self._context.on_change()
 
-    def _need_to_join(self, reason: str) -> None:
-        self._reason = reason
-        self._around.on_news()
+    def _request_join(self, reason: str) -> None:
+        self._join_reason = reason
+        self._context.on_change()
 
-    def _forget(self, member_id: str = "") -> None:
-        """The group does not know us (any more). What we had is lost."""
+    def _reset_membership(self, member_id: str = "") -> None:
+        """Called when the group does not, or no longer, contain this member. Its partitions are
+        lost."""
         if self._generation != _NO_GENERATION:
             self._is_lost = True
         self._member_id = member_id
         self._generation = _NO_GENERATION
-        self._last = self._joining.owned = frozenset(), _NO_GENERATION
+        self._last_owned = self._group_join.owned = frozenset(), _NO_GENERATION
 
-    # ── staying alive ────────────────────────────────────────────────────────────────────────
+    # ── heartbeats, in a task ────────────────────────────────────────────────────────────────
 
-    async def _keep_alive(self) -> None:
+    async def _run_heartbeats(self) -> None:
         while True:
-            pause_ms = self._around.patience.time_to_look_ms(self._settings.heartbeat_ms)
+            pause_ms = self._context.poll_timer.next_check_ms(self._settings.heartbeat_ms)
             await asyncio.sleep(pause_ms / 1000)
-            if self._generation == _NO_GENERATION or self._task is not None:
+            if self._generation == _NO_GENERATION or self._join_task is not None:
                 continue
             try:
-                if self._around.patience.is_over:
-                    await self._give_up()
+                if self._context.poll_timer.has_expired:
+                    await self._leave_after_poll_timeout()
                 else:
-                    await self._beat()
+                    await self._send_heartbeat()
             except ClientError as error:
                 LOGGER.debug("heartbeat of group %r failed: %s", self._coordinator.key, error)
                 if not error.is_retriable:
-                    self._forget()
+                    self._reset_membership()
                     self._error = error
-                    self._need_to_join("a heartbeat was refused")
+                    self._request_join("a heartbeat was rejected")
 
-    async def _beat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         generation = self._generation
-        answer = await self._coordinator.request(
+        response = await self._coordinator.request(
             HeartbeatRequest(
                 group_id=self._coordinator.key,
                 generation_id=generation,
@@ -246,33 +258,33 @@ class ClassicGroup:
             ),
             HeartbeatResponse,
         )
-        if generation != self._generation or not answer.error_code:
+        if generation != self._generation or not response.error_code:
             return
-        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
-            if self._reason is None and self._task is None:
-                self._need_to_join("the group is rebalancing")
-        elif answer.error_code in _FORGOTTEN:
-            LOGGER.warning("group %r has gone on without this member", self._coordinator.key)
-            self._forget()
-            self._need_to_join("the group had forgotten this member")
+        if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            if self._join_reason is None and self._join_task is None:
+                self._request_join("the group is rebalancing")
+        elif response.error_code in _NOT_A_MEMBER:
+            LOGGER.warning("group %r has removed this member; joining again", self._coordinator.key)
+            self._reset_membership()
+            self._request_join("the group has removed this member")
         else:
-            self._coordinator.forget_if_moved(answer.error_code)
-            raise broker_error(answer.error_code, f"heartbeat of group {self._coordinator.key!r}")
+            self._coordinator.forget_if_moved(response.error_code)
+            raise broker_error(response.error_code, f"heartbeat of group {self._coordinator.key!r}")
 
-    async def _give_up(self) -> None:
+    async def _leave_after_poll_timeout(self) -> None:
         LOGGER.warning(
-            "the program has not called for records for more than max.poll.interval.ms (%d): it"
-            " leaves group %r. Raise max.poll.interval.ms or lower max.poll.records",
-            self._around.patience.limit_ms,
+            "leaving group %r, because the application has not polled for longer than"
+            " max.poll.interval.ms (%d). Increase max.poll.interval.ms or reduce max.poll.records",
             self._coordinator.key,
+            self._context.poll_timer.limit_ms,
         )
         member_id = self._member_id
-        self._forget()
-        self._need_to_join("the program was too slow")
+        self._reset_membership()
+        self._request_join("the application exceeded max.poll.interval.ms")
         await self._send_leave(member_id, "consumer poll timeout has expired")
 
     async def _send_leave(self, member_id: str, reason: str) -> None:
-        """Static members keep their place until their session ends: they come again."""
+        """Not sent by static members, which keep their assignment until their session expires."""
         if not member_id or self._settings.group_instance_id is not None:
             return
 
@@ -282,8 +294,8 @@ class ClassicGroup:
             identity = MemberIdentity(member_id=member_id, reason=reason)
             return LeaveGroupRequest(group_id=self._coordinator.key, members=[identity])
 
-        answer = await self._coordinator.request(request, LeaveGroupResponse)
-        self._coordinator.raise_for(answer.error_code, f"leaving group {self._coordinator.key!r}")
+        response = await self._coordinator.request(request, LeaveGroupResponse)
+        self._coordinator.raise_for(response.error_code, f"leaving group {self._coordinator.key!r}")
 
     async def _back_off(self, failures: int) -> None:
         settings = self._settings
@@ -293,35 +305,35 @@ class ClassicGroup:
         )
         await asyncio.sleep(wait_ms / 1000)
 
-    # ── what there is to read ────────────────────────────────────────────────────────────────
+    # ── subscribed topics ────────────────────────────────────────────────────────────────────
 
-    def _topics(self) -> frozenset[str]:
-        if self._interest.pattern is None:
-            return self._interest.topics
-        hides = self._settings.exclude_internal_topics
+    def _subscribed_topics(self) -> frozenset[str]:
+        if self._selection.pattern is None:
+            return self._selection.topics
+        excludes_internal = self._settings.exclude_internal_topics
         names = frozenset(
             name
             for name, topic in self._core.metadata.cache.topics.items()
-            if not (hides and topic.is_internal)
+            if not (excludes_internal and topic.is_internal)
         )
-        return self._interest.matching(names)
+        return self._selection.matching(names)
 
     def _on_metadata(self) -> None:
-        topics = self._topics()
-        if topics != self._joining.topics:
-            self._joining.topics = topics
-            self._need_to_join("topics have come or gone")
-        elif self._generation != _NO_GENERATION and self._joining.is_outdated():
-            self._need_to_join("the topics of the group have changed")
-        self._watch_for_missing(topics)
+        topics = self._subscribed_topics()
+        if topics != self._group_join.topics:
+            self._group_join.topics = topics
+            self._request_join("the topics that match the pattern have changed")
+        elif self._generation != _NO_GENERATION and self._group_join.is_outdated():
+            self._request_join("the topics of the group have changed")
+        self._watch_for_missing_topics(topics)
 
-    def _watch_for_missing(self, topics: frozenset[str]) -> None:
-        """A topic that does not exist may be made any time."""
-        if self._asking_again is not None:
-            self._asking_again.cancel()
-            self._asking_again = None
+    def _watch_for_missing_topics(self, topics: frozenset[str]) -> None:
+        """Refreshes the metadata periodically while a subscribed topic does not exist."""
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
+            self._refresh_timer = None
         metadata = self._core.metadata
         if any(metadata.cache.topic(topic) is None for topic in topics):
-            self._asking_again = asyncio.get_running_loop().call_later(
+            self._refresh_timer = asyncio.get_running_loop().call_later(
                 self._settings.retry_backoff_max_ms / 1000, metadata.request_update
             )

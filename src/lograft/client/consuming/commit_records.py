@@ -1,4 +1,4 @@
-"""What groups have committed and when, as the records of `__consumer_offsets` tell it."""
+"""The offset commits of groups, as records of `__consumer_offsets`."""
 
 from typing import NamedTuple
 
@@ -20,16 +20,20 @@ class Commit(NamedTuple):
     timestamp_ms: int
 
 
-def read_commit(key: bytes | None, value: bytes | None) -> Commit | None:
-    """None: the record is about something else, or takes a commit away."""
+def parse_commit(key: bytes | None, value: bytes | None) -> Commit | None:
+    """Returns None if the record is a tombstone or not an offset commit."""
     if key is None or value is None:
         return None
-    what = decode_coordinator_key(GROUPS, key)
-    if not isinstance(what, OffsetCommitKey):
+    record_key = decode_coordinator_key(GROUPS, key)
+    if not isinstance(record_key, OffsetCommitKey):
         return None
-    committed = decode_coordinator_value(GROUPS, what, value)
-    if not isinstance(committed, OffsetCommitValue):
+    commit = decode_coordinator_value(GROUPS, record_key, value)
+    if not isinstance(commit, OffsetCommitValue):
         return None
     return Commit(
-        what.group, what.topic, what.partition, committed.offset, committed.commit_timestamp
+        record_key.group,
+        record_key.topic,
+        record_key.partition,
+        commit.offset,
+        commit.commit_timestamp,
     )

@@ -1,4 +1,4 @@
-"""What a group has committed, read and written."""
+"""Reads and writes the committed offsets of a group."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -17,31 +17,32 @@ from lograft.model.types import ZERO_UUID
 from lograft.wire.messages import offset_commit as committing
 from lograft.wire.messages import offset_fetch as fetching
 
-#: From which on topics have ids instead of names.
+#: First version that identifies topics by id instead of name.
 _IDS_SINCE: Final = 10
-#: Of OffsetFetch, from which on it is asked for many groups at once, and of one member of one.
+#: First version of OffsetFetch for several groups, which also contains the member.
 _MANY_GROUPS_SINCE: Final = 8
 _STABLE_SINCE: Final = 7
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-#: After that many a broker has heard of every topic that there is.
+#: After so many attempts every broker has the metadata of all existing topics.
 _ATTEMPTS_FOR_MISSING: Final = 4
-#: What a code means here; the responses have no room for a sentence.
-REASONS: Final[Mapping[int, str]] = {
+#: The meaning of error codes for which the responses contain no message.
+ERROR_REASONS: Final[Mapping[int, str]] = {
     ErrorCode.POLICY_VIOLATION: "another group reads it point to point (subscription.mode=ptp)",
     ErrorCode.GROUP_ID_NOT_FOUND: "the group no longer exists, or it is not a consumer group"
     " (`lograft groups list` shows its type)",
 }
 
 
-class Identity(NamedTuple):
-    """Who commits: a member of the group, or somebody from outside while it has no members."""
+class CommitIdentity(NamedTuple):
+    """The member that commits; empty if the consumer is not part of the group's membership."""
 
     member_id: str = ""
-    #: Generation of the classic protocol, member epoch of KIP-848's.
+    #: Generation of the classic protocol, member epoch of the KIP-848 protocol.
     epoch: int = -1
     instance_id: str | None = None
-    #: A member that is not in the group now: what it has read may be others' since.
-    is_out: bool = False
+    #: The consumer has subscribed, but is not a member now. It must not commit, because its
+    #: partitions may belong to other members.
+    is_out_of_group: bool = False
 
 
 class CommittedOffsets:
@@ -49,32 +50,33 @@ class CommittedOffsets:
         self,
         core: ClientCore[ConsumerSettings],
         coordinator: Coordinator,
-        identity: Callable[[], Identity],
+        identity: Callable[[], CommitIdentity],
     ) -> None:
         self._core = core
         self._coordinator = coordinator
         self._identity = identity
-        #: Commits are made in the order in which they were asked for.
-        self._turn = asyncio.Lock()
-        #: Whether the group is known to be one that consumers can use.
+        #: Commits are sent in the order of the calls.
+        self._commit_lock = asyncio.Lock()
+        #: Whether the group is known to have a type that consumers can use.
         self._is_type_checked = False
 
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        budget_ms: int,
+        timeout_ms: int,
         *,
         gives_up_missing: bool = False,
     ) -> None:
-        """Tries for so long. Raises CommitFailed, RebalanceInProgress, NotAuthorized …
+        """Commits offsets; retries until the timeout. Raises CommitFailed, RebalanceInProgress,
+        NotAuthorized …
 
-        `gives_up_missing`: others wait for it, or the next one comes anyway, so a topic that is
-        still missing after a few attempts has been deleted; what there was to commit of the others
-        is committed."""
+        `gives_up_missing`: a topic that is still missing after a few attempts counts as deleted,
+        and the commit fails before the timeout. For commits that others wait for, or that a later
+        one repeats. The offsets of the other topics are committed."""
         if not offsets:
             return
         attempts = 0
-        # A topic that is made anew under its name meanwhile has none of these offsets.
+        # Looked up once: a topic that is recreated under the same name has none of these offsets.
         ids = {topic: self._id_of(topic) for topic, _partition in offsets}
 
         async def attempt() -> None:
@@ -91,30 +93,32 @@ class CommittedOffsets:
                     error.is_retriable = False
                 raise
 
-        async with self._turn:
-            await retry(self._core, attempt, what=self._what("commit"), timeout_ms=budget_ms)
+        async with self._commit_lock:
+            await retry(self._core, attempt, what=self._describe("commit"), timeout_ms=timeout_ms)
 
-    async def committed(
-        self, partitions: Iterable[TopicPartition], budget_ms: int
+    async def fetch(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of those that have something committed; tries for so long."""
-        wanted = set(partitions)
+        """Returns the committed offsets of the partitions that have one; retries until the
+        timeout."""
+        requested = set(partitions)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
-            return await self.committed_once(wanted)
+            return await self.fetch_once(requested)
 
-        what = self._what("reading committed offsets")
-        return await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
+        what = self._describe("fetching committed offsets")
+        return await retry(self._core, attempt, what=what, timeout_ms=timeout_ms)
 
     async def check_access(self, partitions: set[TopicPartition]) -> None:
-        """Raises ClientError if another group reads a topic point to point (subscription.mode=ptp).
-        Apache Kafka has no such rule and is not asked."""
+        """Raises ClientError if another group reads one of the topics point to point
+        (subscription.mode=ptp). Apache Kafka has no such rule, so it gets no request."""
         if (await self._core.network.connect_any()).is_lograft:
-            await self.committed_once(partitions)
+            await self.fetch_once(partitions)
 
     async def _check_type(self) -> None:
-        """OffsetFetch answers for groups of every type, as in Kafka, but Lograft rejects the commit
-        that follows. Apache Kafka serves all types and is not asked."""
+        """Raises ClientError if consumers cannot use the group. As in Kafka, OffsetFetch succeeds
+        for groups of every type, but Lograft rejects the commit that follows. Apache Kafka accepts
+        it, so the type is not checked there."""
         if self._is_type_checked:
             return
         coordinator = self._coordinator
@@ -124,9 +128,9 @@ class CommittedOffsets:
                 raise other_type_error(coordinator.key, other.group_type)
         self._is_type_checked = True
 
-    async def await_access(self, partition: TopicPartition, budget_ms: int) -> None:
-        """As `check_access`, tries for so long. An offset that an open transaction will commit
-        shows that the group has access; its value does not matter here."""
+    async def wait_for_access(self, partition: TopicPartition, timeout_ms: int) -> None:
+        """Like `check_access`, but retries until the timeout. The error for an offset that is
+        pending in an open transaction also proves that the group has access."""
 
         async def attempt() -> None:
             try:
@@ -135,17 +139,17 @@ class CommittedOffsets:
                 if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     raise
 
-        what = self._what(f"access to topic {partition.topic!r}")
-        await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
+        what = self._describe(f"access to topic {partition.topic!r}")
+        await retry(self._core, attempt, what=what, timeout_ms=timeout_ms)
 
-    def _what(self, act: str) -> str:
-        return f"{act} of group {self._coordinator.key!r}"
+    def _describe(self, action: str) -> str:
+        return f"{action} of group {self._coordinator.key!r}"
 
     async def _commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, UUID]
     ) -> None:
         topics: dict[str, committing.OffsetCommitRequestTopic] = {}
-        for (name, partition), place in offsets.items():
+        for (name, partition), committed in offsets.items():
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = committing.OffsetCommitRequestTopic(
@@ -154,42 +158,45 @@ class CommittedOffsets:
             topic.partitions.append(
                 committing.OffsetCommitRequestPartition(
                     partition_index=partition,
-                    committed_offset=place.offset,
-                    committed_leader_epoch=place.leader_epoch,
-                    committed_metadata=place.metadata,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
                 )
             )
-        who = self._identity()
-        if who.is_out:
+        identity = self._identity()
+        if identity.is_out_of_group:
             raise broker_error(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                self._what("commit"),
-                "this consumer is not a member now: it was too slow or has not joined yet",
+                self._describe("commit"),
+                "this consumer is not a member: it exceeded max.poll.interval.ms, was fenced or has"
+                " not joined yet",
             )
-        answer = await self._coordinator.request(
+        response = await self._coordinator.request(
             committing.OffsetCommitRequest(
                 group_id=self._coordinator.key,
-                generation_id_or_member_epoch=who.epoch,
-                member_id=who.member_id,
-                group_instance_id=who.instance_id,
+                generation_id_or_member_epoch=identity.epoch,
+                member_id=identity.member_id,
+                group_instance_id=identity.instance_id,
                 topics=list(topics.values()),
             ),
             committing.OffsetCommitResponse,
             at_most=_IDS_SINCE - 1 if ZERO_UUID in ids.values() else None,
         )
-        self._raise_worst(answer, {topic_id: name for name, topic_id in ids.items()})
+        self._raise_error(response, {topic_id: name for name, topic_id in ids.items()})
 
-    def _raise_worst(
-        self, answer: committing.OffsetCommitResponse, names: Mapping[UUID, str]
+    def _raise_error(
+        self, response: committing.OffsetCommitResponse, names: Mapping[UUID, str]
     ) -> None:
-        """Of the partitions' errors the first that does not pass, else the first."""
+        """Raises the first error that is not retriable, otherwise the first error."""
         errors = [
             self._commit_error(
-                one.error_code, topic.name or names.get(topic.topic_id, str(topic.topic_id)), answer
+                partition.error_code,
+                topic.name or names.get(topic.topic_id, str(topic.topic_id)),
+                response,
             )
-            for topic in answer.topics
-            for one in topic.partitions
-            if one.error_code
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.error_code
         ]
         if errors:
             worst = next((error for error in errors if not error.is_retriable), errors[0])
@@ -197,58 +204,62 @@ class CommittedOffsets:
             raise worst
 
     def _commit_error(
-        self, code: int, topic: str, answer: committing.OffsetCommitResponse
+        self, code: int, topic: str, response: committing.OffsetCommitResponse
     ) -> BrokerError:
-        what = f"offsets of {topic} are not committed for group {self._coordinator.key!r}"
-        error = broker_error(code, what, answer.error_message or REASONS.get(code))
+        what = f"committing offsets of topic {topic!r} for group {self._coordinator.key!r}"
+        error = broker_error(code, what, response.error_message or ERROR_REASONS.get(code))
         if isinstance(error, RebalanceInProgress):
-            # It passes when the program polls; trying again here would wait in vain.
+            # The rebalance completes in the next poll, so a retry here cannot succeed.
             error.is_retriable = False
         elif code == ErrorCode.STALE_MEMBER_EPOCH and self._identity().epoch > 0:
-            # The epoch has gone on while the commit was under way; the member is still in.
+            # The epoch changed while the commit was in flight; this is still a member.
             error.is_retriable = True
         return error
 
-    async def committed_once(
+    async def fetch_once(
         self, partitions: set[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Raises ClientError if the group is of a type that consumers cannot use. Members of a
-        group learn this when they join it."""
+        """Raises ClientError if the group is of a type that consumers cannot use; members have
+        already checked that by joining."""
         if not partitions:
             return {}
-        if self._identity() == Identity():
+        if self._identity() == CommitIdentity():
             await self._check_type()
         by_topic: dict[str, list[int]] = {}
         for name, partition in sorted(partitions):
             by_topic.setdefault(name, []).append(partition)
         ids = {self._id_of(name): name for name in by_topic}
-        answer = await self._coordinator.request(
-            lambda version: self._question(by_topic, version),
+        response = await self._coordinator.request(
+            lambda version: self._build_fetch_request(by_topic, version),
             fetching.OffsetFetchResponse,
             at_most=_IDS_SINCE - 1 if ZERO_UUID in ids else None,
         )
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._check(answer.error_code)
-        for told in answer.topics:
-            for old in told.partitions:
-                self._check(old.error_code, told.name)
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._check(response.error_code)
+        for old_topic in response.topics:
+            for old in old_topic.partitions:
+                self._check(old.error_code, old_topic.name)
                 if old.committed_offset >= 0:
-                    found[TopicPartition(told.name, old.partition_index)] = OffsetAndMetadata(
-                        old.committed_offset, old.metadata or "", old.committed_leader_epoch
+                    offsets[TopicPartition(old_topic.name, old.partition_index)] = (
+                        OffsetAndMetadata(
+                            old.committed_offset, old.metadata or "", old.committed_leader_epoch
+                        )
                     )
-        for group in answer.groups:
+        for group in response.groups:
             self._check(group.error_code)
             for topic in group.topics:
                 name = topic.name or ids.get(topic.topic_id, "")
-                for one in topic.partitions:
-                    self._check(one.error_code, name)
-                    if one.committed_offset >= 0:
-                        found[TopicPartition(name, one.partition_index)] = OffsetAndMetadata(
-                            one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                for entry in topic.partitions:
+                    self._check(entry.error_code, name)
+                    if entry.committed_offset >= 0:
+                        offsets[TopicPartition(name, entry.partition_index)] = OffsetAndMetadata(
+                            entry.committed_offset,
+                            entry.metadata or "",
+                            entry.committed_leader_epoch,
                         )
-        return found
+        return offsets
 
-    def _question(
+    def _build_fetch_request(
         self, by_topic: Mapping[str, list[int]], version: int
     ) -> fetching.OffsetFetchRequest:
         group_id = self._coordinator.key
@@ -261,15 +272,15 @@ class CommittedOffsets:
                 ],
                 require_stable=version >= _STABLE_SINCE,
             )
-        who = self._identity()
-        # Only members of the new protocol are checked; the others leave it out, as in Java.
-        is_member = self._core.settings.uses_consumer_protocol and who.epoch >= 0
+        identity = self._identity()
+        # Brokers check only members of the KIP-848 protocol; others omit the member, as in Java.
+        is_member = self._core.settings.uses_consumer_protocol and identity.epoch >= 0
         return fetching.OffsetFetchRequest(
             groups=[
                 fetching.OffsetFetchRequestGroup(
                     group_id=group_id,
-                    member_id=who.member_id if is_member else None,
-                    member_epoch=who.epoch if is_member else -1,
+                    member_id=identity.member_id if is_member else None,
+                    member_epoch=identity.epoch if is_member else -1,
                     topics=[
                         fetching.OffsetFetchRequestTopics(
                             name=name, topic_id=self._id_of(name), partition_indexes=indexes
@@ -287,11 +298,11 @@ class CommittedOffsets:
         self._coordinator.forget_if_moved(code)
         what = f"committed offsets of group {self._coordinator.key!r}"
         what = f"{what} for topic {topic!r}" if topic else what
-        error = broker_error(code, what, REASONS.get(code))
+        error = broker_error(code, what, ERROR_REASONS.get(code))
         if code == ErrorCode.STALE_MEMBER_EPOCH and self._identity().epoch > 0:
             error.is_retriable = True
         raise error
 
     def _id_of(self, topic: str) -> UUID:
-        known = self._core.metadata.cache.topic(topic)
-        return ZERO_UUID if known is None else known.id
+        metadata = self._core.metadata.cache.topic(topic)
+        return ZERO_UUID if metadata is None else metadata.id

@@ -1,9 +1,9 @@
-"""A consumer's parts, put together: what runs beside the program, and what its calls do.
+"""Joins the parts of a consumer: the tasks in the background, and what the application's calls do.
 
-subscription ◀── membership (which partitions) ◀── heartbeats, joins
+subscription ◀── membership (assignment) ◀── heartbeats, joins
     │ ▲
-    │ └── positions (where to begin) ── fetcher (slices) ── collector ──▶ the program
-    └── commits ──▶ the group's coordinator
+    │ └── positions (start offsets) ── fetcher (slices) ── collector ──▶ application
+    └── committed offsets ──▶ group coordinator
 """
 
 import asyncio
@@ -13,17 +13,22 @@ from typing import Any, Final, TypeVar
 
 from lograft.client.cluster_view import cluster_notifier
 from lograft.client.consuming.classic_group import ClassicGroup
-from lograft.client.consuming.committed_offsets import CommittedOffsets, Identity
+from lograft.client.consuming.committed_offsets import CommitIdentity, CommittedOffsets
 from lograft.client.consuming.consumer_group import ConsumerGroup
 from lograft.client.consuming.fetch_collector import FetchCollector
 from lograft.client.consuming.fetcher import Fetcher
 from lograft.client.consuming.interceptors import ConsumerInterceptors
-from lograft.client.consuming.membership import Interest, Membership, MembershipContext, Patience
+from lograft.client.consuming.membership import (
+    Membership,
+    MembershipContext,
+    PollTimer,
+    TopicSelection,
+)
 from lograft.client.consuming.notifier import Notifier
 from lograft.client.consuming.offset_lookup import OffsetLookup
 from lograft.client.consuming.positions import Positions
-from lograft.client.consuming.rebalance_listener import Handover, RebalanceListener
-from lograft.client.consuming.records import Decoders
+from lograft.client.consuming.rebalance_listener import AssignmentUpdater, RebalanceListener
+from lograft.client.consuming.records import RecordDeserializer
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Subscription
 from lograft.client.consuming.subscription_modes import SubscriptionModes
@@ -53,32 +58,37 @@ class Engine:
             core,
             self.subscription,
             self.lookup,
-            committed=self._committed,
+            fetch_committed=self._fetch_committed,
             check_access=self._check_access,
-            on_news=self._on_position,
+            on_change=self._on_position_change,
         )
         self.fetcher = Fetcher(
-            core, self.subscription, on_news=self.notifier.notify_now, on_reset=self.positions.wake
+            core,
+            self.subscription,
+            on_fetched=self.notifier.notify_now,
+            on_reset=self.positions.wake,
         )
-        self.decoders = Decoders(settings.key_deserializer, settings.value_deserializer)
+        self.deserializer = RecordDeserializer(
+            settings.key_deserializer, settings.value_deserializer
+        )
         self.collector = FetchCollector(
             self.subscription,
-            self.decoders,
+            self.deserializer,
             checks_crcs=settings.check_crcs,
-            on_room=self.fetcher.on_room,
-            on_retry=self.changed,
+            on_slice_consumed=self.fetcher.on_slice_consumed,
+            on_error_raised=self.wake,
         )
-        self.handover = Handover(
-            self.subscription, commit=self._commit_before_letting_go, on_change=self.changed
+        self.assignment = AssignmentUpdater(
+            self.subscription, commit=self._commit_before_revocation, on_change=self.wake
         )
-        self._commits: CommittedOffsets | None = None
+        self._committed_offsets: CommittedOffsets | None = None
         self._coordinator: Coordinator | None = None
         if settings.group_id is not None:
-            self._join_group(settings.group_id)
+            self._set_group(settings.group_id)
         self.membership: Membership | None = None
-        self.interest = Interest()
+        self.selection = TopicSelection()
         self._modes: SubscriptionModes | None = None
-        self._patience = Patience(settings.max_poll_interval_ms, core.now_ms)
+        self._poll_timer = PollTimer(settings.max_poll_interval_ms, core.now_ms)
         self._is_closing = False
         self._serving: asyncio.Future[None] | None = None
         self._serving_task: asyncio.Task[Any] | None = None
@@ -98,80 +108,86 @@ class Engine:
         self.positions.start()
         self.fetcher.start()
 
-    # ── which partitions ─────────────────────────────────────────────────────────────────────
+    # ── subscription and assignment ──────────────────────────────────────────────────────────
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        if self.interest != Interest():
+        if self.selection != TopicSelection():
             raise WrongUse("this consumer has subscribed to topics: await unsubscribe() first")
         before = set(self.subscription.partitions)
         self.subscription.assign(partitions)
         for state in self.subscription:
             if state.partition not in before:
-                state.is_admitted = self._commits is None
+                state.is_admitted = self._committed_offsets is None
         self.core.metadata.set_topics(self.subscription.topics)
-        self.changed()
+        self.wake()
 
     def subscribe(
-        self, interest: Interest, listener: RebalanceListener | None, mode: str | None
+        self, selection: TopicSelection, listener: RebalanceListener | None, mode: str | None
     ) -> None:
-        if self.interest == Interest() and self.subscription:
-            raise WrongUse("this consumer has assigned itself partitions: assign([]) first")
+        if self.selection == TopicSelection() and self.subscription:
+            raise WrongUse("this consumer has partitions from assign(): call assign([]) first")
         if self._coordinator is None and mode != "ptp":
-            raise WrongUse("a subscription is a group's: set group.id, or assign() partitions")
-        self.interest = interest
-        self.handover.listener = listener
+            raise WrongUse(
+                "subscribe() requires a group: set group.id, or use assign() for partitions"
+            )
+        self.selection = selection
+        self.assignment.listener = listener
         self._modes = None
         if mode is not None:
-            self._modes = SubscriptionModes(self.core, mode, sorted(interest.topics))
+            self._modes = SubscriptionModes(self.core, mode, sorted(selection.topics))
         else:
-            self._begin_membership()
+            self._start_membership()
         self.notifier.notify()
 
     async def unsubscribe(self, reason: str, timeout_ms: int) -> None:
         if self._serving_task is asyncio.current_task():
-            raise WrongUse("a listener cannot leave the group that it is told about")
-        self.interest = Interest()
+            raise WrongUse("a rebalance listener cannot unsubscribe its own consumer")
+        self.selection = TopicSelection()
         self._modes = None
         if self._serving is not None:
             await asyncio.shield(self._serving)
         if self.membership is not None:
-            # It is asked who commits until the last.
+            # Kept until it has left: its last commit needs the commit identity.
             try:
                 await self.membership.leave(reason, timeout_ms)
             finally:
                 self.membership = None
-            self.handover.raise_failure()
+            self.assignment.raise_failure()
         self.subscription.assign(())
 
-    def _begin_membership(self) -> None:
+    def _start_membership(self) -> None:
         assert self._coordinator is not None
         if self.membership is None:
-            if not self._patience.is_called:
-                self._patience.call_ends()  # Before this there was no call to wait for.
-            around = MembershipContext(
+            if not self._poll_timer.is_polling:
+                self._poll_timer.end_poll()  # max.poll.interval.ms starts with the membership.
+            context = MembershipContext(
                 self.core,
                 self._coordinator,
-                self.handover,
-                on_news=self.notifier.notify,
-                patience=self._patience,
+                self.assignment,
+                on_change=self.notifier.notify,
+                poll_timer=self._poll_timer,
             )
             kind = ConsumerGroup if self.settings.uses_consumer_protocol else ClassicGroup
-            self.membership = kind(around)
+            self.membership = kind(context)
             self.membership.start()
-        self.membership.subscribe(self.interest)
+        self.membership.subscribe(self.selection)
 
-    def _join_group(self, group_id: str) -> None:
+    def _set_group(self, group_id: str) -> None:
         self._coordinator = Coordinator(self.core, CoordinatorType.GROUP, group_id)
-        self._commits = CommittedOffsets(self.core, self._coordinator, self.identity)
+        self._committed_offsets = CommittedOffsets(
+            self.core, self._coordinator, self.commit_identity
+        )
 
-    # ── the program's calls ──────────────────────────────────────────────────────────────────
+    # ── calls that wait for records ──────────────────────────────────────────────────────────
 
-    async def wait_for(self, take: Callable[[], T | None], timeout_ms: int | None) -> T | None:
-        """What `take` gives as soon as it gives something; None when the time is up."""
-        if self._patience.is_called:
-            raise WrongUse("another task waits in this consumer already: one at a time may")
+    async def wait_for(self, collect: Callable[[], T | None], timeout_ms: int | None) -> T | None:
+        """Waits until `collect` returns a value. Returns it, or None after the timeout."""
+        if self._poll_timer.is_polling:
+            raise WrongUse(
+                "another task is already waiting for records: a consumer supports one at a time"
+            )
         deadline_ms = None if timeout_ms is None else self.core.now_ms() + timeout_ms
-        self._patience.call_begins()
+        self._poll_timer.start_poll()
         try:
             while True:
                 self.core.check_open()
@@ -179,36 +195,36 @@ class Engine:
                     raise Closed("the consumer is closing")
                 self.notifier.clear()
                 await self._serve()
-                taken = take()
-                if taken is not None:
-                    return taken
+                collected = collect()
+                if collected is not None:
+                    return collected
                 if not await self._wait(deadline_ms):
                     return None
         finally:
-            self._patience.call_ends()
+            self._poll_timer.end_poll()
 
     async def _serve(self) -> None:
-        """What is to be done whenever the program calls for records: it has got all that it was
-        given before, and does nothing with it now."""
+        """Does the work of every call for records: at this point the application has processed all
+        records that it has got."""
         if self._modes is not None:
-            group_id = await self._modes.settle(self.group_id)
+            group_id = await self._modes.apply(self.group_id)
             if self._coordinator is None:
-                self._join_group(group_id)
+                self._set_group(group_id)
             self._modes = None
-            self._begin_membership()
+            self._start_membership()
         if self.membership is not None:
             await self._serve_membership(self.membership)
         elif not self.subscription:
-            raise WrongUse("nothing is assigned: call assign() or subscribe() first")
+            raise WrongUse("no partitions are assigned: call assign() or subscribe() first")
         if self._coordinator is not None:
-            self._commit_from_time_to_time()
+            self._auto_commit_if_due()
 
     async def _serve_membership(self, membership: Membership) -> None:
-        """In a task of its own: a call that is given up must not leave a rebalance half done."""
+        """Serves it in a separate task, so that a cancelled call cannot interrupt a rebalance."""
         if self._serving is None and membership.needs_serving():
             done = self._serving = asyncio.get_running_loop().create_future()
 
-            async def work() -> None:
+            async def serve() -> None:
                 self._serving_task = asyncio.current_task()
                 try:
                     await membership.serve()
@@ -219,7 +235,7 @@ class Engine:
                     if not done.done():
                         done.set_result(None)
 
-            self.core.runtime.spawn(work(), name="rebalance")
+            self.core.runtime.spawn(serve(), name="rebalance")
         if self._serving is not None:
             await asyncio.shield(self._serving)
         failure, self._serving_failure = self._serving_failure, None
@@ -227,7 +243,8 @@ class Engine:
             raise failure
 
     async def _wait(self, deadline_ms: int | None) -> bool:
-        """Until something has happened; False at the deadline."""
+        """Waits for a notification, or until the next automatic commit. Returns False at the
+        deadline."""
         until_ms = self._next_auto_commit_ms
         if not self.auto_commits or (deadline_ms is not None and deadline_ms <= until_ms):
             return await self.notifier.wait(deadline_ms)
@@ -245,112 +262,116 @@ class Engine:
         return self._coordinator is not None and self.settings.enable_auto_commit is not False
 
     @property
-    def commits(self) -> CommittedOffsets:
-        if self._commits is None:
-            raise WrongUse("without group.id there is nobody to commit for")
-        return self._commits
+    def committed_offsets(self) -> CommittedOffsets:
+        if self._committed_offsets is None:
+            raise WrongUse("committed offsets require a group: set group.id")
+        return self._committed_offsets
 
-    def identity(self) -> Identity:
-        return Identity() if self.membership is None else self.membership.identity()
+    def commit_identity(self) -> CommitIdentity:
+        return CommitIdentity() if self.membership is None else self.membership.commit_identity()
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the program has got."""
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns the positions of the application."""
         return {
-            one: OffsetAndMetadata(place.offset, "", place.epoch)
-            for one, place in self.subscription.positions().items()
+            partition: OffsetAndMetadata(position.offset, "", position.epoch)
+            for partition, position in self.subscription.positions().items()
         }
 
     async def commit(
         self,
-        places: Mapping[TopicPartition, OffsetAndMetadata],
-        budget_ms: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout_ms: int,
         *,
         gives_up_missing: bool = False,
     ) -> None:
-        await self.commits.commit(places, budget_ms, gives_up_missing=gives_up_missing)
-        self.interceptors.on_commit(places)
+        await self.committed_offsets.commit(offsets, timeout_ms, gives_up_missing=gives_up_missing)
+        self.interceptors.on_commit(offsets)
 
     def commit_nowait(
-        self, places: Mapping[TopicPartition, OffsetAndMetadata]
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> "asyncio.Future[None]":
-        assert self.commits is not None
+        assert self.committed_offsets is not None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def work() -> None:
+        async def commit() -> None:
             try:
-                # Commits are made in turn: a deleted topic must not keep the next one waiting.
+                # Commits are sent in order: a deleted topic must not block the next one.
                 await self.commit(
-                    places, self.settings.default_api_timeout_ms, gives_up_missing=True
+                    offsets, self.settings.default_api_timeout_ms, gives_up_missing=True
                 )
             except ClientError as error:
-                LOGGER.warning("offsets are not committed: %s", error)
+                LOGGER.warning("commit failed: %s", error)
                 if not done.done():
                     done.set_exception(error)
-                    done.exception()  # It has been told.
+                    done.exception()  # Marks it as retrieved: the error is already logged.
             else:
                 if not done.done():
                     done.set_result(None)
 
-        self.core.runtime.spawn(work(), name="consumer commit")
+        self.core.runtime.spawn(commit(), name="consumer commit")
         return done
 
-    def _commit_from_time_to_time(self) -> None:
+    def _auto_commit_if_due(self) -> None:
         now_ms = self.core.now_ms()
         if now_ms < self._next_auto_commit_ms:
             return
         self._next_auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
-        is_under_way = self._auto_commit is not None and not self._auto_commit.done()
-        if self.auto_commits and not self.identity().is_out and not is_under_way:
-            self._auto_commit = self.commit_nowait(self.consumed())
+        is_in_flight = self._auto_commit is not None and not self._auto_commit.done()
+        if self.auto_commits and not self.commit_identity().is_out_of_group and not is_in_flight:
+            self._auto_commit = self.commit_nowait(self.consumed_offsets())
 
-    async def _commit_before_letting_go(self, budget_ms: int | None) -> None:
-        """A failure is told and does not stop the rebalance: others wait for it."""
+    async def _commit_before_revocation(self, timeout_ms: int | None) -> None:
+        """Logs a failure and continues, because the rest of the group waits for the rebalance."""
         if not self.auto_commits:
             return
         limit_ms = self.settings.request_timeout_ms
-        if budget_ms is not None:
-            limit_ms = min(limit_ms, budget_ms)
+        if timeout_ms is not None:
+            limit_ms = min(limit_ms, timeout_ms)
         try:
-            await self.commit(self.consumed(), limit_ms, gives_up_missing=True)
+            await self.commit(self.consumed_offsets(), limit_ms, gives_up_missing=True)
         except ClientError as error:
-            LOGGER.warning("positions are not committed before the rebalance: %s", error)
+            LOGGER.warning("the commit before a rebalance failed: %s", error)
 
-    async def _committed(
+    async def _fetch_committed(
         self, partitions: set[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        return {} if self._commits is None else await self._commits.committed_once(partitions)
+        if self._committed_offsets is None:
+            return {}
+        return await self._committed_offsets.fetch_once(partitions)
 
     async def _check_access(self, partitions: set[TopicPartition]) -> None:
-        if self._commits is not None:
-            await self._commits.check_access(partitions)
+        if self._committed_offsets is not None:
+            await self._committed_offsets.check_access(partitions)
 
-    async def await_access(self, partition: TopicPartition) -> None:
+    async def wait_for_access(self, partition: TopicPartition) -> None:
         """Raises ClientError if this consumer's group may not read the topic."""
-        if self._commits is not None:
-            await self._commits.await_access(partition, self.settings.default_api_timeout_ms)
+        if self._committed_offsets is not None:
+            await self._committed_offsets.wait_for_access(
+                partition, self.settings.default_api_timeout_ms
+            )
 
-    # ── news ─────────────────────────────────────────────────────────────────────────────────
+    # ── changes ──────────────────────────────────────────────────────────────────────────────
 
-    def changed(self) -> None:
-        """The assignment or a position has changed, or is to be looked for again."""
+    def wake(self) -> None:
+        """Called when the assignment or a position has changed, or a failure may be retried."""
         self.positions.wake()
         self.fetcher.wake()
 
-    def _on_position(self) -> None:
+    def _on_position_change(self) -> None:
         self.fetcher.wake()
         self.notifier.notify()
 
     async def close(self, timeout_ms: int) -> None:
         if self._serving_task is asyncio.current_task():
-            raise WrongUse("a listener cannot close its consumer")
+            raise WrongUse("a rebalance listener cannot close its own consumer")
         self._is_closing = True
         try:
             if self.membership is not None:
                 await self.unsubscribe("the consumer is being closed", timeout_ms)
             elif self.auto_commits:
-                await self.commit(self.consumed(), timeout_ms, gives_up_missing=True)
+                await self.commit(self.consumed_offsets(), timeout_ms, gives_up_missing=True)
         except ClientError as error:
-            LOGGER.warning("closing was not as clean as it should be: %s", error)
+            LOGGER.warning("error while closing the consumer: %s", error)
         finally:
             self.fetcher.close()
             await self.core.close()

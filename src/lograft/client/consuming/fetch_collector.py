@@ -1,14 +1,16 @@
-"""Hands what was fetched to the program, partition after partition, and moves the positions along.
+"""Returns fetched records to the application, one partition after another, and advances the
+positions.
 
-A position moves when its record is handed out, never before: what is committed is what the program
-has got. An error in the middle is raised when everything before it has been handed out.
+A position advances when its record is returned to the application, never before, so that a commit
+covers exactly what the application has consumed. An error in the middle of a slice is raised after
+everything before it has been returned.
 """
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lograft.client.consuming.completed_fetches import CompletedFetch
-from lograft.client.consuming.records import Decoders
+from lograft.client.consuming.records import RecordDeserializer
 from lograft.client.consuming.subscription import PartitionState, Position, Subscription
 from lograft.client.types import ConsumerRecord, TopicPartition
 from lograft.model.errors import LograftError
@@ -23,78 +25,80 @@ class FetchCollector:
     def __init__(
         self,
         subscription: Subscription,
-        decoders: Decoders,
+        deserializer: RecordDeserializer,
         *,
         checks_crcs: bool,
-        on_room: Callable[[], None],
-        on_retry: Callable[[], None],
+        on_slice_consumed: Callable[[], None],
+        on_error_raised: Callable[[], None],
     ) -> None:
-        """`on_room`: a slice has been used up, so that the next one may be fetched; `on_retry`: an
-        error is told, so that what failed may be tried again."""
+        """`on_slice_consumed`: the next slice may be fetched; `on_error_raised`: what failed may be
+        retried."""
         self._subscription = subscription
-        self._decoders = decoders
-        self._are_plain = decoders.are_plain
+        self._deserializer = deserializer
+        self._returns_bytes = deserializer.returns_bytes
         self._checks_crcs = checks_crcs
-        self._on_room = on_room
-        self._on_retry = on_retry
-        #: What `next_ready` gives from, and how many records it may still give of it.
+        self._on_slice_consumed = on_slice_consumed
+        self._on_error_raised = on_error_raised
+        #: The slice that `next_record` reads, and how many of its records may still be returned.
         self._run: tuple[PartitionState, CompletedFetch] | None = None
         self._run_left = 0
 
-    def take(self, count: int) -> Polled:
-        """Up to so many records. Raises what is wrong with the first, or with a partition."""
+    def collect(self, count: int) -> Polled:
+        """Returns up to `count` records. If there are none, raises the error of a partition."""
         polled: Polled = {}
         for state, fetched in self._readable(polled):
             try:
                 records = self._take_from(state, fetched, count)
             except LograftError:
                 if polled:
-                    break  # It comes again, as the first.
+                    break  # The next call raises it.
                 raise
             polled.setdefault(state.partition, []).extend(records)
             count -= len(records)
             if not count:
-                # Others come first the next time.
+                # The next call starts with another partition.
                 self._subscription.rotate(state)
                 break
         if not polled:
             self._raise_error()
         return polled
 
-    def begin_run(self, count: int) -> bool:
-        """Whether `next_ready` has something to give: up to so many records of one slice."""
+    def start_run(self, count: int) -> bool:
+        """Selects the slice whose next `count` records `next_record` returns. False: none is
+        buffered."""
         for state, fetched in self._readable({}):
             self._run = state, fetched
-            self._run_left = min(count, len(fetched.records) - fetched.given)
+            self._run_left = min(count, len(fetched.records) - fetched.consumed)
             self._subscription.rotate(state)
             return True
         self._raise_error()
         return False
 
-    def next_ready(self) -> ConsumerRecord | None:
-        """The next record of the run, unless the program has paused, sought or gone elsewhere."""
+    def next_record(self) -> ConsumerRecord | None:
+        """Returns the next record of the run; None at its end, or if the application has paused the
+        partition, sought, or consumed the slice by another call."""
         if not self._run_left or self._run is None:
             return None
         state, fetched = self._run
-        given = fetched.given
+        consumed = fetched.consumed
         if (
             state.is_paused
             or not state.slices
             or state.slices[0] is not fetched
-            or given == len(fetched.records)
+            or consumed == len(fetched.records)
         ):
             self._run_left = 0
             return None
-        record = fetched.records[given]
-        if not self._are_plain:
-            record = self._decoders.decoded(record)
-        fetched.given = given + 1
+        record = fetched.records[consumed]
+        if not self._returns_bytes:
+            record = self._deserializer.deserialize(record)
+        fetched.consumed = consumed + 1
         self._run_left -= 1
         state.position = tuple.__new__(Position, (record[2] + 1, record[7]))
         return record
 
-    def take_columns(self, *, with_headers: bool) -> "list[pa.RecordBatch]":
-        """All that lies ready, a batch for each slice."""
+    def collect_arrow(self, *, with_headers: bool) -> "list[pa.RecordBatch]":
+        """Returns all buffered records, one Arrow batch for each slice."""
         from lograft.client.columns.decoder import decode
 
         columns: list[pa.RecordBatch] = []
@@ -107,7 +111,7 @@ class FetchCollector:
                     batch = decode(rest, with_headers=with_headers, checks_crcs=self._checks_crcs)
                 except LograftError:
                     state.drop_slices()
-                    self._on_retry()
+                    self._on_error_raised()
                     if columns:
                         return columns
                     raise
@@ -119,7 +123,7 @@ class FetchCollector:
         return columns
 
     def _readable(self, polled: Polled) -> Iterator[tuple[PartitionState, CompletedFetch]]:
-        """Slices that have records to give; those that are used up go."""
+        """Yields the slices that have records left, and removes the others."""
         for state in list(self._subscription):
             if state.is_paused or state.is_held:
                 continue
@@ -129,7 +133,7 @@ class FetchCollector:
                     has_more = fetched.has_more(checks_crcs=self._checks_crcs)
                 except LograftError:
                     state.drop_slices()
-                    self._on_retry()
+                    self._on_error_raised()
                     if polled:
                         return
                     raise
@@ -141,38 +145,41 @@ class FetchCollector:
     def _take_from(
         self, state: PartitionState, fetched: CompletedFetch, count: int
     ) -> list[ConsumerRecord]:
-        """At least one. Raises SerializationFailed if not even one can be had."""
-        records = fetched.records[fetched.given : fetched.given + count]
-        if not self._are_plain:
-            records = self._decoded(records)
-        fetched.given += len(records)
+        """Takes at least one record. Raises SerializationFailed if the first one cannot be
+        deserialized."""
+        records = fetched.records[fetched.consumed : fetched.consumed + count]
+        if not self._returns_bytes:
+            records = self._deserialize(records)
+        fetched.consumed += len(records)
         last = records[-1]
         state.position = Position(last.offset + 1, last.leader_epoch)
         return records
 
-    def _decoded(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        decoded: list[ConsumerRecord] = []
+    def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Stops before the first record that cannot be deserialized, unless it is the first."""
+        deserialized: list[ConsumerRecord] = []
         for record in records:
             try:
-                decoded.append(self._decoders.decoded(record))
+                deserialized.append(self._deserializer.deserialize(record))
             except LograftError:
-                if decoded:
+                if deserialized:
                     break
                 raise
-        return decoded
+        return deserialized
 
     def _finish(self, state: PartitionState) -> None:
-        used = state.slices.popleft()
-        state.position = Position(used.next_offset, used.last_epoch)
-        self._on_room()
+        finished = state.slices.popleft()
+        state.position = Position(finished.next_offset, finished.last_epoch)
+        self._on_slice_consumed()
 
     def _raise_error(self) -> None:
-        """What stands in the way of a partition, once; then it is tried again."""
+        """Raises the error of a partition that has nothing buffered. It is raised once; then the
+        failed operation is retried."""
         for state in self._subscription:
             error = state.error
             if error is not None and not state.slices:
                 for other in self._subscription:
                     if other.error is error:
                         other.error = None
-                self._on_retry()
+                self._on_error_raised()
                 raise error

@@ -1,8 +1,9 @@
-"""Fetch sessions (KIP-227): a broker remembers which partitions a client reads, so that a request
-names only what has changed since the last one. One for each broker; values only.
+"""Fetch sessions (KIP-227): a broker remembers which partitions a client fetches, so that a request
+contains only what has changed since the last one. There is one session for each broker. Values
+only.
 
-Who reads a single partition has no session: there is nothing to leave out, and brokers answer such
-a request with the least work.
+A consumer that fetches a single partition of a broker has no session there: a session would not
+make its requests smaller, and brokers serve sessionless requests at the lowest cost.
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,15 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import ZERO_UUID
 
 NO_SESSION: Final = 0
-#: Asks for a new session with everything in it.
+#: A full fetch request that creates a new session.
 FIRST_EPOCH: Final = 0
-#: Ends a session, or does without one.
+#: Closes the session, or sends a full request without one.
 LAST_EPOCH: Final = -1
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 
 
-class Wanted(NamedTuple):
-    """Of one partition."""
+class PartitionFetch(NamedTuple):
+    """What to fetch of one partition."""
 
     topic_id: UUID
     offset: int
@@ -30,63 +31,68 @@ class Wanted(NamedTuple):
     bytes_max: int
 
 
-class Plan(NamedTuple):
-    """What one request says."""
+class FetchPlan(NamedTuple):
+    """The content of one Fetch request."""
 
     session_id: int
     epoch: int
-    #: With topic ids instead of names.
+    #: Topic ids instead of names.
     uses_ids: bool
-    send: dict[TopicPartition, Wanted]
+    send: dict[TopicPartition, PartitionFetch]
     forget: dict[TopicPartition, UUID]
 
     @property
-    def is_lone(self) -> bool:
-        """One partition, and the broker has nothing to remember or to forget."""
+    def is_sessionless(self) -> bool:
+        """One partition, without a session to create or to close."""
         return self.epoch == LAST_EPOCH and self.session_id == NO_SESSION
 
 
 class FetchSession:
     def __init__(self) -> None:
         self.id = NO_SESSION
-        #: Of the next request.
+        #: Epoch of the next request.
         self.epoch = FIRST_EPOCH
-        #: What the broker remembers.
-        self._known: dict[TopicPartition, Wanted] = {}
+        #: The partitions of the session on the broker.
+        self._session_partitions: dict[TopicPartition, PartitionFetch] = {}
         self._used_ids = True
 
-    def plan(self, wanted: Mapping[TopicPartition, Wanted]) -> Plan:
-        uses_ids = all(one.topic_id != ZERO_UUID for one in wanted.values())
-        if wanted and uses_ids != self._used_ids:
-            # A session speaks of names or of ids, not of both.
+    def plan(self, partitions: Mapping[TopicPartition, PartitionFetch]) -> FetchPlan:
+        """Returns the next request that fetches these partitions."""
+        uses_ids = all(entry.topic_id != ZERO_UUID for entry in partitions.values())
+        if partitions and uses_ids != self._used_ids:
+            # A session identifies topics by names or by ids, not both.
             self.epoch = FIRST_EPOCH
         self._used_ids = uses_ids
-        if len(wanted) == 1:
-            self._known = {}
-            return Plan(self.id, LAST_EPOCH, uses_ids, dict(wanted), {})
-        before = {} if self.epoch == FIRST_EPOCH else self._known
-        self._known = dict(wanted)
-        send = {one: it for one, it in wanted.items() if before.get(one) != it}
-        forget = {
-            one: it.topic_id
-            for one, it in before.items()
-            if one not in wanted or wanted[one].topic_id != it.topic_id
+        if len(partitions) == 1:
+            self._session_partitions = {}
+            return FetchPlan(self.id, LAST_EPOCH, uses_ids, dict(partitions), {})
+        before = {} if self.epoch == FIRST_EPOCH else self._session_partitions
+        self._session_partitions = dict(partitions)
+        send = {
+            partition: entry
+            for partition, entry in partitions.items()
+            if before.get(partition) != entry
         }
-        return Plan(self.id, self.epoch, uses_ids, send, forget)
+        forget = {
+            partition: entry.topic_id
+            for partition, entry in before.items()
+            if partition not in partitions or partitions[partition].topic_id != entry.topic_id
+        }
+        return FetchPlan(self.id, self.epoch, uses_ids, send, forget)
 
-    def answered(self, session_id: int) -> None:
+    def handle_response(self, session_id: int) -> None:
         if session_id == NO_SESSION:
-            # The broker has no room for one: it asks for everything every time.
+            # The broker has not created a session, because its cache is full.
             self.id, self.epoch = NO_SESSION, FIRST_EPOCH
             return
         self.id = session_id
         self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else 1
 
-    def refused(self, code: int) -> None:
+    def handle_error(self, code: int) -> None:
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
         self.epoch = FIRST_EPOCH
 
-    def lost(self) -> None:
-        """The broker may have got the request or not: the session is replaced by a new one."""
+    def handle_lost_response(self) -> None:
+        """Replaces the session, because the broker may or may not have got the request."""
         self.epoch = FIRST_EPOCH

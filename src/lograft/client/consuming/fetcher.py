@@ -1,9 +1,9 @@
-"""Keeps the slices of the assigned partitions filled: one fetch at a time to every broker that has
-partitions with room, each a long poll on a connection of its own.
+"""Fetches the assigned partitions ahead of the application: sends one Fetch request at a time to
+each broker, for the partitions whose buffers are not full, as a long poll on a separate connection.
 
-What an answer brings goes to the partition's state, unless the position has been set anew since the
-question. Errors that pass are tried again after a back-off; the others are left in the state for
-whoever polls.
+The result for a partition is added to its state, unless its position has been set since the request
+was sent. Retriable errors are retried after a backoff; other errors are stored in the state, and
+the next poll raises them.
 """
 
 import logging
@@ -18,10 +18,10 @@ from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.fetch_requests import (
     FETCH_NAMES_UNTIL,
     SinglePartitionFetch,
-    fetch_request,
-    last_request,
+    build_closing_request,
+    build_fetch_request,
 )
-from lograft.client.consuming.fetch_sessions import NO_SESSION, FetchSession, Wanted
+from lograft.client.consuming.fetch_sessions import NO_SESSION, FetchSession, PartitionFetch
 from lograft.client.consuming.reset_policy import ResetKind
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.slices import Aborted, Slice
@@ -47,11 +47,12 @@ from lograft.wire.messages.fetch import FetchResponse, PartitionData
 LOGGER: Final = logging.getLogger(__name__)
 
 FETCH_LANE: Final = "fetch"
-#: Bytes held ready in all, in units of fetch.max.bytes.
+#: Limit of the buffered bytes of all partitions, in units of fetch.max.bytes.
 _FETCHES_AHEAD: Final = 2
-#: After an answer of so much the next question goes out before the program gets its turn, so that
-#: the broker works on that while the program works on this. Of less the program hears first.
-_MUCH_BYTES: Final = 32 << 10
+#: After a response of at least this size the next request is sent before the application resumes,
+#: so that broker and application work in parallel. After a smaller one the application resumes
+#: first.
+_LARGE_RESPONSE_BYTES: Final = 32 << 10
 
 FETCHES: Final = Counter("lograft_client_fetches_total", "Fetch requests of the consumer.")
 FETCHED_BYTES: Final = Counter(
@@ -61,12 +62,13 @@ FETCH_FAILURES: Final = Counter(
     "lograft_client_fetch_failures_total", "Fetch requests of the consumer that failed."
 )
 BUFFERED_BYTES: Final = Gauge(
-    "lograft_client_fetched_buffer_bytes", "Size of what was fetched and is not polled yet."
+    "lograft_client_fetched_buffer_bytes",
+    "Size of the record batches that are fetched and not polled yet.",
 )
 
 
-class _Question(NamedTuple):
-    """What was asked of a partition, to see whether the answer is still of use."""
+class _RequestedPartition(NamedTuple):
+    """A partition in a request, to check whether the response still applies to it."""
 
     state: PartitionState
     topic_id: UUID
@@ -75,9 +77,9 @@ class _Question(NamedTuple):
     node: int
 
 
-#: By the topic's id, or its name where the broker is too old for ids, and the partition's index: as
-#: an answer names them.
-_Questions: TypeAlias = Mapping[tuple[UUID | str, int], _Question]
+#: By topic and partition index, as the response identifies them: topic ids, or names if the broker
+#: does not support ids.
+_RequestedPartitions: TypeAlias = Mapping[tuple[UUID | str, int], _RequestedPartition]
 
 
 class Fetcher:
@@ -86,25 +88,25 @@ class Fetcher:
         core: ClientCore[ConsumerSettings],
         subscription: Subscription,
         *,
-        on_news: Callable[[], None],
+        on_fetched: Callable[[], None],
         on_reset: Callable[[], None],
     ) -> None:
-        """`on_news`: there is something to poll, and the program may go on in the call; `on_reset`:
-        a position is to be found."""
+        """`on_fetched`: there are records or an error to poll; the application may resume inside
+        the call. `on_reset`: a partition needs a new position."""
         self._core = core
         self._settings = core.settings
         self._is_read_committed = core.settings.is_read_committed
         self._clock = core.runtime.clock
         self._subscription = subscription
-        self._on_news = on_news
-        self._has_news = False
+        self._on_fetched = on_fetched
+        self._has_fetched = False
         self._on_reset = on_reset
-        self._scheduler = WorkScheduler(self._fetch_what_has_room, self._on_failure)
-        #: Something was not asked for, because what came before it lies unread.
-        self._waits_for_room = False
+        self._scheduler = WorkScheduler(self._send_fetches, self._on_failure)
+        #: Some partitions were not fetched, because their buffers or the shared limit are full.
+        self._is_limited = False
         self._sessions: dict[int, FetchSession] = {}
-        #: Of each broker of which one partition is read: how it was asked last.
-        self._lone: dict[int, SinglePartitionFetch] = {}
+        #: The last sessionless request to each broker.
+        self._single_fetches: dict[int, SinglePartitionFetch] = {}
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
         self._failures: dict[int, int] = {}
@@ -119,9 +121,8 @@ class Fetcher:
     def wake(self) -> None:
         self._scheduler.wake()
 
-    def on_room(self) -> None:
-        """A slice has been used up."""
-        if self._waits_for_room:
+    def on_slice_consumed(self) -> None:
+        if self._is_limited:
             self._scheduler.wake()
 
     def collect_samples(self) -> Iterator[Sample]:
@@ -131,36 +132,36 @@ class Fetcher:
         yield BUFFERED_BYTES.sample(sum(state.buffered_bytes for state in self._subscription))
 
     def close(self) -> None:
-        """Lets the brokers forget the sessions, as far as that can be done without waiting."""
+        """Closes the fetch sessions where that is possible without waiting."""
         self._scheduler.stop()
         for node, session in self._sessions.items():
             link = self._core.network.ready_connection(node, FETCH_LANE)
             if session.id != NO_SESSION and link is not None:
-                ended = link.send_for_future(
-                    last_request(session.id), FetchResponse, timeout_ms=1_000
+                closed = link.send_for_future(
+                    build_closing_request(session.id), FetchResponse, timeout_ms=1_000
                 )
-                ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+                closed.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
     def _on_failure(self, error: BaseException) -> None:
         self._core.fail(error)
-        self._on_news()
+        self._on_fetched()
 
-    def _fetch_what_has_room(self) -> int:
-        """How long until a partition may be tried again."""
+    def _send_fetches(self) -> int:
+        """Returns how long to wait until a partition can be retried."""
         now_ms = self._clock.mono_ms()
         wait_ms = NO_DEADLINE_MS
-        self._waits_for_room = self._is_full()
-        if self._waits_for_room:
+        self._is_limited = self._is_full()
+        if self._is_limited:
             return wait_ms
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._subscription:
             if state.retry_at_ms > now_ms:
                 wait_ms = min(wait_ms, state.retry_at_ms - now_ms)
-            elif not state.has_room():
-                self._waits_for_room = True
-            elif state.may_fetch(now_ms):
+            elif not state.can_buffer_slice():
+                self._is_limited = True
+            elif state.can_fetch(now_ms):
                 node = self._node_of(state, now_ms)
                 if node is not None:
                     by_node.setdefault(node, []).append(state)
@@ -174,12 +175,13 @@ class Fetcher:
         return wait_ms
 
     def _is_full(self) -> bool:
-        # What is paused may lie here for long; it must not keep the others from being read.
-        held = sum(state.buffered_bytes for state in self._subscription if not state.is_paused)
-        return held >= _FETCHES_AHEAD * max(1, self._settings.fetch_max_bytes)
+        # Paused partitions do not count: their buffers may stay full for long, and must not block
+        # the other partitions.
+        buffered = sum(state.buffered_bytes for state in self._subscription if not state.is_paused)
+        return buffered >= _FETCHES_AHEAD * max(1, self._settings.fetch_max_bytes)
 
     def _node_of(self, state: PartitionState, now_ms: int) -> int | None:
-        """Whom to ask: the replica that the leader recommends (KIP-392), else the leader."""
+        """Returns the preferred read replica (KIP-392) or the leader; None: there is neither."""
         brokers = self._core.network.brokers
         if state.preferred_replica != NO_NODE:
             if state.preferred_until_ms > now_ms and state.preferred_replica in brokers:
@@ -202,15 +204,15 @@ class Fetcher:
             try:
                 await self._core.network.connect(node, FETCH_LANE)
             except ClientError as error:
-                LOGGER.debug("no connection to broker %d: %s", node, error)
+                LOGGER.debug("could not connect to broker %d: %s", node, error)
                 self._core.metadata.request_update()
-                self._forget_preference(node)
+                self._forget_preferred(node)
                 if not error.is_retriable:
                     self._fail_all(error)
-            # Not after a cancellation: the client or its loop is being closed.
+            # Not in a finally clause: after a cancellation the client is being closed.
             self._connecting.discard(node)
             self.wake()
-            self._tell_news()
+            self._notify()
 
         self._core.runtime.spawn(connect(), name=f"connect to broker {node}")
 
@@ -218,44 +220,47 @@ class Fetcher:
 
     def _fetch(self, node: int, link: BrokerConnection, states: list[PartitionState]) -> None:
         cache = self._core.metadata.cache
-        wanted: dict[TopicPartition, Wanted] = {}
-        asked: list[_Question] = []
+        partitions: dict[TopicPartition, PartitionFetch] = {}
+        entries: list[_RequestedPartition] = []
         for state in states:
             topic = cache.topic(state.partition.topic)
             known = None if topic is None else topic.partition(state.partition.partition)
             if topic is None or known is None:
                 continue
             offset = state.fetch_position.offset
-            wanted[state.partition] = Wanted(
+            partitions[state.partition] = PartitionFetch(
                 topic.id, offset, known.leader_epoch, self._settings.max_partition_fetch_bytes
             )
-            asked.append(_Question(state, topic.id, state.version, offset, node))
-        if not wanted:
+            entries.append(_RequestedPartition(state, topic.id, state.version, offset, node))
+        if not partitions:
             return
         session = self._sessions.get(node)
         if session is None:
             session = self._sessions[node] = FetchSession()
-        plan = session.plan(wanted)
-        lone = self._lone.get(node) if plan.is_lone else None
-        if lone is not None and not lone.means(link, plan):
-            lone = None
-        if lone is None:
+        plan = session.plan(partitions)
+        single = self._single_fetches.get(node) if plan.is_sessionless else None
+        if single is not None and not single.matches(link, plan):
+            single = None
+        if single is None:
             at_most = None if plan.uses_ids else FETCH_NAMES_UNTIL
             version = link.version_of(FETCH_KEY, at_most=at_most)
         else:
-            version = lone.version
+            version = single.version
         by_id = version > FETCH_NAMES_UNTIL
-        questions: _Questions = {
-            (one.topic_id if by_id else one.state.partition[0], one.state.partition[1]): one
-            for one in asked
+        requested: _RequestedPartitions = {
+            (
+                entry.topic_id if by_id else entry.state.partition.topic,
+                entry.state.partition.partition,
+            ): entry
+            for entry in entries
         }
         self._in_flight.add(node)
         self._fetches += 1
-        on_outcome = partial(self._on_outcome, node, session, questions)
+        on_outcome = partial(self._handle_outcome, node, session, requested)
         timeout_ms = self._settings.request_timeout_ms
-        if lone is not None:
+        if single is not None:
             link.send_packed(
-                lone.parts,
+                single.encode,
                 offset,
                 FetchResponse,
                 on_outcome,
@@ -263,122 +268,126 @@ class Fetcher:
                 timeout_ms=timeout_ms,
             )
             return
-        request = fetch_request(self._settings, plan)
+        request = build_fetch_request(self._settings, plan)
         link.send(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
-        if plan.is_lone:
-            self._lone[node] = SinglePartitionFetch(self._settings, link, plan, version)
+        if plan.is_sessionless:
+            self._single_fetches[node] = SinglePartitionFetch(self._settings, link, plan, version)
 
-    def _on_outcome(
+    def _handle_outcome(
         self,
         node: int,
         session: FetchSession,
-        questions: _Questions,
+        requested: _RequestedPartitions,
         outcome: FetchResponse | OutcomeUnknown,
     ) -> None:
         self._in_flight.discard(node)
         if isinstance(outcome, OutcomeUnknown):
-            session.lost()
-            self._failed(node, questions, outcome)
+            session.handle_lost_response()
+            self._handle_failure(node, requested, outcome)
         elif outcome.error_code:
-            session.refused(outcome.error_code)
-            self._failed(node, questions, broker_error(outcome.error_code, "fetch"))
+            session.handle_error(outcome.error_code)
+            self._handle_failure(node, requested, broker_error(outcome.error_code, "fetch"))
         else:
-            session.answered(outcome.session_id)
+            session.handle_response(outcome.session_id)
             self._failures.pop(node, None)
             before = self._fetched_bytes
-            self._take(questions, outcome)
-            if self._fetched_bytes - before >= _MUCH_BYTES:
+            self._handle_response(requested, outcome)
+            if self._fetched_bytes - before >= _LARGE_RESPONSE_BYTES:
                 self._scheduler.run_now()
-                self._tell_news()
+                self._notify()
                 return
         self.wake()
-        self._tell_news()
+        self._notify()
 
-    def _tell_news(self) -> None:
-        """The last that is done with an answer."""
-        if self._has_news:
-            self._has_news = False
-            self._on_news()
+    def _notify(self) -> None:
+        """Called last, because the application may resume inside this call."""
+        if self._has_fetched:
+            self._has_fetched = False
+            self._on_fetched()
 
-    def _failed(self, node: int, questions: _Questions, error: ClientError) -> None:
+    def _handle_failure(
+        self, node: int, requested: _RequestedPartitions, error: ClientError
+    ) -> None:
         self._fetch_failures += 1
         failures = self._failures[node] = self._failures.get(node, 0) + 1
-        LOGGER.debug("a fetch from broker %d failed: %s", node, error)
-        self._forget_preference(node)
+        LOGGER.debug("fetch from broker %d failed: %s", node, error)
+        self._forget_preferred(node)
         self._core.metadata.request_update()
         if not error.is_retriable:
             self._fail_all(error)
             return
-        # A session that the broker has dropped is no reason to wait, the first time.
-        if failures > 1 or not _is_about_the_session(error):
-            for question in questions.values():
-                self._back_off(question.state, failures)
+        # The first error about a session is retried at once: the broker has evicted it.
+        if failures > 1 or not _is_session_error(error):
+            for entry in requested.values():
+                self._back_off(entry.state, failures)
 
-    def _take(self, questions: _Questions, answer: FetchResponse) -> None:
-        for topic in answer.responses:
-            key = topic.topic or topic.topic_id
-            for told in topic.partitions:
-                question = questions.get((key, told.partition_index))
-                if question is not None and self._is_of_use(question):
-                    self._take_partition(question, told, answer)
+    def _handle_response(self, requested: _RequestedPartitions, response: FetchResponse) -> None:
+        for topic in response.responses:
+            topic_key = topic.topic or topic.topic_id
+            for data in topic.partitions:
+                entry = requested.get((topic_key, data.partition_index))
+                if entry is not None and self._is_current(entry):
+                    self._handle_partition(entry, data, response)
 
-    def _is_of_use(self, question: _Question) -> bool:
-        state = question.state
-        return question.version == state.version and question.offset == state.fetch_position.offset
+    def _is_current(self, entry: _RequestedPartition) -> bool:
+        state = entry.state
+        return entry.version == state.version and entry.offset == state.fetch_position.offset
 
-    def _take_partition(
-        self, question: _Question, told: PartitionData, answer: FetchResponse
+    def _handle_partition(
+        self, entry: _RequestedPartition, data: PartitionData, response: FetchResponse
     ) -> None:
-        state = question.state
-        if told.error_code:
-            self._on_error(question, told, answer)
+        state = entry.state
+        if data.error_code:
+            self._handle_error(entry, data, response)
             return
-        state.high_watermark = told.high_watermark
-        state.last_stable_offset = told.last_stable_offset
-        state.log_start_offset = told.log_start_offset
-        if told.preferred_read_replica >= 0:
-            state.preferred_replica = told.preferred_read_replica
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
             state.preferred_until_ms = self._clock.mono_ms() + self._settings.metadata_max_age_ms
-        data = told.records
-        if not data:
+        records = data.records
+        if not records:
             return
-        assert not isinstance(data, FileSlice)
+        assert not isinstance(records, FileSlice)
         aborted = None
         if self._is_read_committed:
             aborted = [
-                Aborted(one.producer_id, one.first_offset)
-                for one in told.aborted_transactions or ()
+                Aborted(transaction.producer_id, transaction.first_offset)
+                for transaction in data.aborted_transactions or ()
             ]
         topic, partition = state.partition
         try:
-            fetched = CompletedFetch(Slice(topic, partition, question.offset, data, aborted))
+            fetched = CompletedFetch(Slice(topic, partition, entry.offset, records, aborted))
         except LograftError as error:
             self._fail(state, error)
             return
-        if fetched.next_offset == question.offset:
-            self._fail(state, _no_progress(state.partition, question.offset, len(data)))
+        if fetched.next_offset == entry.offset:
+            self._fail(state, _no_progress_error(state.partition, entry.offset, len(records)))
             return
         self._fetched_bytes += fetched.size_bytes
-        state.fetched(fetched)
-        self._has_news = True
+        state.add_slice(fetched)
+        self._has_fetched = True
 
     # ── errors ───────────────────────────────────────────────────────────────────────────────
 
-    def _on_error(self, question: _Question, told: PartitionData, answer: FetchResponse) -> None:
-        state, code = question.state, told.error_code
-        error = broker_error(code, f"{state.partition} at offset {question.offset}")
-        was_preferred = question.node == state.preferred_replica
+    def _handle_error(
+        self, entry: _RequestedPartition, data: PartitionData, response: FetchResponse
+    ) -> None:
+        state, code = entry.state, data.error_code
+        error = broker_error(code, f"{state.partition} at offset {entry.offset}")
+        was_preferred = entry.node == state.preferred_replica
         state.preferred_replica = NO_NODE
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not was_preferred:
-                self._on_out_of_range(state, error)
+                self._handle_out_of_range(state, error)
             return
-        leader = told.current_leader
+        leader = data.current_leader
         if leader is not None and leader.leader_id >= 0:
             topic, partition = state.partition
             brokers = [
-                Broker(one.node_id, Address(one.host, one.port), one.rack)
-                for one in answer.node_endpoints
+                Broker(endpoint.node_id, Address(endpoint.host, endpoint.port), endpoint.rack)
+                for endpoint in response.node_endpoints
             ]
             self._core.metadata.update_leader(
                 topic, partition, leader.leader_id, leader.leader_epoch, brokers
@@ -386,32 +395,32 @@ class Fetcher:
         elif code in STALE_METADATA:
             self._core.metadata.request_update()
         if code in RETRIABLE or code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            LOGGER.debug("fetch failed and is tried again: %s", error)
+            LOGGER.debug("retrying a failed fetch: %s", error)
             self._back_off(state, 1)
         else:
             self._fail(state, error)
 
-    def _on_out_of_range(self, state: PartitionState, error: ClientError) -> None:
+    def _handle_out_of_range(self, state: PartitionState, error: ClientError) -> None:
         if state.slices:
-            # The program has not seen what comes before; it is asked again after that.
+            # The application has to consume the buffered records first.
             self._back_off(state, 1)
             return
         policy = self._settings.reset_policy
         if policy.kind is ResetKind.NONE:
             self._fail(state, error)
             return
-        LOGGER.warning("%s; its position is reset to %s", error, self._settings.auto_offset_reset)
+        LOGGER.warning("%s; resetting the position to %s", error, self._settings.auto_offset_reset)
         state.request_reset(policy)
         self._on_reset()
 
     def _fail(self, state: PartitionState, error: LograftError) -> None:
         state.error = error
-        self._has_news = True
+        self._has_fetched = True
 
     def _fail_all(self, error: ClientError) -> None:
         for state in self._subscription:
             state.error = error
-        self._has_news = True
+        self._has_fetched = True
 
     def _back_off(self, state: PartitionState, failures: int) -> None:
         settings = self._settings
@@ -422,13 +431,13 @@ class Fetcher:
             self._core.runtime.randomness,
         )
 
-    def _forget_preference(self, node: int) -> None:
+    def _forget_preferred(self, node: int) -> None:
         for state in self._subscription:
             if state.preferred_replica == node:
                 state.preferred_replica = NO_NODE
 
 
-def _is_about_the_session(error: ClientError) -> bool:
+def _is_session_error(error: ClientError) -> bool:
     return getattr(error, "code", None) in (
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -436,8 +445,8 @@ def _is_about_the_session(error: ClientError) -> bool:
     )
 
 
-def _no_progress(partition: TopicPartition, offset: int, size: int) -> ClientError:
+def _no_progress_error(partition: TopicPartition, offset: int, size: int) -> ClientError:
     return ClientError(
-        f"{partition} at offset {offset}: the broker gave {size} bytes without a whole batch;"
-        " raise max.partition.fetch.bytes and fetch.max.bytes"
+        f"{partition} at offset {offset}: the broker returned {size} bytes without a complete"
+        " batch; increase max.partition.fetch.bytes and fetch.max.bytes"
     )

@@ -1,4 +1,5 @@
-"""One attempt to join a classic group: JoinGroup, the leader's decision, SyncGroup."""
+"""One attempt to join a classic group: JoinGroup, the assignment if this member is the leader, and
+SyncGroup."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,11 +8,11 @@ from typing import Final, NamedTuple
 from lograft.client.consuming.assignors import ASSIGNORS, is_cooperative
 from lograft.client.consuming.group_messages import (
     PROTOCOL_TYPE,
-    MemberUnreadable,
-    read_assignment,
-    read_member,
-    written_assignment,
-    written_subscription,
+    MalformedGroupMessage,
+    decode_assignment,
+    decode_member,
+    encode_assignment,
+    encode_subscription,
 )
 from lograft.client.consuming.range_assignor import Racks
 from lograft.client.consuming.settings import ConsumerSettings
@@ -32,39 +33,42 @@ from lograft.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 
-#: What an answer may take beyond the time that the coordinator gives the others to join.
-_LAPSE_MS: Final = 5_000
-#: How long the leader waits to hear of a topic that a member reads.
+#: Added to the rebalance timeout, which is how long the coordinator waits for the other members.
+_RESPONSE_MARGIN_MS: Final = 5_000
+#: How long the leader waits for the metadata of a subscribed topic.
 _METADATA_WAIT_MS: Final = 3_000
-_FORGOTTEN: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
-#: What a refusal to let us join means; its answer has no room for words.
+_NOT_A_MEMBER: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
+#: Causes of a rejected JoinGroup request, whose response contains no message.
 _REASONS: Final[dict[int, str]] = {
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members know none of the assignors of this one:"
-    " give all of them one name in partition.assignment.strategy",
-    ErrorCode.POLICY_VIOLATION: "a topic that it subscribes to is read point to point"
-    " (subscription.mode=ptp), by another group",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members have no assignor in common with this"
+    " consumer: include one that all members have in partition.assignment.strategy",
+    ErrorCode.POLICY_VIOLATION: "another group reads one of the subscribed topics point to point"
+    " (subscription.mode=ptp)",
     ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms is not between the broker's"
     " group.min.session.timeout.ms and group.max.session.timeout.ms",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "it is as large as the broker's group.max.size allows",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "it has reached the broker's group.max.size",
 }
 
 
-class Layout(NamedTuple):
-    #: Partitions of each topic; 0 where it is not there.
+class TopicLayout(NamedTuple):
+    """What the assignment depends on besides the members."""
+
+    #: Partitions of each topic; 0 if it does not exist.
     counts: dict[str, int]
-    #: Of replicas; they matter, and are kept, when a member has a rack.
+    #: Whether a member has a rack. If not, `racks` is empty, because it has no effect.
     has_racks: bool
     racks: Racks
 
 
-class Joined(NamedTuple):
+class JoinResult(NamedTuple):
     member_id: str
     generation: int
     partitions: set[TopicPartition]
 
 
-class Forgotten(Exception):
-    """The group does not know this member; it joins anew, under the id that it was given."""
+class RejoinRequired(Exception):
+    """The coordinator does not know this member. It has to join again, with the member id that the
+    coordinator has assigned, if any."""
 
     def __init__(self, member_id: str = "") -> None:
         super().__init__(member_id)
@@ -77,43 +81,43 @@ class GroupJoin:
         self._settings = core.settings
         self._coordinator = coordinator
         self.topics: frozenset[str] = frozenset()
-        #: What this member has, or had, and since which generation.
+        #: The partitions that this member has, or had, and the generation of their assignment.
         self.owned: tuple[frozenset[TopicPartition], int] = frozenset(), -1
         self.member: tuple[str, int] = "", -1
-        #: How the topics of the group were when we decided; None: others lead.
-        self._decided_on: Layout | None = None
-        #: Of brokers that are gone too: the group does not rebalance because one restarts.
-        self._rack_of: dict[int, str] = {}
+        #: The layout that the last assignment was computed from; None: another member leads.
+        self._assigned_layout: TopicLayout | None = None
+        #: Includes brokers that are down, so that the restart of one causes no rebalance.
+        self._broker_racks: dict[int, str] = {}
 
     def is_outdated(self) -> bool:
-        """Whether what we decided as leader fits the topics no longer."""
-        decided = self._decided_on
-        return decided is not None and decided != self._layout(decided.counts, decided.has_racks)
+        """Whether the topics have changed since this member, as leader, assigned them."""
+        layout = self._assigned_layout
+        return layout is not None and layout != self._topic_layout(layout.counts, layout.has_racks)
 
-    async def once(self, assignors: Iterable[str], reason: str) -> Joined:
-        """Raises Forgotten, RebalanceInProgress, or what passes or does not."""
+    async def join(self, assignors: Iterable[str], reason: str) -> JoinResult:
+        """Raises RejoinRequired, RebalanceInProgress, or another ClientError."""
         what = f"joining group {self._coordinator.key!r}"
-        answer = await self._ask_to_join(list(assignors), reason)
-        code = answer.error_code
+        response = await self._send_join(list(assignors), reason)
+        code = response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
-            raise Forgotten(answer.member_id)
-        if code in _FORGOTTEN:
-            raise Forgotten
+            raise RejoinRequired(response.member_id)
+        if code in _NOT_A_MEMBER:
+            raise RejoinRequired
         if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             self._coordinator.raise_for(code, what, await self._explain_inconsistency())
         self._coordinator.raise_for(code, what, _REASONS.get(code))
-        self._decided_on = None
+        self._assigned_layout = None
         assignments: list[SyncGroupRequestAssignment] = []
-        assignor = answer.protocol_name or ""
-        if answer.leader == answer.member_id:
-            decided = await self._decide(answer, assignor)
-            if not answer.skip_assignment:
-                assignments = decided
+        assignor = response.protocol_name or ""
+        if response.leader == response.member_id:
+            computed = await self._assign(response, assignor)
+            if not response.skip_assignment:
+                assignments = computed
         sync = await self._coordinator.request(
             SyncGroupRequest(
                 group_id=self._coordinator.key,
-                generation_id=answer.generation_id,
-                member_id=answer.member_id,
+                generation_id=response.generation_id,
+                member_id=response.member_id,
                 group_instance_id=self._settings.group_instance_id,
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=assignor,
@@ -121,19 +125,21 @@ class GroupJoin:
             ),
             SyncGroupResponse,
             lane=JOIN_LANE,
-            timeout_ms=self._patience_ms(),
+            timeout_ms=self._timeout_ms(),
         )
-        if sync.error_code in _FORGOTTEN:
-            raise Forgotten
+        if sync.error_code in _NOT_A_MEMBER:
+            raise RejoinRequired
         self._coordinator.raise_for(sync.error_code, what)
         try:
-            partitions = read_assignment(sync.assignment)
-        except MemberUnreadable as error:
-            raise ClientError(f"{what}: its leader's assignment cannot be read: {error}") from None
-        return Joined(answer.member_id, answer.generation_id, partitions)
+            partitions = decode_assignment(sync.assignment)
+        except MalformedGroupMessage as error:
+            raise ClientError(
+                f"{what}: the assignment of the group's leader is malformed: {error}"
+            ) from None
+        return JoinResult(response.member_id, response.generation_id, partitions)
 
     async def _explain_inconsistency(self) -> str:
-        """Another type of group is one cause, different assignors are the other."""
+        """Returns the cause: the group has another type, or its members have other assignors."""
         coordinator = self._coordinator
         other = (await find_other_types(coordinator.request)).get(coordinator.key)
         if other is None:
@@ -141,7 +147,7 @@ class GroupJoin:
         is_lograft = (await coordinator.connect()).is_lograft
         return explain_other_type(other.group_type, is_lograft=is_lograft)
 
-    async def _ask_to_join(self, assignors: list[str], reason: str) -> JoinGroupResponse:
+    async def _send_join(self, assignors: list[str], reason: str) -> JoinGroupResponse:
         settings = self._settings
         owned, generation = self.owned
         is_eager = not is_cooperative(assignors)
@@ -155,7 +161,7 @@ class GroupJoin:
             protocols=[
                 JoinGroupRequestProtocol(
                     name=name,
-                    metadata=written_subscription(
+                    metadata=encode_subscription(
                         name,
                         self.topics,
                         owned,
@@ -171,44 +177,48 @@ class GroupJoin:
         return await self._coordinator.request(
             request,
             JoinGroupResponse,
-            # Static members are not known before.
+            # Earlier versions have no static members.
             at_least=5 if settings.group_instance_id is not None else 0,
             lane=JOIN_LANE,
-            timeout_ms=self._patience_ms(),
+            timeout_ms=self._timeout_ms(),
         )
 
-    def _patience_ms(self) -> int:
+    def _timeout_ms(self) -> int:
         settings = self._settings
-        return max(settings.request_timeout_ms, settings.max_poll_interval_ms + _LAPSE_MS)
+        return max(settings.request_timeout_ms, settings.max_poll_interval_ms + _RESPONSE_MARGIN_MS)
 
-    async def _decide(
-        self, answer: JoinGroupResponse, assignor: str
+    async def _assign(
+        self, response: JoinGroupResponse, assignor: str
     ) -> list[SyncGroupRequestAssignment]:
+        """Computes the assignment as the leader of the group."""
         try:
             members = [
-                read_member(one.member_id, one.group_instance_id, one.metadata, assignor)
-                for one in answer.members
+                decode_member(member.member_id, member.group_instance_id, member.metadata, assignor)
+                for member in response.members
             ]
-        except MemberUnreadable as error:
+        except MalformedGroupMessage as error:
             raise ClientError(
-                f"group {self._coordinator.key!r} has a member whose subscription cannot be read:"
+                f"the subscription of a member of group {self._coordinator.key!r} is malformed:"
                 f" {error}"
             ) from None
         topics = {topic for member in members for topic in member.topics}
-        await self._learn(topics)
-        layout = self._layout(topics, any(member.rack for member in members))
-        self._decided_on = layout
-        there = {topic: count for topic, count in layout.counts.items() if count}
+        await self._wait_for_metadata(topics)
+        layout = self._topic_layout(topics, any(member.rack for member in members))
+        self._assigned_layout = layout
+        existing = {topic: count for topic, count in layout.counts.items() if count}
+        assigned = ASSIGNORS[assignor](existing, members, layout.racks)
         return [
-            SyncGroupRequestAssignment(member_id=member, assignment=written_assignment(partitions))
-            for member, partitions in ASSIGNORS[assignor](there, members, layout.racks).items()
+            SyncGroupRequestAssignment(
+                member_id=member_id, assignment=encode_assignment(partitions)
+            )
+            for member_id, partitions in assigned.items()
         ]
 
-    async def _learn(self, topics: set[str]) -> None:
-        """Makes the topics of all members known, as far as they exist."""
+    async def _wait_for_metadata(self, topics: set[str]) -> None:
+        """Waits until the metadata of all topics is known, unless they do not exist."""
         metadata = self._core.metadata
 
-        async def learn(topic: str) -> None:
+        async def wait_for_topic(topic: str) -> None:
             deadline_ms = self._core.now_ms() + _METADATA_WAIT_MS
             while metadata.use(topic) is None and not metadata.cache.error_of(topic):
                 try:
@@ -216,17 +226,21 @@ class GroupJoin:
                 except TimedOut:
                     return
 
-        await asyncio.gather(*map(learn, sorted(topics)))
+        await asyncio.gather(*map(wait_for_topic, sorted(topics)))
 
-    def _layout(self, topics: Iterable[str], has_racks: bool) -> Layout:
+    def _topic_layout(self, topics: Iterable[str], has_racks: bool) -> TopicLayout:
         cache = self._core.metadata.cache
-        self._rack_of |= {one.id: one.rack for one in cache.brokers.values() if one.rack}
+        self._broker_racks |= {
+            broker.id: broker.rack for broker in cache.brokers.values() if broker.rack
+        }
         counts = dict.fromkeys(topics, 0)
         racks: dict[TopicPartition, frozenset[str]] = {}
-        for known in filter(None, map(cache.topic, counts)):
-            counts[known.name] = len(known.partitions)
-            for one in known.partitions if has_racks else ():
-                racks[TopicPartition(known.name, one.index)] = frozenset(
-                    self._rack_of[node] for node in one.replicas if node in self._rack_of
+        for topic in filter(None, map(cache.topic, counts)):
+            counts[topic.name] = len(topic.partitions)
+            for partition in topic.partitions if has_racks else ():
+                racks[TopicPartition(topic.name, partition.index)] = frozenset(
+                    self._broker_racks[node]
+                    for node in partition.replicas
+                    if node in self._broker_racks
                 )
-        return Layout(counts, has_racks, racks)
+        return TopicLayout(counts, has_racks, racks)

@@ -1,5 +1,5 @@
-"""What members of a classic group tell each other through its coordinator, in Kafka's bytes: who
-reads what (subscriptions), and what the leader has decided (assignments).
+"""Subscriptions and assignments of classic groups in Kafka's encoding (ConsumerProtocol). The
+coordinator passes them between the members without decoding them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,11 +24,11 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 
 
-class MemberUnreadable(WireError):
-    """Bytes of another member that are not a subscription or an assignment."""
+class MalformedGroupMessage(WireError):
+    """Bytes of another member that are not a valid subscription or assignment."""
 
 
-def written_subscription(
+def encode_subscription(
     assignor: str,
     topics: Iterable[str],
     owned: Iterable[TopicPartition],
@@ -37,16 +37,17 @@ def written_subscription(
     *,
     is_eager: bool,
 ) -> bytes:
-    """Of a member for one of its assignors. `owned` is what it had in `generation`. An eager member
-    has given it back before joining: only the assignor `sticky` needs to know of it."""
+    """Encodes the subscription of a member for one of its assignors. `owned` are its partitions in
+    `generation`. An eager member has revoked them before it joins, so they are included only for
+    the assignor `sticky`."""
     owned = sorted(owned)
-    keeps = assignor in COOPERATIVE and not is_eager
+    keeps_owned = assignor in COOPERATIVE and not is_eager
     message = subscribing.ConsumerProtocolSubscription(
         topics=sorted(topics),
-        user_data=_user_data(assignor, owned, generation),
+        user_data=_encode_user_data(assignor, owned, generation),
         owned_partitions=[
             subscribing.TopicPartition(topic=topic, partitions=indexes)
-            for topic, indexes in _by_topic(owned if keeps else ()).items()
+            for topic, indexes in _group_by_topic(owned if keeps_owned else ()).items()
         ],
         generation_id=generation,
         rack_id=rack or None,
@@ -54,53 +55,57 @@ def written_subscription(
     return _VERSION.pack(_VERSION_MAX) + codec.write(message, _VERSION_MAX)
 
 
-def read_member(member_id: str, instance_id: str | None, metadata: bytes, assignor: str) -> Member:
-    """Raises MemberUnreadable."""
-    told = _read(subscribing.ConsumerProtocolSubscription, metadata)
+def decode_member(
+    member_id: str, instance_id: str | None, metadata: bytes, assignor: str
+) -> Member:
+    """Decodes the subscription of a member. Raises MalformedGroupMessage."""
+    subscription = _decode(subscribing.ConsumerProtocolSubscription, metadata)
     owned = frozenset(
         TopicPartition(topic.topic, index)
-        for topic in told.owned_partitions
+        for topic in subscription.owned_partitions
         for index in topic.partitions
     )
-    generation = told.generation_id
+    generation = subscription.generation_id
     if assignor == "sticky":
-        owned, generation = _read_sticky(told.user_data)
+        owned, generation = _decode_sticky_user_data(subscription.user_data)
     elif assignor == "cooperative-sticky" and generation < 0:
-        data = told.user_data or b""
+        data = subscription.user_data or b""
         generation = _INT32.unpack_from(data)[0] if len(data) >= _INT32.size else -1
-    topics, rack = frozenset(told.topics), told.rack_id or None
+    topics, rack = frozenset(subscription.topics), subscription.rack_id or None
     return Member(member_id, topics, instance_id, owned, generation, rack)
 
 
-def written_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     message = assigning.ConsumerProtocolAssignment(
         assigned_partitions=[
             assigning.TopicPartition(topic=topic, partitions=indexes)
-            for topic, indexes in _by_topic(partitions).items()
+            for topic, indexes in _group_by_topic(partitions).items()
         ]
     )
     return _VERSION.pack(_VERSION_MAX) + codec.write(message, _VERSION_MAX)
 
 
-def read_assignment(data: bytes) -> set[TopicPartition]:
-    """Raises MemberUnreadable. Who got nothing may get no bytes either."""
+def decode_assignment(data: bytes) -> set[TopicPartition]:
+    """Decodes an assignment; an empty one may have no bytes. Raises MalformedGroupMessage."""
     if not data:
         return set()
-    told = _read(assigning.ConsumerProtocolAssignment, data)
+    assignment = _decode(assigning.ConsumerProtocolAssignment, data)
     return {
         TopicPartition(topic.topic, index)
-        for topic in told.assigned_partitions
+        for topic in assignment.assigned_partitions
         for index in topic.partitions
     }
 
 
-def _user_data(assignor: str, owned: Iterable[TopicPartition], generation: int) -> bytes | None:
+def _encode_user_data(
+    assignor: str, owned: Iterable[TopicPartition], generation: int
+) -> bytes | None:
     if assignor == "cooperative-sticky":
         return _INT32.pack(generation)
     if assignor != "sticky" or not owned:
         return None
     data = bytearray()
-    by_topic = _by_topic(owned)
+    by_topic = _group_by_topic(owned)
     data += _INT32.pack(len(by_topic))
     for topic, indexes in by_topic.items():
         name = topic.encode()
@@ -110,48 +115,48 @@ def _user_data(assignor: str, owned: Iterable[TopicPartition], generation: int) 
     return bytes(data + _INT32.pack(generation))
 
 
-def _read_sticky(data: bytes | None) -> tuple[frozenset[TopicPartition], int]:
-    """What a member of the sticky assignor had; nothing where it does not say, or not so that it
-    can be read."""
+def _decode_sticky_user_data(data: bytes | None) -> tuple[frozenset[TopicPartition], int]:
+    """Returns the owned partitions and their generation; none if the data is missing or
+    malformed."""
     if not data:
         return frozenset(), -1
-    found: set[TopicPartition] = set()
+    owned: set[TopicPartition] = set()
     try:
-        (count,) = _INT32.unpack_from(data)
+        (topic_count,) = _INT32.unpack_from(data)
         position = 4
-        for _ in range(count):
+        for _ in range(topic_count):
             (size,) = _INT16.unpack_from(data, position)
             topic = data[position + 2 : position + 2 + size].decode()
             position += 2 + size
-            (partitions,) = _INT32.unpack_from(data, position)
+            (partition_count,) = _INT32.unpack_from(data, position)
             position += 4
-            for _ in range(partitions):
-                found.add(TopicPartition(topic, _INT32.unpack_from(data, position)[0]))
+            for _ in range(partition_count):
+                owned.add(TopicPartition(topic, _INT32.unpack_from(data, position)[0]))
                 position += 4
-        # Before version 1 it did not say since when.
+        # Version 0 has no generation.
         has_generation = position + 4 <= len(data)
         generation = _INT32.unpack_from(data, position)[0] if has_generation else -1
     except (ValueError, StructError):
         return frozenset(), -1
-    return frozenset(found), generation
+    return frozenset(owned), generation
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    found: dict[str, list[int]] = {}
+def _group_by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
-        found.setdefault(topic, []).append(index)
-    return found
+        by_topic.setdefault(topic, []).append(index)
+    return by_topic
 
 
-def _read(kind: type[M], data: bytes) -> M:
-    """A later version begins like the last one we know."""
+def _decode(kind: type[M], data: bytes) -> M:
+    """Decodes a message. Later versions are decoded as the last known one, which they extend."""
     if len(data) < _VERSION.size:
-        raise MemberUnreadable(f"{len(data)} bytes are too few for a version")
+        raise MalformedGroupMessage(f"{len(data)} bytes are too few for a version")
     version = _VERSION.unpack_from(data)[0]
     if version < 0:
-        raise MemberUnreadable(f"version {version}")
+        raise MalformedGroupMessage(f"invalid version {version}")
     try:
         message, _ = codec.read(kind, min(version, _VERSION_MAX), data, _VERSION.size)
     except WireError as error:
-        raise MemberUnreadable(str(error)) from None
+        raise MalformedGroupMessage(str(error)) from None
     return message

@@ -1,4 +1,4 @@
-"""What a member of a KIP-848 group says in its heartbeats. Values only."""
+"""The content of the heartbeats of a KIP-848 member. Values only."""
 
 from base64 import urlsafe_b64encode
 from typing import Any, NamedTuple
@@ -13,40 +13,40 @@ from lograft.wire.messages.consumer_group_heartbeat import (
 class HeartbeatContent(NamedTuple):
     rebalance_timeout_ms: int
     topics: tuple[str, ...]
-    #: "" where there is none.
+    #: "" without a pattern.
     pattern: str
     assignor: str | None
     owned: frozenset[TopicIdPartition]
 
-    def news_since(self, told: "HeartbeatContent | None") -> dict[str, Any]:
-        """The fields of a request; those that the coordinator knows are left out. `told`: None
-        says everything."""
+    def fields_since(self, sent: "HeartbeatContent | None") -> dict[str, Any]:
+        """Returns the request fields that differ from `sent`, the content of the last acknowledged
+        heartbeat; all fields if it is None."""
         fields: dict[str, Any] = {}
-        if told is None or told.rebalance_timeout_ms != self.rebalance_timeout_ms:
+        if sent is None or sent.rebalance_timeout_ms != self.rebalance_timeout_ms:
             fields["rebalance_timeout_ms"] = self.rebalance_timeout_ms
-        if told is None or told.topics != self.topics:
+        if sent is None or sent.topics != self.topics:
             fields["subscribed_topic_names"] = list(self.topics)
-        if self.pattern != ("" if told is None else told.pattern):
+        if self.pattern != ("" if sent is None else sent.pattern):
             fields["subscribed_topic_regex"] = self.pattern
-        if told is None or told.assignor != self.assignor:
+        if sent is None or sent.assignor != self.assignor:
             fields["server_assignor"] = self.assignor
-        if told is None or told.owned != self.owned:
-            fields["topic_partitions"] = _by_topic(self.owned)
+        if sent is None or sent.owned != self.owned:
+            fields["topic_partitions"] = _group_by_topic(self.owned)
         return fields
 
 
-def _by_topic(
+def _group_by_topic(
     owned: frozenset[TopicIdPartition],
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
-    found: dict[UUID, list[int]] = {}
-    for one in sorted(owned, key=lambda one: (one.topic_id.int, one.partition)):
-        found.setdefault(one.topic_id, []).append(one.partition)
+    by_topic: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(owned, key=lambda entry: (entry.topic_id.int, entry.partition)):
+        by_topic.setdefault(topic_id, []).append(index)
     return [
-        ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=partitions)
-        for topic_id, partitions in found.items()
+        ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in by_topic.items()
     ]
 
 
 def member_id_of(uuid: UUID) -> str:
-    """As Kafka writes its uuids: 22 characters."""
+    """Formats a UUID as Kafka does: 22 characters of URL-safe Base64."""
     return urlsafe_b64encode(uuid.bytes).decode().rstrip("=")

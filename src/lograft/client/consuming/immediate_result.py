@@ -1,4 +1,4 @@
-"""An awaitable whose value is there already: it costs a loop over records no task switch."""
+"""An awaitable that is already complete: a loop over buffered records switches no tasks."""
 
 from collections.abc import Generator
 from typing import Any, Generic, TypeVar

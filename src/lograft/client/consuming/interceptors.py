@@ -1,4 +1,4 @@
-"""Functions of the user that see every record that comes in and every commit."""
+"""Interceptors: objects of the user that see all records that are read and all commits."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ Polled = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees what is read before the program does, and what is committed.
+    """Sees records before the application does, and committed offsets.
 
     class Counting:
         count = 0
@@ -28,36 +28,40 @@ class ConsumerInterceptor(Protocol):
     """
 
     def on_consume(self, records: Polled) -> Polled:
-        """The records to give to the program instead, or the same."""
+        """Returns the records that the application gets, changed or not."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
 
 
 class ConsumerInterceptors:
-    """All of them, in order. One that raises is reported and breaks nothing."""
+    """Calls all interceptors in order. The exception of one is logged and affects nothing else."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
-        self._all = tuple(interceptors)
+        self._interceptors = tuple(interceptors)
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self._interceptors)
 
     def on_consume(self, records: Polled) -> Polled:
-        for one in self._all:
+        for interceptor in self._interceptors:
             try:
-                made: Any = one.on_consume(records)
+                result: Any = interceptor.on_consume(records)
             except Exception:
-                LOGGER.exception("interceptor %r failed in on_consume", one)
+                LOGGER.exception("interceptor %r failed in on_consume", interceptor)
                 continue
-            if isinstance(made, dict):
-                records = made
+            if isinstance(result, dict):
+                records = result
             else:
-                LOGGER.error("interceptor %r gave %r in on_consume, not records", one, made)
+                LOGGER.error(
+                    "interceptor %r returned %r from on_consume instead of records",
+                    interceptor,
+                    result,
+                )
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        for one in self._all:
+        for interceptor in self._interceptors:
             try:
-                one.on_commit(offsets)
+                interceptor.on_commit(offsets)
             except Exception:
-                LOGGER.exception("interceptor %r failed in on_commit", one)
+                LOGGER.exception("interceptor %r failed in on_commit", interceptor)

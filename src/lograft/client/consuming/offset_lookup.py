@@ -1,5 +1,5 @@
-"""Asks the leaders of partitions: which offset is first, last, or the first at a time; and where
-the log of an epoch ends.
+"""Requests to partition leaders: the first or last offset, the first offset at a timestamp, and the
+end offset of a leader epoch.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from lograft.model.types import NO_EPOCH
 from lograft.wire.messages import list_offsets as listing
 from lograft.wire.messages import offset_for_leader_epoch as epochs
 
+R = TypeVar("R")
 A = TypeVar("A")
-Q = TypeVar("Q")
 
 
-class Found(NamedTuple):
-    """-1 where the log has none."""
+class FoundOffset(NamedTuple):
+    """The fields are -1 if the log has no such offset."""
 
     offset: int
     timestamp_ms: int
@@ -38,14 +38,13 @@ class Found(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    #: The latest epoch up to the one asked for that the leader's log has; -1: none.
+    #: The largest epoch in the leader's log up to the requested one; -1: there is none.
     epoch: int
-    #: Where its records end.
     end_offset: int
 
 
-class Answers(NamedTuple):
-    """What one round of questions brought, partition by partition."""
+class LookupOutcome(NamedTuple):
+    """The results of one request to each leader."""
 
     found: dict[TopicPartition, Any]
     failed: dict[TopicPartition, ClientError]
@@ -57,33 +56,35 @@ class OffsetLookup:
         self._settings = core.settings
 
     async def look_up(
-        self, wanted: Mapping[TopicPartition, int], deadline_ms: int
-    ) -> dict[TopicPartition, Found]:
-        """Offsets by timestamp (or LATEST, EARLIEST); tries until the deadline."""
-        found: dict[TopicPartition, Found] = {}
-        rest = dict(wanted)
+        self, timestamps: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Returns offsets by timestamp (or LATEST, EARLIEST); retries until the deadline."""
+        found: dict[TopicPartition, FoundOffset] = {}
+        pending = dict(timestamps)
         failures = 0
-        while rest:
-            answers = await self._within(deadline_ms, self.ask(rest), rest)
-            found.update(answers.found)
-            for error in answers.failed.values():
+        while pending:
+            outcome = await self._run_until(deadline_ms, self.request_offsets(pending), pending)
+            found.update(outcome.found)
+            for error in outcome.failed.values():
                 if not error.is_retriable:
                     raise error
-            rest = {one: rest[one] for one in answers.failed}
-            if rest:
+            pending = {partition: pending[partition] for partition in outcome.failed}
+            if pending:
                 failures += 1
                 await self.back_off(failures)
                 if self._core.now_ms() >= deadline_ms:
-                    raise _too_late(rest, next(iter(answers.failed.values())))
-        return {one: found[one] for one in wanted}
+                    raise _timeout_error(pending, next(iter(outcome.failed.values())))
+        return {partition: found[partition] for partition in timestamps}
 
-    async def ask(self, wanted: Mapping[TopicPartition, int]) -> Answers:
-        """Every leader once."""
-        return await self._of_leaders(wanted, self._ask_for_offsets)
+    async def request_offsets(self, timestamps: Mapping[TopicPartition, int]) -> LookupOutcome:
+        """Sends one request to each leader, without retries."""
+        return await self._request_from_leaders(timestamps, self._send_list_offsets)
 
-    async def ask_epochs(self, wanted: Mapping[TopicPartition, int]) -> Answers:
-        """Where the logs of these epochs end, every leader once."""
-        return await self._of_leaders(wanted, self._ask_for_epochs)
+    async def request_epoch_ends(
+        self, leader_epochs: Mapping[TopicPartition, int]
+    ) -> LookupOutcome:
+        """Requests the end offsets of these epochs, without retries."""
+        return await self._request_from_leaders(leader_epochs, self._send_offset_for_leader_epoch)
 
     async def back_off(self, failures: int) -> None:
         await asyncio.sleep(
@@ -96,50 +97,50 @@ class OffsetLookup:
             / 1000
         )
 
-    async def _within(
-        self, deadline_ms: int, question: Awaitable[A], wanted: Iterable[TopicPartition]
-    ) -> A:
-        rest_ms = max(0, deadline_ms - self._core.now_ms())
+    async def _run_until(
+        self, deadline_ms: int, request: Awaitable[R], partitions: Iterable[TopicPartition]
+    ) -> R:
+        timeout_ms = max(0, deadline_ms - self._core.now_ms())
         try:
-            async with asyncio.timeout(rest_ms / 1000):
-                return await question
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await request
         except TimeoutError:
-            raise _too_late(wanted, None) from None
+            raise _timeout_error(partitions, None) from None
 
-    async def _of_leaders(
+    async def _request_from_leaders(
         self,
-        wanted: Mapping[TopicPartition, Q],
-        question: Callable[[int, Mapping[TopicPartition, Q]], Awaitable[Answers]],
-    ) -> Answers:
+        arguments: Mapping[TopicPartition, A],
+        send: Callable[[int, Mapping[TopicPartition, A]], Awaitable[LookupOutcome]],
+    ) -> LookupOutcome:
         found: dict[TopicPartition, Any] = {}
         failed: dict[TopicPartition, ClientError] = {}
-        by_leader: dict[int, dict[TopicPartition, Q]] = {}
-        for one, what in wanted.items():
-            leader = self._leader_of(one)
+        by_leader: dict[int, dict[TopicPartition, A]] = {}
+        for partition, argument in arguments.items():
+            leader = self._leader_of(partition)
             if isinstance(leader, int):
-                by_leader.setdefault(leader, {})[one] = what
+                by_leader.setdefault(leader, {})[partition] = argument
             else:
-                failed[one] = leader
-        for answers in await asyncio.gather(
-            *(self._of_leader(leader, part, question) for leader, part in by_leader.items())
+                failed[partition] = leader
+        for outcome in await asyncio.gather(
+            *(self._request_from_leader(leader, part, send) for leader, part in by_leader.items())
         ):
-            found.update(answers.found)
-            failed.update(answers.failed)
-        if any(getattr(one, "code", None) in STALE_METADATA for one in failed.values()):
+            found.update(outcome.found)
+            failed.update(outcome.failed)
+        if any(getattr(error, "code", None) in STALE_METADATA for error in failed.values()):
             self._core.metadata.request_update()
-        return Answers(found, failed)
+        return LookupOutcome(found, failed)
 
-    async def _of_leader(
+    async def _request_from_leader(
         self,
         leader: int,
-        wanted: Mapping[TopicPartition, Q],
-        question: Callable[[int, Mapping[TopicPartition, Q]], Awaitable[Answers]],
-    ) -> Answers:
+        arguments: Mapping[TopicPartition, A],
+        send: Callable[[int, Mapping[TopicPartition, A]], Awaitable[LookupOutcome]],
+    ) -> LookupOutcome:
         try:
-            return await question(leader, wanted)
+            return await send(leader, arguments)
         except ClientError as error:
             self._core.metadata.request_update()
-            return Answers({}, dict.fromkeys(wanted, error))
+            return LookupOutcome({}, dict.fromkeys(arguments, error))
 
     def _leader_of(self, partition: TopicPartition) -> int | ClientError:
         metadata = self._core.metadata
@@ -148,28 +149,32 @@ class OffsetLookup:
             code = metadata.cache.error_of(partition.topic)
             if code and not is_transient(code):
                 return broker_error(code, str(partition))
-            return _unknown(partition)
+            return _unknown_leader_error(partition)
         known = topic.partition(partition.partition)
         if known is None or known.leader not in self._core.network.brokers:
-            return _unknown(partition)
+            return _unknown_leader_error(partition)
         return known.leader
 
     def _leader_epoch(self, partition: TopicPartition) -> int:
         known: Partition | None = self._core.metadata.cache.partition(*partition)
         return NO_EPOCH if known is None else known.leader_epoch
 
-    async def _ask_for_offsets(self, leader: int, wanted: Mapping[TopicPartition, int]) -> Answers:
+    async def _send_list_offsets(
+        self, leader: int, timestamps: Mapping[TopicPartition, int]
+    ) -> LookupOutcome:
         topics: dict[str, listing.ListOffsetsTopic] = {}
-        for one, timestamp in wanted.items():
-            topic = topics.setdefault(one.topic, listing.ListOffsetsTopic(name=one.topic))
+        for partition, timestamp in timestamps.items():
+            topic = topics.setdefault(
+                partition.topic, listing.ListOffsetsTopic(name=partition.topic)
+            )
             topic.partitions.append(
                 listing.ListOffsetsPartition(
-                    partition_index=one.partition,
-                    current_leader_epoch=self._leader_epoch(one),
+                    partition_index=partition.partition,
+                    current_leader_epoch=self._leader_epoch(partition),
                     timestamp=timestamp,
                 )
             )
-        answer = await self._core.network.request(
+        response = await self._core.network.request(
             listing.ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=READ_COMMITTED if self._settings.is_read_committed else 0,
@@ -178,73 +183,82 @@ class OffsetLookup:
             ),
             listing.ListOffsetsResponse,
             node=leader,
-            # The level of isolation is needed only where it is not the lowest.
+            # Version 1 has no isolation level and means read_uncommitted.
             at_least=2 if self._settings.is_read_committed else 1,
         )
-        told = {
-            TopicPartition(topic.name, one.partition_index): (
-                one.error_code,
-                Found(one.offset, one.timestamp, one.leader_epoch),
+        results = {
+            TopicPartition(topic.name, entry.partition_index): (
+                entry.error_code,
+                FoundOffset(entry.offset, entry.timestamp, entry.leader_epoch),
             )
-            for topic in answer.topics
-            for one in topic.partitions
+            for topic in response.topics
+            for entry in topic.partitions
         }
-        return _sorted_out(wanted, told, "offsets")
+        return _outcome_of(timestamps, results, "looking up an offset")
 
-    async def _ask_for_epochs(self, leader: int, wanted: Mapping[TopicPartition, int]) -> Answers:
+    async def _send_offset_for_leader_epoch(
+        self, leader: int, leader_epochs: Mapping[TopicPartition, int]
+    ) -> LookupOutcome:
         topics: dict[str, epochs.OffsetForLeaderTopic] = {}
-        for one, epoch in wanted.items():
-            topic = topics.setdefault(one.topic, epochs.OffsetForLeaderTopic(topic=one.topic))
+        for partition, epoch in leader_epochs.items():
+            topic = topics.setdefault(
+                partition.topic, epochs.OffsetForLeaderTopic(topic=partition.topic)
+            )
             topic.partitions.append(
                 epochs.OffsetForLeaderPartition(
-                    partition=one.partition,
-                    current_leader_epoch=self._leader_epoch(one),
+                    partition=partition.partition,
+                    current_leader_epoch=self._leader_epoch(partition),
                     leader_epoch=epoch,
                 )
             )
-        answer = await self._core.network.request(
+        response = await self._core.network.request(
             epochs.OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values())),
             epochs.OffsetForLeaderEpochResponse,
             node=leader,
-            # Before version 3 it is for brokers only.
+            # Earlier versions are for brokers only.
             at_least=3,
         )
-        told = {
-            TopicPartition(topic.topic, one.partition): (
-                one.error_code,
-                EpochEnd(one.leader_epoch, one.end_offset),
+        results = {
+            TopicPartition(topic.topic, entry.partition): (
+                entry.error_code,
+                EpochEnd(entry.leader_epoch, entry.end_offset),
             )
-            for topic in answer.topics
-            for one in topic.partitions
+            for topic in response.topics
+            for entry in topic.partitions
         }
-        return _sorted_out(wanted, told, "the end of an epoch")
+        return _outcome_of(leader_epochs, results, "looking up the end of an epoch")
 
 
-def _sorted_out(
-    wanted: Iterable[TopicPartition],
-    told: Mapping[TopicPartition, tuple[int, A]],
-    what: str,
-) -> Answers:
-    answers = Answers({}, {})
-    for one in wanted:
-        code, value = told.get(one, (None, None))
+def _outcome_of(
+    partitions: Iterable[TopicPartition],
+    results: Mapping[TopicPartition, tuple[int, R]],
+    action: str,
+) -> LookupOutcome:
+    outcome = LookupOutcome({}, {})
+    for partition in partitions:
+        code, value = results.get(partition, (None, None))
         if code is None:
-            answers.failed[one] = OutcomeUnknown(f"the broker's answer leaves out {one}")
+            outcome.failed[partition] = OutcomeUnknown(
+                f"the broker's response does not contain {partition}"
+            )
         elif code:
-            answers.failed[one] = broker_error(code, f"{one}: asked for {what}")
+            outcome.failed[partition] = broker_error(code, f"{partition}: {action}")
         else:
-            answers.found[one] = value
-    return answers
+            outcome.found[partition] = value
+    return outcome
 
 
-def _unknown(partition: TopicPartition) -> BrokerError:
+def _unknown_leader_error(partition: TopicPartition) -> BrokerError:
     return broker_error(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition), "it has no leader that is known here"
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition), "its leader is not known"
     )
 
 
-def _too_late(wanted: Iterable[TopicPartition], cause: ClientError | None) -> TimedOut:
-    names = ", ".join(map(str, sorted(wanted)[:5]))
+def _timeout_error(
+    partitions: Iterable[TopicPartition], last_error: ClientError | None
+) -> TimedOut:
+    names = ", ".join(map(str, sorted(partitions)[:5]))
     return TimedOut(
-        f"the offsets of {names} were not told in time" + (f"; the last: {cause}" if cause else "")
+        f"timed out looking up the offsets of {names}"
+        + (f"; last error: {last_error}" if last_error else "")
     )

@@ -1,8 +1,8 @@
-"""Finds a position for every partition that has none: what the group has committed, else what the
-policy says; and makes sure that a new leader's log goes on where we stopped reading. Partitions
-that a program assigns itself for a group are fetched once the brokers let that group read them.
+"""Finds the position of every partition that has none: the committed offset of the group, otherwise
+that of the reset policy. Also validates positions after a change of leader, and checks whether the
+group may read partitions that the application has assigned itself, which are not fetched before.
 
-A task works while there is something to find; it asks again after a back-off what failed.
+A task does this while there is something to do, and retries with a backoff.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from lograft.client.consuming.offset_lookup import EpochEnd, Found, OffsetLookup
+from lograft.client.consuming.offset_lookup import EpochEnd, FoundOffset, OffsetLookup
 from lograft.client.consuming.reset_policy import EARLIEST, LATEST, ResetKind, ResetPolicy
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import (
@@ -26,8 +26,8 @@ from lograft.model.types import NO_EPOCH
 
 LOGGER: Final = logging.getLogger(__name__)
 
-#: Asks for what a group has committed; partitions without are left out. Raises ClientError.
-Committed: TypeAlias = Callable[
+#: Returns the committed offsets of the partitions that have one. Raises ClientError.
+FetchCommitted: TypeAlias = Callable[
     [set[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]
 ]
 #: Raises ClientError if the group may not read one of the partitions.
@@ -41,18 +41,18 @@ class Positions:
         subscription: Subscription,
         lookup: OffsetLookup,
         *,
-        committed: Committed | None,
-        on_news: Callable[[], None],
+        fetch_committed: FetchCommitted | None,
+        on_change: Callable[[], None],
         check_access: CheckAccess | None = None,
     ) -> None:
-        """`committed`, `check_access`: None where there is no group; `on_news`: something can be
-        fetched now, or somebody is to be told of an error."""
+        """`fetch_committed`, `check_access`: None without a group; `on_change`: a partition can be
+        fetched now, or has an error."""
         self._core = core
         self._subscription = subscription
         self._lookup = lookup
-        self._committed = committed
+        self._fetch_committed = fetch_committed
         self._check_access = check_access
-        self._on_news = on_news
+        self._on_change = on_change
         self._wake = asyncio.Event()
         self._round = asyncio.Event()
         self._policy = core.settings.reset_policy
@@ -64,11 +64,11 @@ class Positions:
     def wake(self) -> None:
         self._wake.set()
 
-    async def next_round(self, deadline_ms: int) -> None:
-        """Waits until the partitions have been looked at once more, or until the deadline."""
-        rest_ms = max(0, deadline_ms - self._core.now_ms())
+    async def wait_for_round(self, deadline_ms: int) -> None:
+        """Waits until all partitions have been checked once more, or until the deadline."""
+        timeout_ms = max(0, deadline_ms - self._core.now_ms())
         try:
-            async with asyncio.timeout(rest_ms / 1000):
+            async with asyncio.timeout(timeout_ms / 1000):
                 self._wake.set()
                 await self._round.wait()
         except TimeoutError:
@@ -79,34 +79,34 @@ class Positions:
         while True:
             self._wake.clear()
             if not any(map(_needs_position, self._subscription)):
-                self._tell()
+                self._complete_round()
                 await self._wake.wait()
                 continue
-            failed = await self._find()
-            self._tell()
+            failed = await self._find_positions()
+            self._complete_round()
             failures = failures + 1 if failed else 0
             if failed:
                 await self._lookup.back_off(failures)
 
-    def _tell(self) -> None:
-        # Who waits now is woken, who waits from now on is not.
+    def _complete_round(self) -> None:
+        # Wakes those who wait now. Those who wait later wait for the next round.
         self._round.set()
         self._round.clear()
-        self._on_news()
+        self._on_change()
 
-    async def _find(self) -> bool:
-        """One round; whether something has to be asked for again."""
-        failed = await self._admit()
-        failed |= await self._take_committed()
+    async def _find_positions(self) -> bool:
+        """Runs one round. Returns whether a request has to be retried."""
+        failed = await self._check_admission()
+        failed |= await self._use_committed_offsets()
         failed |= await self._reset()
         failed |= await self._validate()
         return failed
 
-    # ── whether the group may read ────────────────────────────────────────────────────────────
+    # ── access of the group ──────────────────────────────────────────────────────────────────
 
-    async def _admit(self) -> bool:
-        """For partitions whose position the program has set. The others are admitted by the answer
-        with their committed offset."""
+    async def _check_admission(self) -> bool:
+        """Checks the partitions whose position the application has set. The others are admitted by
+        the response that contains their committed offset."""
         states = [
             state
             for state in self._subscription
@@ -126,17 +126,17 @@ class Positions:
             state.is_admitted = True
         return False
 
-    # ── what the group has committed ─────────────────────────────────────────────────────────
+    # ── committed offsets ────────────────────────────────────────────────────────────────────
 
-    async def _take_committed(self) -> bool:
-        states = self._in(Status.UNKNOWN)
+    async def _use_committed_offsets(self) -> bool:
+        states = self._states_with(Status.UNKNOWN)
         if not states:
             return False
-        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] = {}
         versions = {state.partition: state.version for state in states}
-        if self._committed is not None:
+        if self._fetch_committed is not None:
             try:
-                committed = await self._committed(set(versions))
+                offsets = await self._fetch_committed(set(versions))
             except ClientError as error:
                 if not error.is_retriable:
                     self._fail(states, versions, error)
@@ -145,45 +145,47 @@ class Positions:
             state.is_admitted = True
             if state.version != versions[state.partition]:
                 continue
-            found = committed.get(state.partition)
-            if found is not None:
-                state.seek(Position(found.offset, found.leader_epoch))
+            committed = offsets.get(state.partition)
+            if committed is not None:
+                state.seek(Position(committed.offset, committed.leader_epoch))
             elif self._policy.kind is ResetKind.NONE:
                 state.error = NoPosition(
-                    f"{state.partition}: nothing is committed, and auto.offset.reset is none: seek,"
-                    " or choose another auto.offset.reset"
+                    f"{state.partition}: there is no committed offset, and auto.offset.reset is"
+                    " none: seek to an offset, or change auto.offset.reset"
                 )
             else:
                 state.request_reset(self._policy)
         return False
 
-    # ── what the policy says ─────────────────────────────────────────────────────────────────
+    # ── offsets of the reset policy ──────────────────────────────────────────────────────────
 
     async def _reset(self) -> bool:
-        states = self._in(Status.RESETTING)
+        states = self._states_with(Status.RESETTING)
         if not states:
             return False
         versions = {state.partition: state.version for state in states}
         now_ms = self._core.runtime.clock.wall_ms()
-        wanted = {state.partition: _timestamp(state.reset, now_ms) for state in states}
-        answers = await self._lookup.ask(wanted)
-        beyond = {one: LATEST for one, found in answers.found.items() if found.offset < 0}
-        if beyond:
-            # Nothing is as young as the duration says: what comes next is.
-            answers.found.update((await self._lookup.ask(beyond)).found)
+        timestamps = {state.partition: _timestamp(state.reset, now_ms) for state in states}
+        outcome = await self._lookup.request_offsets(timestamps)
+        without_record = {
+            partition: LATEST for partition, found in outcome.found.items() if found.offset < 0
+        }
+        if without_record:
+            # No record is as recent as the duration requires: start at the end.
+            outcome.found.update((await self._lookup.request_offsets(without_record)).found)
         for state in states:
             if state.version != versions[state.partition]:
                 continue
-            found: Found | None = answers.found.get(state.partition)
-            error = answers.failed.get(state.partition)
+            found: FoundOffset | None = outcome.found.get(state.partition)
+            error = outcome.failed.get(state.partition)
             if error is not None and not error.is_retriable:
                 state.error = error
             elif found is not None and found.offset >= 0:
-                LOGGER.info("%s is read from offset %d on", state.partition, found.offset)
+                LOGGER.info("reset the position of %s to offset %d", state.partition, found.offset)
                 state.seek(Position(found.offset))
         return any(map(_is_resetting, states))
 
-    # ── whether the leader's log goes on where we are ────────────────────────────────────────
+    # ── validation after a change of leader ──────────────────────────────────────────────────
 
     def _on_metadata(self) -> None:
         for state in self._subscription:
@@ -192,71 +194,75 @@ class Positions:
                 if known is None or known.leader_epoch in (NO_EPOCH, state.leader_epoch):
                     continue
                 if state.fetch_position.epoch in (NO_EPOCH, known.leader_epoch):
-                    # Nothing to compare, or what we read last was written by this very leader.
+                    # Nothing to compare, or this leader itself wrote the last record.
                     state.leader_epoch = known.leader_epoch
                 else:
-                    state.validate()
+                    state.start_validation()
         self.wake()
 
     async def _validate(self) -> bool:
-        states = self._in(Status.VALIDATING)
+        states = self._states_with(Status.VALIDATING)
         if not states:
             return False
         cache = self._core.metadata.cache
-        asked: dict[TopicPartition, tuple[int, int, Position]] = {}
+        requested: dict[TopicPartition, tuple[int, int, Position]] = {}
         for state in states:
             known = cache.partition(*state.partition)
             epoch = NO_EPOCH if known is None else known.leader_epoch
-            asked[state.partition] = state.version, epoch, state.fetch_position
-        answers = await self._lookup.ask_epochs(
-            {partition: place.epoch for partition, (_, _, place) in asked.items()}
+            requested[state.partition] = state.version, epoch, state.fetch_position
+        outcome = await self._lookup.request_epoch_ends(
+            {partition: position.epoch for partition, (_, _, position) in requested.items()}
         )
         for state in states:
-            version, leader_epoch, place = asked[state.partition]
+            version, leader_epoch, position = requested[state.partition]
             if state.version != version or state.status is not Status.VALIDATING:
                 continue
-            error = answers.failed.get(state.partition)
+            error = outcome.failed.get(state.partition)
             if isinstance(error, UnsupportedByBroker):
-                state.validated(leader_epoch)
+                state.complete_validation(leader_epoch)
             elif error is not None and not error.is_retriable:
                 state.error = error
             elif error is None:
-                self._compare(state, place, answers.found[state.partition], leader_epoch)
+                self._compare(state, position, outcome.found[state.partition], leader_epoch)
         return any(state.status is Status.VALIDATING and not state.error for state in states)
 
     def _compare(
-        self, state: PartitionState, place: Position, end: EpochEnd, leader_epoch: int
+        self, state: PartitionState, position: Position, end: EpochEnd, leader_epoch: int
     ) -> None:
-        """A fetch that was under way may have brought records since we asked about `place`: the
-        answer is older than they are, and says nothing about them. It is asked for again then."""
+        """Compares a position with the end of its epoch in the leader's log. A fetch that was in
+        flight may have advanced the fetch position since the request was sent; then the response
+        does not cover the new records, and the request is repeated."""
         if end.end_offset < 0 or end.epoch < 0:
-            self._truncated(state, None)
-        elif end.end_offset < place.offset:
-            self._truncated(state, Position(end.end_offset, end.epoch))
-        elif place == state.fetch_position:
-            state.validated(leader_epoch)
+            self._handle_truncation(state, None)
+        elif end.end_offset < position.offset:
+            self._handle_truncation(state, Position(end.end_offset, end.epoch))
+        elif position == state.fetch_position:
+            state.complete_validation(leader_epoch)
 
-    def _truncated(self, state: PartitionState, shared: Position | None) -> None:
-        """The log that we read has ended at `shared`; a new leader has gone on differently."""
-        place = state.fetch_position
+    def _handle_truncation(self, state: PartitionState, shared: Position | None) -> None:
+        """The leader's log diverges from the fetched one at `shared`; None: that is not known."""
+        position = state.fetch_position
         what = (
-            f"{state.partition}: offset {place.offset} of epoch {place.epoch} is not in the log of"
-            " the new leader"
+            f"{state.partition}: offset {position.offset} of epoch {position.epoch} is not in the"
+            " log of the new leader"
         )
         if self._policy.kind is ResetKind.NONE:
-            state.error = LogTruncated(f"{what}: records that were read are lost; seek to go on")
+            state.error = LogTruncated(
+                f"{what}: the log was truncated, and records that were fetched are lost; seek to"
+                " continue"
+            )
             return
         if shared is None:
-            LOGGER.warning("%s; its position is reset", what)
+            LOGGER.warning("%s; resetting its position", what)
             state.request_reset(self._policy)
             return
-        LOGGER.warning("%s; it is read from offset %d on", what, shared.offset)
+        LOGGER.warning("%s; continuing at offset %d", what, shared.offset)
         state.seek(min(state.position, shared))
 
-    # ── helpers of all three ─────────────────────────────────────────────────────────────────
+    # ── common parts ─────────────────────────────────────────────────────────────────────────
 
-    def _in(self, status: Status) -> list[PartitionState]:
-        return [state for state in self._subscription if _needs(state, status)]
+    def _states_with(self, status: Status) -> list[PartitionState]:
+        return [state for state in self._subscription if _has_status(state, status)]
 
     def _fail(
         self,
@@ -269,7 +275,7 @@ class Positions:
                 state.error = error
 
 
-def _needs(state: PartitionState, status: Status) -> bool:
+def _has_status(state: PartitionState, status: Status) -> bool:
     return state.status is status and state.error is None
 
 
@@ -278,7 +284,7 @@ def _needs_position(state: PartitionState) -> bool:
 
 
 def _is_resetting(state: PartitionState) -> bool:
-    return _needs(state, Status.RESETTING)
+    return _has_status(state, Status.RESETTING)
 
 
 def _timestamp(policy: ResetPolicy | None, now_ms: int) -> int:

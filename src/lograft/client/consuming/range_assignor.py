@@ -1,12 +1,14 @@
-"""Each reader a range of every topic, near its replicas where that costs no evenness (KIP-881).
+"""Assigns each member a range of each topic, rack-aware where that keeps the assignment balanced
+(KIP-881).
 
-Topic by topic the partitions go in order to the readers in order, the first ones get what does not
-divide. Where readers and replicas say in which racks they are, and not every rack has everything,
-partitions that have a replica in a reader's rack are given out first, within the same shares.
-Topics with equally many partitions and the same readers stay side by side: partition 3 of all of
-them goes to one reader, and only where it is near in all of them for the sake of the rack.
+The partitions of a topic are assigned in order to the members in order; the first members get one
+more if the division leaves a remainder. If members and replicas have racks, and not every rack has
+a replica of every partition, then partitions with a replica in a member's rack are assigned first,
+within the same limits. Topics with the same number of partitions and the same members stay
+co-partitioned: one member gets partition 3 of all of them, and as a rack match only if it matches
+in all of them.
 
-Java's members decide alike, since any member may come to lead the group.
+Java's RangeAssignor gives the same result, since members of both clients may lead one group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,98 +16,111 @@ from typing import NamedTuple, TypeAlias
 
 from lograft.client.types import TopicPartition
 
-#: Where the replicas of a partition are, as far as their brokers say; also of those that are not in
-#: sync or not there now, for they are likely to come back.
+#: The racks of the replicas of a partition, as far as the brokers have one. Includes replicas that
+#: are offline or out of sync, because they are likely to come back.
 Racks: TypeAlias = Mapping[TopicPartition, frozenset[str]]
 
 
-class Reader(NamedTuple):
+class RangeMember(NamedTuple):
     id: str
     topics: frozenset[str]
-    #: None: everything is equally near.
+    #: None: every partition matches.
     rack: str | None = None
 
 
-def ranged(
-    partitions: Mapping[str, int], readers: Sequence[Reader], racks: Racks
+def assign_ranges(
+    partitions: Mapping[str, int], members: Sequence[RangeMember], racks: Racks
 ) -> dict[str, list[TopicPartition]]:
-    """Of readers in order: who comes first gets what does not divide."""
-    shares = [
-        _Share(topic, partitions[topic], mine, racks)
+    """Returns the partitions of each member. The first members get the remainder."""
+    topics = [
+        _TopicAssignment(topic, partitions[topic], subscribers, racks)
         for topic in sorted(partitions)
-        if (mine := tuple(reader for reader in readers if topic in reader.topics))
+        if (subscribers := tuple(member for member in members if topic in member.topics))
     ]
-    if any(share.gains_by_racks() for share in shares):
-        for alike in _side_by_side(shares):
-            if len(alike) > 1:
-                _give_near_together(alike)
-            elif alike[0].gains_by_racks():
-                alike[0].give_ranges(only_near=True)
-    for share in shares:
-        share.give_ranges()
+    if any(topic.uses_racks() for topic in topics):
+        for co_partitioned in _group_co_partitioned(topics):
+            if len(co_partitioned) > 1:
+                _assign_co_partitioned_matches(co_partitioned)
+            elif co_partitioned[0].uses_racks():
+                co_partitioned[0].assign_ranges(only_matches=True)
+    for topic in topics:
+        topic.assign_ranges()
     return {
-        reader.id: sorted(one for share in shares for one in share.given.get(reader, ()))
-        for reader in readers
+        member.id: sorted(
+            partition for topic in topics for partition in topic.assigned.get(member, ())
+        )
+        for member in members
     }
 
 
-class _Share:
-    """One topic, while it is given out."""
+class _TopicAssignment:
+    """The assignment of one topic while it is computed."""
 
-    def __init__(self, topic: str, count: int, readers: tuple[Reader, ...], racks: Racks) -> None:
-        self.readers = readers
+    def __init__(
+        self, topic: str, count: int, members: tuple[RangeMember, ...], racks: Racks
+    ) -> None:
+        self.members = members
         self.partitions = tuple(TopicPartition(topic, index) for index in range(count))
-        self.given: dict[Reader, list[TopicPartition]] = {reader: [] for reader in readers}
-        self._racks = {one: racks.get(one, frozenset()) for one in self.partitions}
-        self._left = dict.fromkeys(self.partitions)
-        self._each, self._more = divmod(count, len(readers))
+        self.assigned: dict[RangeMember, list[TopicPartition]] = {member: [] for member in members}
+        self._racks = {
+            partition: racks.get(partition, frozenset()) for partition in self.partitions
+        }
+        self._unassigned = dict.fromkeys(self.partitions)
+        #: Every member gets `_quota` partitions, and `_remainder` members one more.
+        self._quota, self._remainder = divmod(count, len(members))
 
-    def gains_by_racks(self) -> bool:
-        wanted = {reader.rack for reader in self.readers if reader.rack is not None}
-        there = frozenset().union(*self._racks.values())
-        return not wanted.isdisjoint(there) and any(one != there for one in self._racks.values())
+    def uses_racks(self) -> bool:
+        """Whether the racks make a difference."""
+        member_racks = {member.rack for member in self.members if member.rack is not None}
+        replica_racks = frozenset().union(*self._racks.values())
+        return not member_racks.isdisjoint(replica_racks) and any(
+            racks != replica_racks for racks in self._racks.values()
+        )
 
-    def is_near(self, reader: Reader, one: TopicPartition) -> bool:
-        return reader.rack is None or reader.rack in self._racks[one]
+    def is_match(self, member: RangeMember, partition: TopicPartition) -> bool:
+        return member.rack is None or member.rack in self._racks[partition]
 
-    def room(self, reader: Reader) -> int:
-        """How many more the reader may get without having more than its share."""
-        return max(0, self._each + (self._more > 0) - len(self.given[reader]))
+    def remaining_quota(self, member: RangeMember) -> int:
+        return max(0, self._quota + (self._remainder > 0) - len(self.assigned[member]))
 
-    def give(self, reader: Reader, wanted: Iterable[TopicPartition]) -> None:
-        mine = self.given[reader]
-        for one in wanted:
-            del self._left[one]
-            mine.append(one)
-        if len(mine) > self._each:
-            self._more -= 1
+    def assign(self, member: RangeMember, partitions: Iterable[TopicPartition]) -> None:
+        assigned = self.assigned[member]
+        for partition in partitions:
+            del self._unassigned[partition]
+            assigned.append(partition)
+        if len(assigned) > self._quota:
+            self._remainder -= 1
 
-    def give_ranges(self, *, only_near: bool = False) -> None:
-        for reader in self.readers:
-            wanted = [one for one in self._left if not only_near or self.is_near(reader, one)]
-            if wanted := wanted[: self.room(reader)]:
-                self.give(reader, wanted)
+    def assign_ranges(self, *, only_matches: bool = False) -> None:
+        for member in self.members:
+            candidates = [
+                partition
+                for partition in self._unassigned
+                if not only_matches or self.is_match(member, partition)
+            ]
+            if candidates := candidates[: self.remaining_quota(member)]:
+                self.assign(member, candidates)
 
 
-def _side_by_side(shares: Iterable[_Share]) -> Iterable[list[_Share]]:
-    groups: dict[tuple[tuple[Reader, ...], int], list[_Share]] = {}
-    for share in shares:
-        groups.setdefault((share.readers, len(share.partitions)), []).append(share)
+def _group_co_partitioned(topics: Iterable[_TopicAssignment]) -> Iterable[list[_TopicAssignment]]:
+    groups: dict[tuple[tuple[RangeMember, ...], int], list[_TopicAssignment]] = {}
+    for topic in topics:
+        groups.setdefault((topic.members, len(topic.partitions)), []).append(topic)
     return groups.values()
 
 
-def _give_near_together(shares: Sequence[_Share]) -> None:
-    """The same partition of all topics to the first reader that is near to all of them."""
-    for row in zip(*(share.partitions for share in shares), strict=True):
-        near = (
-            reader
-            for reader in shares[0].readers
+def _assign_co_partitioned_matches(topics: Sequence[_TopicAssignment]) -> None:
+    """Assigns the partitions with one index to the first member whose rack matches all of them."""
+    for partitions in zip(*(topic.partitions for topic in topics), strict=True):
+        matching = (
+            member
+            for member in topics[0].members
             if all(
-                share.room(reader) and share.is_near(reader, one)
-                for share, one in zip(shares, row, strict=True)
+                topic.remaining_quota(member) and topic.is_match(member, partition)
+                for topic, partition in zip(topics, partitions, strict=True)
             )
         )
-        reader = next(near, None)
-        if reader is not None:
-            for share, one in zip(shares, row, strict=True):
-                share.give(reader, [one])
+        member = next(matching, None)
+        if member is not None:
+            for topic, partition in zip(topics, partitions, strict=True):
+                topic.assign(member, [partition])

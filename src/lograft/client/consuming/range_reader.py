@@ -1,7 +1,7 @@
-"""Bounded ranges of offsets as columns: for batch jobs that know what they want to read.
+"""Reads bounded ranges of offsets as columns, for batch jobs that plan what they read.
 
-A range that was planned is there, or is not: what was deleted since, a log that ends before the
-range does, and a topic that was made anew under the old name are errors that say so.
+A planned range is read completely or fails with a specific error: its start has been deleted, the
+log ends before the range does, or the topic has been deleted or recreated.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -10,8 +10,13 @@ from uuid import UUID
 
 from lograft.client.async_resource import AsyncResource
 from lograft.client.consuming.completed_fetches import CompletedFetch
-from lograft.client.consuming.fetch_requests import FETCH_NAMES_UNTIL, fetch_request
-from lograft.client.consuming.fetch_sessions import LAST_EPOCH, NO_SESSION, Plan, Wanted
+from lograft.client.consuming.fetch_requests import FETCH_NAMES_UNTIL, build_fetch_request
+from lograft.client.consuming.fetch_sessions import (
+    LAST_EPOCH,
+    NO_SESSION,
+    FetchPlan,
+    PartitionFetch,
+)
 from lograft.client.consuming.fetcher import FETCH_LANE
 from lograft.client.consuming.offset_lookup import OffsetLookup
 from lograft.client.consuming.reset_policy import EARLIEST, LATEST
@@ -43,7 +48,8 @@ if TYPE_CHECKING:
 
     from lograft.client.keywords import ConsumerKeywords
 
-#: A broker that has just come up may not know a topic yet; so many answers in a row are believed.
+#: A broker that has just started may not know a topic yet: it counts as deleted after so many
+#: responses in a row without it.
 _MISSING_MAX: Final = 3
 
 
@@ -54,43 +60,45 @@ class DataLost(ClientError):
         try:
             async for batch in reader.read("greetings", 0, start=0, end=10):
                 print(batch.num_rows)
-        except (StartLost, EndBeyond, TopicReplaced) as error:
+        except (RangeStartDeleted, RangeEndUnavailable, TopicReplaced) as error:
             assert isinstance(error, DataLost)
     """
 
-    def __init__(self, text: str, wanted: "Range") -> None:
-        super().__init__(f"{wanted.partition}, offsets {wanted.start} to {wanted.end}: {text}")
-        self.topic, self.partition = wanted.partition
-        self.start = wanted.start
-        self.end = wanted.end
+    def __init__(self, text: str, planned: "Range") -> None:
+        super().__init__(f"{planned.partition}, offsets {planned.start} to {planned.end}: {text}")
+        self.topic, self.partition = planned.partition
+        self.start = planned.start
+        self.end = planned.end
 
 
-class StartLost(DataLost):
-    """The range begins before the log does: its records were deleted."""
+class RangeStartDeleted(DataLost):
+    """The range starts before the log start offset: its first records have been deleted."""
 
-    def __init__(self, wanted: "Range", position: int, log_start: int) -> None:
+    def __init__(self, planned: "Range", position: int, log_start: int) -> None:
         super().__init__(
-            f"offset {position} is not there any more, the log begins at {log_start}", wanted
+            f"offset {position} has been deleted; the log starts at offset {log_start}", planned
         )
         self.log_start = log_start
 
 
-class EndBeyond(DataLost):
-    """The range ends behind what can be read: the high watermark, or with read_committed the last
-    stable offset."""
+class RangeEndUnavailable(DataLost):
+    """The range ends after the last readable offset: after the high watermark, or with
+    read_committed the last stable offset."""
 
-    def __init__(self, wanted: "Range", log_end: int) -> None:
-        super().__init__(f"what can be read ends at offset {log_end}", wanted)
+    def __init__(self, planned: "Range", log_end: int) -> None:
+        super().__init__(f"the log can be read only up to offset {log_end}", planned)
         self.log_end = log_end
 
 
 class TopicReplaced(DataLost):
-    """The topic is another one under the same name, or is gone."""
+    """The topic has been deleted, or recreated under the same name."""
 
-    def __init__(self, wanted: "Range", topic_id: UUID | None) -> None:
+    def __init__(self, planned: "Range", topic_id: UUID | None) -> None:
         super().__init__(
-            "the topic is gone" if topic_id is None else f"the topic is a new one ({topic_id})",
-            wanted,
+            "the topic does not exist any more"
+            if topic_id is None
+            else f"the topic has been recreated with id {topic_id}",
+            planned,
         )
         self.topic_id = topic_id
 
@@ -102,7 +110,7 @@ class Range(NamedTuple):
 
 
 class RangeReader(AsyncResource):
-    """Settings are a consumer's; it needs no group. Several reads may run at once.
+    """Has the settings of a consumer and needs no group. Several reads may run concurrently.
 
     async with RangeReader(bootstrap_servers="localhost:9092") as reader:
         async for batch in reader.read("greetings", 0, start=0, end=1_000):
@@ -123,7 +131,7 @@ class RangeReader(AsyncResource):
 
     async def start(self) -> None:
         if self._core is not None:
-            raise WrongUse("the reader has been started already")
+            raise WrongUse("the reader is already started")
         self._core = ClientCore(self.settings, runtime=self._runtime)
 
     async def close(self) -> None:
@@ -144,71 +152,73 @@ class RangeReader(AsyncResource):
         topic_id: UUID | None = None,
         with_headers: bool = False,
     ) -> "AsyncIterator[pa.RecordBatch]":
-        """The records at [start, end), in order; batches are never empty. `topic_id`: the topic has
-        to be that one. Raises StartLost, EndBeyond, TopicReplaced, TimedOut, BatchCorrupt …"""
+        """Yields the records in [start, end) in order, in batches that are not empty. With
+        `topic_id`, a topic with another id is an error. Raises RangeStartDeleted,
+        RangeEndUnavailable, TopicReplaced, TimedOut, BatchCorrupt …"""
         from lograft.client.columns.decoder import decode
 
         core = self._open_core()
         if start < 0 or end < start:
-            raise WrongUse(f"a range goes up from 0: start is {start}, end is {end}")
-        wanted = Range(TopicPartition(topic, partition), start, end)
-        one = RangeRead(core, wanted, topic_id)
+            raise WrongUse(f"0 <= start <= end is required, but start is {start} and end is {end}")
+        planned = Range(TopicPartition(topic, partition), start, end)
+        range_read = RangeRead(core, planned, topic_id)
         try:
-            async for fetched in one.slices():
+            async for fetched in range_read.slices():
                 batch = decode(
                     fetched.slice,
                     with_headers=with_headers,
                     checks_crcs=self.settings.check_crcs,
                 )
                 if fetched.next_offset > end:
-                    batch = _before(batch, end)
+                    batch = _rows_before(batch, end)
                 if batch.num_rows:
                     yield batch
         finally:
-            one.close()
+            range_read.close()
 
     async def read_headers(
         self, topic: str, partition: int, *, start: int, end: int, topic_id: UUID | None = None
     ) -> AsyncIterator[BatchHeader]:
-        """The headers of all batches that reach into [start, end), markers and batches of aborted
-        transactions among them: what is in the log, not what a consumer sees."""
+        """Yields the headers of all batches that overlap [start, end), including control batches
+        and aborted transactions: the content of the log, not what a consumer sees."""
         core = self._open_core()
-        wanted = Range(TopicPartition(topic, partition), start, end)
-        one = RangeRead(core, wanted, topic_id)
+        planned = Range(TopicPartition(topic, partition), start, end)
+        range_read = RangeRead(core, planned, topic_id)
         try:
-            async for fetched in one.slices():
+            async for fetched in range_read.slices():
                 for _, header in fetched.slice.batches:
                     if header.last_offset >= start and header.base_offset < end:
                         yield header
         finally:
-            one.close()
+            range_read.close()
 
     def _open_core(self) -> ClientCore[ConsumerSettings]:
         if self._core is None:
-            raise WrongUse("the reader is not open: use `async with`, or await start()")
+            raise WrongUse("the reader is not open: use `async with` or await start()")
         self._core.check_open()
         return self._core
 
 
 class RangeRead:
-    """One range: fetches its slices, the next one while the last is used."""
+    """Reads one range, and fetches the next slice while the caller processes the last one."""
 
     def __init__(
-        self, core: ClientCore[ConsumerSettings], wanted: Range, topic_id: UUID | None = None
+        self, core: ClientCore[ConsumerSettings], planned: Range, topic_id: UUID | None = None
     ) -> None:
         self._core = core
         self._settings = core.settings
-        self._wanted = wanted
+        self._range = planned
         self._topic_id = topic_id
         self._lookup = OffsetLookup(core)
+        #: The response of the next fetch, which is in flight.
         self._ahead: asyncio.Future[FetchResponse] | None = None
 
     async def slices(self) -> AsyncIterator[CompletedFetch]:
-        position = self._wanted.start
-        while position < self._wanted.end:
-            fetched = await self._slice_at(position)
+        position = self._range.start
+        while position < self._range.end:
+            fetched = await self._fetch_slice(position)
             position = fetched.next_offset
-            if position < self._wanted.end:
+            if position < self._range.end:
                 self._ahead = self._send_if_ready(position)
             yield fetched
 
@@ -216,16 +226,16 @@ class RangeRead:
         if self._ahead is not None:
             self._ahead.cancel()
 
-    async def _slice_at(self, position: int) -> CompletedFetch:
-        """Tries for default.api.timeout.ms."""
+    async def _fetch_slice(self, position: int) -> CompletedFetch:
+        """Retries until default.api.timeout.ms expires."""
         deadline_ms = self._core.now_ms() + self._settings.default_api_timeout_ms
         failures = 0
         while True:
             try:
                 return await self._fetch(position, deadline_ms)
             except OffsetOutOfRange:
-                await self._explain(position, deadline_ms)
-                error: ClientError = OutcomeUnknown("the log has changed in the meantime")
+                await self._raise_if_lost(position, deadline_ms)
+                error: ClientError = OutcomeUnknown("the log changed during the fetch")
             except ClientError as failure:
                 if not failure.is_retriable or isinstance(failure, TimedOut):
                     raise
@@ -233,8 +243,8 @@ class RangeRead:
                 self._core.metadata.request_update()
             if self._core.now_ms() >= deadline_ms:
                 raise TimedOut(
-                    f"{self._wanted.partition} at offset {position} was not read within"
-                    f" default.api.timeout.ms; the last: {error}"
+                    f"{self._range.partition}: reading offset {position} timed out after"
+                    f" default.api.timeout.ms; last error: {error}"
                 ) from error
             failures += 1
             await self._lookup.back_off(failures)
@@ -242,61 +252,65 @@ class RangeRead:
     async def _fetch(self, position: int, deadline_ms: int) -> CompletedFetch:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
-            topic = await self._topic(deadline_ms)
-            known = topic.partition(self._wanted.partition.partition)
+            topic = await self._wait_for_topic(deadline_ms)
+            known = topic.partition(self._range.partition.partition)
             if known is None:
-                raise TopicReplaced(self._wanted, None)
+                raise TopicReplaced(self._range, None)
             await self._core.network.connect(known.leader, FETCH_LANE)
             ahead = self._send_if_ready(position)
             if ahead is None:
-                raise OutcomeUnknown(f"broker {known.leader} went away")
-        answer = await ahead
-        raise_for(answer.error_code, f"{self._wanted.partition}: fetch")
-        told = answer.responses[0].partitions[0] if answer.responses else None
-        if told is None:
-            raise OutcomeUnknown(f"the broker's answer leaves out {self._wanted.partition}")
-        raise_for(told.error_code, f"{self._wanted.partition} at offset {position}")
-        data = told.records or b""
+                raise OutcomeUnknown(f"the connection to broker {known.leader} was closed")
+        response = await ahead
+        raise_for(response.error_code, f"{self._range.partition}: fetch")
+        result = response.responses[0].partitions[0] if response.responses else None
+        if result is None:
+            raise OutcomeUnknown(f"the broker's response does not contain {self._range.partition}")
+        raise_for(result.error_code, f"{self._range.partition} at offset {position}")
+        data = result.records or b""
         assert not isinstance(data, FileSlice)
         aborted = None
         if self._settings.is_read_committed:
             aborted = [
-                Aborted(one.producer_id, one.first_offset)
-                for one in told.aborted_transactions or ()
+                Aborted(aborted_transaction.producer_id, aborted_transaction.first_offset)
+                for aborted_transaction in result.aborted_transactions or ()
             ]
-        fetched = CompletedFetch(Slice(*self._wanted.partition, position, data, aborted))
+        fetched = CompletedFetch(Slice(*self._range.partition, position, data, aborted))
         if fetched.next_offset == position:
-            # A new leader may not know yet how far the log is committed: it is asked.
-            await self._explain(position, deadline_ms)
-            raise OutcomeUnknown(f"{self._wanted.partition} gave nothing at offset {position}")
+            # The end of the log, or a new leader whose high watermark still lags behind.
+            await self._raise_if_lost(position, deadline_ms)
+            raise OutcomeUnknown(
+                f"{self._range.partition}: the fetch at offset {position} returned no records"
+            )
         return fetched
 
     def _send_if_ready(self, position: int) -> "asyncio.Future[FetchResponse] | None":
         cache = self._core.metadata.cache
-        topic = cache.topic(self._wanted.partition.topic)
-        known = None if topic is None else topic.partition(self._wanted.partition.partition)
+        topic = cache.topic(self._range.partition.topic)
+        known = None if topic is None else topic.partition(self._range.partition.partition)
         if topic is None or known is None or topic.id != self._topic_id:
             return None
         link = self._core.network.ready_connection(known.leader, FETCH_LANE)
         if link is None:
             return None
         settings = self._settings
-        wanted = Wanted(
+        partition_fetch = PartitionFetch(
             topic.id, position, known.leader_epoch, max(1, settings.max_partition_fetch_bytes)
         )
         uses_ids = topic.id != ZERO_UUID
-        plan = Plan(NO_SESSION, LAST_EPOCH, uses_ids, {self._wanted.partition: wanted}, {})
+        plan = FetchPlan(
+            NO_SESSION, LAST_EPOCH, uses_ids, {self._range.partition: partition_fetch}, {}
+        )
         return link.send_for_future(
-            fetch_request(settings, plan),
+            build_fetch_request(settings, plan),
             FetchResponse,
             version=link.version_of(FETCH_KEY, at_most=None if uses_ids else FETCH_NAMES_UNTIL),
             timeout_ms=settings.request_timeout_ms,
         )
 
-    async def _topic(self, deadline_ms: int) -> Topic:
-        """The topic, which has to be the one that the range is of."""
+    async def _wait_for_topic(self, deadline_ms: int) -> Topic:
+        """Waits for the metadata of the topic. Raises TopicReplaced if it has another id."""
         metadata = self._core.metadata
-        name = self._wanted.partition.topic
+        name = self._range.partition.topic
         missing = 0
         while (topic := metadata.use(name)) is None:
             code = metadata.cache.error_of(name)
@@ -304,7 +318,7 @@ class RangeRead:
             if isinstance(error, TopicMissing):
                 missing += 1
                 if missing == _MISSING_MAX:
-                    raise TopicReplaced(self._wanted, None)
+                    raise TopicReplaced(self._range, None)
                 metadata.request_update()
             elif code and not error.is_retriable:
                 raise error
@@ -312,22 +326,25 @@ class RangeRead:
         if self._topic_id is None:
             self._topic_id = topic.id
         if topic.id != self._topic_id:
-            raise TopicReplaced(self._wanted, topic.id)
+            raise TopicReplaced(self._range, topic.id)
         return topic
 
-    async def _explain(self, position: int, deadline_ms: int) -> None:
-        """Raises StartLost or EndBeyond if the log is so."""
-        one = self._wanted.partition
-        log_start = (await self._lookup.look_up({one: EARLIEST}, deadline_ms))[one].offset
+    async def _raise_if_lost(self, position: int, deadline_ms: int) -> None:
+        """Raises RangeStartDeleted or RangeEndUnavailable if the leader's log does not contain the
+        rest of the range."""
+        partition = self._range.partition
+        log_start = (await self._lookup.look_up({partition: EARLIEST}, deadline_ms))[
+            partition
+        ].offset
         if position < log_start:
-            raise StartLost(self._wanted, position, log_start)
-        log_end = (await self._lookup.look_up({one: LATEST}, deadline_ms))[one].offset
-        if log_end < self._wanted.end:
-            raise EndBeyond(self._wanted, log_end)
+            raise RangeStartDeleted(self._range, position, log_start)
+        log_end = (await self._lookup.look_up({partition: LATEST}, deadline_ms))[partition].offset
+        if log_end < self._range.end:
+            raise RangeEndUnavailable(self._range, log_end)
 
 
-def _before(batch: "pa.RecordBatch", end: int) -> "pa.RecordBatch":
-    """The rows of offsets below `end`; offsets go up."""
+def _rows_before(batch: "pa.RecordBatch", end: int) -> "pa.RecordBatch":
+    """Returns the rows with offsets below `end`. Rows are sorted by offset."""
     import numpy as np
 
     offsets = batch.column("offset").to_numpy()

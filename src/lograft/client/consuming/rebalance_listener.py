@@ -1,4 +1,5 @@
-"""What a program is told of a rebalance, inside its own call for records."""
+"""Changes of the assignment and the application's listener for them, which runs inside its own call
+for records."""
 
 import inspect
 import logging
@@ -15,7 +16,8 @@ Partitions = Collection[TopicPartition]
 
 
 class ListenerFailed(ClientError):
-    """A rebalance listener raised; its error is the cause. The rebalance itself is done.
+    """A rebalance listener raised an exception, which is the cause of this one. The rebalance
+    itself has completed.
 
     try:
         await consumer.poll(timeout_ms=0)
@@ -25,8 +27,8 @@ class ListenerFailed(ClientError):
 
 
 class RebalanceListener:
-    """Override what you want to know; the methods may be plain or `async`. They run while the
-    program waits for records, never beside it, so they may seek and commit.
+    """Base class of rebalance listeners. Override the methods you need; they may be plain or
+    `async`. They run only while the application waits for records, so they may seek and commit.
 
     class Tables(RebalanceListener):
         async def on_assigned(self, partitions):
@@ -34,20 +36,23 @@ class RebalanceListener:
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are this consumer's from now on. Nothing of them has been read yet."""
+        """Called after partitions were assigned to this consumer, before any of their records is
+        returned."""
         return None
 
     def on_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These go to others. They are still this consumer's: its work can be committed."""
+        """Called before partitions are revoked. They still belong to this consumer, so offsets can
+        be committed."""
         return None
 
     def on_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These may have been others' for a while: nothing can be committed any more."""
+        """Called when partitions may already belong to other members: offsets can no longer be
+        committed. Calls `on_revoked` by default."""
         return self.on_revoked(partitions)
 
 
-class Handover:
-    """Takes partitions from the program and gives it new ones, telling its listener."""
+class AssignmentUpdater:
+    """Changes the assignment of a group member, and calls the rebalance listener."""
 
     def __init__(
         self,
@@ -56,8 +61,8 @@ class Handover:
         commit: Callable[[int | None], Awaitable[None]],
         on_change: Callable[[], None],
     ) -> None:
-        """`commit`: what the program has got, before it loses partitions; within so many
-        milliseconds, where there is a limit."""
+        """`commit`: commits the positions before partitions are revoked, within so many
+        milliseconds unless None."""
         self._subscription = subscription
         self._commit = commit
         self._on_change = on_change
@@ -68,44 +73,44 @@ class Handover:
     def owned(self) -> set[TopicPartition]:
         return set(self._subscription.partitions)
 
-    async def commit(self, budget_ms: int | None = None) -> None:
-        await self._commit(budget_ms)
+    async def commit(self, timeout_ms: int | None = None) -> None:
+        await self._commit(timeout_ms)
 
-    async def revoke(self, gone: Partitions) -> None:
-        """Others get these."""
-        if gone and self.listener is not None:
-            await self._call(self.listener.on_revoked, gone)
-        self._keep(self.owned.difference(gone))
+    async def revoke(self, revoked: Partitions) -> None:
+        """Removes partitions while they still belong to this member."""
+        if revoked and self.listener is not None:
+            await self._call(self.listener.on_revoked, revoked)
+        self._assign(self.owned.difference(revoked))
 
     async def lose(self) -> None:
-        """Others have got everything already."""
-        gone = self.owned
-        if gone and self.listener is not None:
-            await self._call(self.listener.on_lost, gone)
-        self._keep(())
+        """Removes all partitions, which may already belong to other members."""
+        lost = self.owned
+        if lost and self.listener is not None:
+            await self._call(self.listener.on_lost, lost)
+        self._assign(())
 
-    async def give(self, all_of: Partitions) -> None:
-        """What the program has from now on."""
+    async def assign(self, partitions: Partitions) -> None:
+        """Replaces the assignment. New partitions are not fetched before the listener returns."""
         before = self.owned
-        self._keep(all_of)
-        fresh = [state for state in self._subscription if state.partition not in before]
-        for state in fresh:
+        self._assign(partitions)
+        added = [state for state in self._subscription if state.partition not in before]
+        for state in added:
             state.is_held = True
         try:
             if self.listener is not None:
-                await self._call(self.listener.on_assigned, [state.partition for state in fresh])
+                await self._call(self.listener.on_assigned, [state.partition for state in added])
         finally:
-            for state in fresh:
+            for state in added:
                 state.is_held = False
             self._on_change()
 
     def raise_failure(self) -> None:
-        """What a listener has raised, once everything is in order."""
+        """Raises the error of the listener. Called when the rebalance has completed."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
-    def _keep(self, partitions: Partitions) -> None:
+    def _assign(self, partitions: Partitions) -> None:
         self._subscription.assign(sorted(partitions))
         self._on_change()
 
@@ -113,9 +118,9 @@ class Handover:
         self, method: Callable[[Partitions], Awaitable[None] | None], partitions: Partitions
     ) -> None:
         try:
-            waiting = method(sorted(partitions))
-            if inspect.isawaitable(waiting):
-                await waiting
+            result = method(sorted(partitions))
+            if inspect.isawaitable(result):
+                await result
         except Exception as error:
             LOGGER.exception("the rebalance listener failed in %s", method.__name__)
             if self._failure is None:

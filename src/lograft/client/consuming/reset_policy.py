@@ -1,16 +1,17 @@
-"""Where a consumer begins that has no position, or one that the log does not have."""
+"""The offset at which a consumer starts if it has no position, or if its position is not in the log
+(auto.offset.reset)."""
 
 import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-#: As timestamps of a ListOffsets request.
+#: Timestamps of a ListOffsets request.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 _BY_DURATION: Final = "by_duration:"
-#: What Java's Duration reads, without signs: PnDTnHnMn.nS.
+#: The format of java.time.Duration, without signs: PnDTnHnMn.nS.
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{0,9})?)S)?)?",
@@ -21,9 +22,9 @@ _DURATION: Final = re.compile(
 class ResetKind(Enum):
     LATEST = "latest"
     EARLIEST = "earliest"
-    #: So long before now.
+    #: The first offset that is at most this old.
     DURATION = "by_duration"
-    #: The program is told, and decides.
+    #: The application gets an error.
     NONE = "none"
 
 
@@ -36,14 +37,14 @@ class ResetPolicy:
     def parse(cls, text: str) -> "ResetPolicy":
         """Raises ValueError."""
         if text.startswith(_BY_DURATION):
-            return cls(ResetKind.DURATION, duration_ms(text.removeprefix(_BY_DURATION)))
+            return cls(ResetKind.DURATION, parse_duration_ms(text.removeprefix(_BY_DURATION)))
         kind = ResetKind(text)
         if kind is ResetKind.DURATION:
-            raise ValueError("it names no duration")
+            raise ValueError("the duration is missing")
         return cls(kind)
 
     def timestamp(self, now_ms: int) -> int | None:
-        """What to ask ListOffsets for; None: nobody is asked."""
+        """Returns the timestamp of the ListOffsets request; None if no request is sent."""
         return {
             ResetKind.LATEST: LATEST,
             ResetKind.EARLIEST: EARLIEST,
@@ -51,16 +52,16 @@ class ResetPolicy:
         }.get(self.kind)
 
 
-def duration_ms(text: str) -> int:
-    """Of an ISO 8601 duration such as P3D or PT1H30M; raises ValueError."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+def parse_duration_ms(text: str) -> int:
+    """Parses an ISO 8601 duration such as P3D or PT1H30M. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise ValueError(f"{text!r} is not a duration such as P3D or PT1H30M")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
-def problem_with_policy(value: Any) -> str | None:
+def find_policy_error(value: Any) -> str | None:
     try:
         ResetPolicy.parse(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a consumer can be told, and the rules between its settings."""
+"""The settings of a consumer and the rules between them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import ClassVar, Final
 
 from lograft.client.client_settings import ClientSettings
 from lograft.client.consuming.interceptors import ConsumerInterceptor
-from lograft.client.consuming.reset_policy import ResetPolicy, problem_with_policy
+from lograft.client.consuming.reset_policy import ResetPolicy, find_policy_error
 from lograft.client.serializers import Deserializer
 from lograft.client.settings import UnsupportedSetting, at_least, not_empty, one_of, setting
 from lograft.model.errors import InvalidConfig
 
-#: The assignors' names, and Kafka's classes; Kafka has no `consistent`.
+#: Names of the assignors and their classes in Kafka, which has no `consistent`.
 ASSIGNORS: Final = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
@@ -20,12 +20,12 @@ ASSIGNORS: Final = {
     "consistent": None,
 }
 _PACKAGE: Final = "org.apache.kafka.clients.consumer."
-_NOT_A_SHARE: Final = "it belongs to share groups, which this consumer does not join"
+_NOT_A_SHARE: Final = "it applies to share groups, which this consumer does not support"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
-    """The settings of a consumer, checked, with Kafka's defaults.
+    """The validated settings of a consumer, with Kafka's defaults.
 
     settings = ConsumerSettings.read({"bootstrap.servers": "localhost:9092"})
     assert settings.auto_offset_reset == "latest"
@@ -33,11 +33,11 @@ class ConsumerSettings(ClientSettings):
 
     allow_auto_create_topics: bool = setting(True)
     auto_commit_interval_ms: int = setting(5_000, at_least(0))
-    auto_offset_reset: str = setting("latest", problem_with_policy)
+    auto_offset_reset: str = setting("latest", find_policy_error)
     check_crcs: bool = setting(True)
     client_rack: str = setting("")
     default_api_timeout_ms: int = setting(60_000, at_least(0))
-    #: None: true where there is a group.
+    #: None: true if group.id is set.
     enable_auto_commit: bool | None = setting(None)
     exclude_internal_topics: bool = setting(True)
     fetch_max_bytes: int = setting(52_428_800, at_least(0))
@@ -55,16 +55,16 @@ class ConsumerSettings(ClientSettings):
     max_partition_fetch_bytes: int = setting(1_048_576, at_least(0))
     max_poll_interval_ms: int = setting(300_000, at_least(1))
     max_poll_records: int = setting(500, at_least(1))
-    #: None: range, and cooperative-sticky for who goes on from it.
+    #: None: range and cooperative-sticky, so that a group can move to cooperative rebalancing.
     partition_assignment_strategy: tuple[str, ...] | None = setting(None)
     receive_buffer_bytes: int = setting(65_536, at_least(-1))
     session_timeout_ms: int | None = setting(None)
 
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
-        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with metrics()"),
+        "enable.metrics.push": UnsupportedSetting("true", "use metrics() to read metrics"),
         "internal.throw.on.fetch.stable.offset.unsupported": UnsupportedSetting(
-            "false", "it is for Kafka Streams: offsets are always read when they are stable"
+            "false", "it is for Kafka Streams; only stable offsets are fetched in any case"
         ),
         "share.acknowledgement.mode": UnsupportedSetting("implicit", _NOT_A_SHARE),
         "share.acquire.mode": UnsupportedSetting("BATCH_OPTIMIZED", _NOT_A_SHARE),
@@ -73,18 +73,18 @@ class ConsumerSettings(ClientSettings):
     def check(self) -> None:
         super().check()
         if self.group_id == "":
-            raise InvalidConfig("group.id is empty: name a group, or leave it out")
+            raise InvalidConfig("group.id is empty: set a group id, or omit it")
         if self.enable_auto_commit and self.group_id is None:
-            raise InvalidConfig("enable.auto.commit is true, but there is no group.id to commit to")
+            raise InvalidConfig("enable.auto.commit is true, but group.id is not set")
         if self.group_protocol.lower() not in ("classic", "consumer"):
             raise InvalidConfig(
                 f"group.protocol is {self.group_protocol!r}, but must be classic or consumer"
             )
         if self.uses_consumer_protocol:
-            self._check_that_the_server_decides()
+            self._check_server_side_settings()
         elif self.group_remote_assignor is not None:
             raise InvalidConfig(
-                "group.remote.assignor names an assignor of the server: it needs"
+                "group.remote.assignor selects an assignor of the broker and requires"
                 " group.protocol=consumer"
             )
         self.assignors()
@@ -94,7 +94,7 @@ class ConsumerSettings(ClientSettings):
                 f" ({self.session_ms})"
             )
 
-    def _check_that_the_server_decides(self) -> None:
+    def _check_server_side_settings(self) -> None:
         for name in (
             "heartbeat_interval_ms",
             "session_timeout_ms",
@@ -103,20 +103,20 @@ class ConsumerSettings(ClientSettings):
             if getattr(self, name) is not None:
                 raise InvalidConfig(
                     f"{name.replace('_', '.')} cannot be set with group.protocol=consumer: the"
-                    " group's coordinator decides"
+                    " group coordinator determines it"
                 )
 
     def assignors(self) -> tuple[str, ...]:
-        """Names of assignors, most wanted first."""
+        """Returns the names of the assignors in order of preference."""
         if self.partition_assignment_strategy is None:
             return ("range", "cooperative-sticky")
-        known = {f"{_PACKAGE}{kind}": name for name, kind in ASSIGNORS.items() if kind}
-        names = tuple(known.get(one, one) for one in self.partition_assignment_strategy)
-        strangers = [name for name in names if name not in ASSIGNORS]
-        if strangers or not names or len(set(names)) < len(names):
+        by_class = {f"{_PACKAGE}{kind}": name for name, kind in ASSIGNORS.items() if kind}
+        names = tuple(by_class.get(name, name) for name in self.partition_assignment_strategy)
+        unknown = [name for name in names if name not in ASSIGNORS]
+        if unknown or not names or len(set(names)) < len(names):
             raise InvalidConfig(
-                f"partition.assignment.strategy is {','.join(names)!r}, but must name some of"
-                f" {', '.join(ASSIGNORS)}, each once"
+                f"partition.assignment.strategy is {','.join(names)!r}, but must be a list of"
+                f" {', '.join(ASSIGNORS)}, without duplicates"
             )
         return names
 
@@ -132,7 +132,7 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """KIP-848's, in which the server assigns."""
+        """Whether the group protocol is that of KIP-848, in which the coordinator assigns."""
         return self.group_protocol.lower() == "consumer"
 
     @property

@@ -1,14 +1,15 @@
-"""An even assignment that moves as little as possible.
+"""Assigns partitions evenly and moves as few of them as possible.
 
-Members keep what they had; what nobody has goes to who has least; then partitions go one by one
-from those who have most to those who could have them and have at least two less. Each of these
-moves makes the assignment more even, so it ends, and evenness asks for every one of them.
+Members keep the partitions that they own; unassigned partitions go to the least loaded member; then
+partitions are moved one by one from the most loaded members to members that have subscribed to the
+topic and have at least two partitions less. Each of these moves makes the assignment more even, so
+the loop ends, and evenness requires each of them.
 
-Where members and replicas say in which racks they are, partitions come near their readers as far as
-that costs no evenness: by moves to one who has one less, and by exchanges of two or three. So racks
-count more than who had what, as in Java's assignors (KIP-881). Each step brings more partitions
-near, or makes the assignment more even: this ends, too, and given the result again it moves
-nothing.
+If members and replicas have racks, partitions are then moved to members in a rack of their replicas
+as far as the assignment stays as even: by moves to a member that has one partition less, and by
+exchanges between two or three members. So racks have priority over stickiness, as in Java's
+assignors (KIP-881). Each step adds rack matches or makes the assignment more even, so this loop
+ends, too. Applied to its own result it moves nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,78 +19,84 @@ from lograft.client.consuming.range_assignor import Racks
 from lograft.client.types import TopicPartition
 
 
-class Claim(NamedTuple):
-    """What a member wants, and had."""
+class StickyMember(NamedTuple):
+    """A member, with the partitions that it owned in a generation."""
 
-    member_id: str
+    id: str
     topics: frozenset[str]
     owned: frozenset[TopicPartition]
     generation: int
-    #: None: everything is equally near.
+    #: None: every partition matches.
     rack: str | None = None
 
 
-def balanced(
-    partitions: Mapping[str, int], claims: Sequence[Claim], racks: Racks
+def assign_sticky(
+    partitions: Mapping[str, int], members: Sequence[StickyMember], racks: Racks
 ) -> dict[str, list[TopicPartition]]:
-    """Of claims in order: who comes first gets what is left over."""
-    table = _Table(partitions, claims, racks)
-    table.place_the_rest()
-    table.even_out()
-    while table.draw_near():
-        table.even_out()
-    return {claim.member_id: sorted(table.has[claim.member_id]) for claim in claims}
+    """Returns the partitions of each member. The first members get the remainder."""
+    assignment = _Assignment(partitions, members, racks)
+    assignment.assign_unowned()
+    assignment.balance()
+    while assignment.improve_rack_matches():
+        assignment.balance()
+    return {member.id: sorted(assignment.partitions_of[member.id]) for member in members}
 
 
-class _Table:
+class _Assignment:
     def __init__(
-        self, partitions: Mapping[str, int], claims: Sequence[Claim], racks: Racks
+        self, partitions: Mapping[str, int], members: Sequence[StickyMember], racks: Racks
     ) -> None:
-        self._claims = claims
-        self._partitions = partitions
+        self._members = members
+        self._partition_counts = partitions
         self._racks = racks
-        self._place = {claim.member_id: index for index, claim in enumerate(claims)}
-        #: Members that read each topic.
-        self._readers = {
-            topic: [claim.member_id for claim in claims if topic in claim.topics]
+        self._order = {member.id: index for index, member in enumerate(members)}
+        #: Ids of the members that have subscribed to each topic.
+        self._subscribers = {
+            topic: [member.id for member in members if topic in member.topics]
             for topic in partitions
         }
-        self.has: dict[str, set[TopicPartition]] = {claim.member_id: set() for claim in claims}
-        for one, owner in self._owners().items():
-            self.has[owner].add(one)
+        #: By member id.
+        self.partitions_of: dict[str, set[TopicPartition]] = {
+            member.id: set() for member in members
+        }
+        for partition, owner in self._owners().items():
+            self.partitions_of[owner].add(partition)
 
     def _owners(self) -> dict[TopicPartition, str]:
-        """Who may keep what. Of two that claim a partition the one of the later generation is
-        right; if neither is, nobody is."""
-        best: dict[TopicPartition, tuple[int, str | None]] = {}
-        for claim in self._claims:
-            for one in claim.owned:
-                if one.topic not in claim.topics or not self._exists(one):
+        """Returns which member keeps which partition. If several members claim one, the member of
+        the latest generation owns it; if that is not unique, no member does."""
+        claims: dict[TopicPartition, tuple[int, str | None]] = {}
+        for member in self._members:
+            for partition in member.owned:
+                if partition.topic not in member.topics or not self._exists(partition):
                     continue
-                generation, _ = best.get(one, (claim.generation - 1, None))
-                if claim.generation > generation:
-                    best[one] = claim.generation, claim.member_id
-                elif claim.generation == generation:
-                    best[one] = claim.generation, None
-        return {one: owner for one, (_, owner) in best.items() if owner is not None}
+                generation, _ = claims.get(partition, (member.generation - 1, None))
+                if member.generation > generation:
+                    claims[partition] = member.generation, member.id
+                elif member.generation == generation:
+                    claims[partition] = member.generation, None
+        return {partition: owner for partition, (_, owner) in claims.items() if owner is not None}
 
-    def _exists(self, one: TopicPartition) -> bool:
-        return 0 <= one.partition < self._partitions.get(one.topic, 0)
+    def _exists(self, partition: TopicPartition) -> bool:
+        return 0 <= partition.partition < self._partition_counts.get(partition.topic, 0)
 
-    def place_the_rest(self) -> None:
-        """Those that few can read first: the others can go anywhere."""
-        taken = set().union(*self.has.values()) if self.has else set()
-        rest = [one for one in self._all() if one not in taken]
-        rest.sort(key=lambda one: (len(self._readers[one.topic]), one))
-        for one in rest:
-            readers = self._readers[one.topic]
-            if readers:
-                least = min(len(self.has[reader]) for reader in readers)
-                idle = [reader for reader in readers if len(self.has[reader]) == least]
-                near = [reader for reader in idle if self._is_near(reader, one)]
-                self.has[(near or idle)[0]].add(one)
+    def assign_unowned(self) -> None:
+        """Assigns the partitions without an owner, those with the fewest subscribers first, because
+        they have the fewest alternatives."""
+        owned = set().union(*self.partitions_of.values()) if self.partitions_of else set()
+        unowned = [partition for partition in self._all_partitions() if partition not in owned]
+        unowned.sort(key=lambda partition: (len(self._subscribers[partition.topic]), partition))
+        for partition in unowned:
+            subscribers = self._subscribers[partition.topic]
+            if subscribers:
+                least = min(len(self.partitions_of[member]) for member in subscribers)
+                candidates = [
+                    member for member in subscribers if len(self.partitions_of[member]) == least
+                ]
+                matching = [member for member in candidates if self._is_match(member, partition)]
+                self.partitions_of[(matching or candidates)[0]].add(partition)
 
-    def even_out(self) -> None:
+    def balance(self) -> None:
         while True:
             move = self._best_move()
             if move is None:
@@ -97,94 +104,110 @@ class _Table:
             self._move(*move)
 
     def _best_move(self) -> tuple[TopicPartition, str, str] | None:
-        """From the one who has most, of what somebody can take who has two less."""
-        for giver in sorted(self.has, key=self._burden, reverse=True):
-            least = len(self.has[giver]) - 2
-            if least < 0:
+        """Returns a partition of the most loaded member from which another member, which has at
+        least two partitions less, can take one, and both members."""
+        for source in sorted(self.partitions_of, key=self._load, reverse=True):
+            limit = len(self.partitions_of[source]) - 2
+            if limit < 0:
                 return None
-            topics = {one.topic for one in self.has[giver]}
-            takers = {
-                taker
+            topics = {partition.topic for partition in self.partitions_of[source]}
+            targets = {
+                member
                 for topic in topics
-                for taker in self._readers[topic]
-                if len(self.has[taker]) <= least
+                for member in self._subscribers[topic]
+                if len(self.partitions_of[member]) <= limit
             }
-            if takers:
-                taker = min(takers, key=self._burden)
-                readable = self._claim(taker).topics
-                movable = [one for one in self.has[giver] if one.topic in readable]
-                return (
-                    max(movable, key=lambda one: (self._gain(one, giver, taker), one)),
-                    giver,
-                    taker,
+            if targets:
+                target = min(targets, key=self._load)
+                subscribed = self._member(target).topics
+                movable = [
+                    partition
+                    for partition in self.partitions_of[source]
+                    if partition.topic in subscribed
+                ]
+                best = max(
+                    movable,
+                    key=lambda partition: (self._match_gain(partition, source, target), partition),
                 )
+                return best, source, target
         return None
 
-    def draw_near(self) -> bool:
-        """Whether partitions came nearer to their readers; nobody has more than anybody had."""
+    def improve_rack_matches(self) -> bool:
+        """Moves partitions to members in their racks, without making the assignment less even.
+        Returns whether any was moved."""
         has_moved = False
-        #: What is in vain for one partition is so for all that are placed like it.
-        in_vain: set[tuple[str, str, frozenset[str]]] = set()
-        for claim in self._claims:
-            giver = claim.member_id
-            for one in sorted(self.has[giver]):
-                if self._is_near(giver, one):
+        #: What fails for one partition fails for all with the same owner, topic and racks.
+        failed: set[tuple[str, str, frozenset[str]]] = set()
+        for member in self._members:
+            source = member.id
+            for partition in sorted(self.partitions_of[source]):
+                if self._is_match(source, partition):
                     continue
-                kind = giver, one.topic, self._racks.get(one, frozenset())
-                if kind in in_vain:
+                case = source, partition.topic, self._racks.get(partition, frozenset())
+                if case in failed:
                     continue
-                if self._bring_near(one, giver):
+                if self._move_to_match(partition, source):
                     has_moved = True
                 else:
-                    in_vain.add(kind)
+                    failed.add(case)
         return has_moved
 
-    def _bring_near(self, one: TopicPartition, giver: str) -> bool:
-        takers = [each for each in self._readers[one.topic] if self._is_near(each, one)]
-        for taker in sorted(takers, key=self._burden):
-            count = len(self.has[taker])
-            if count < len(self.has[giver]):
-                self._move(one, giver, taker)
+    def _move_to_match(self, partition: TopicPartition, source: str) -> bool:
+        targets = [
+            member
+            for member in self._subscribers[partition.topic]
+            if self._is_match(member, partition)
+        ]
+        for target in sorted(targets, key=self._load):
+            count = len(self.partitions_of[target])
+            if count < len(self.partitions_of[source]):
+                self._move(partition, source, target)
                 return True
-            # Something has to come back: from the taker, or from one who has more than it.
-            richer = [each for each in self.has if len(self.has[each]) > count and each != giver]
-            for source in (taker, *richer):
-                back = self._spared(source, giver)
-                if back is not None:
-                    self._move(one, giver, taker)
-                    self._move(back, source, giver)
+            # The source needs another partition in exchange: from the target, or from a member that
+            # has more than the target.
+            more_loaded = [
+                member
+                for member in self.partitions_of
+                if len(self.partitions_of[member]) > count and member != source
+            ]
+            for giver in (target, *more_loaded):
+                replacement = self._find_replacement(giver, source)
+                if replacement is not None:
+                    self._move(partition, source, target)
+                    self._move(replacement, giver, source)
                     return True
         return False
 
-    def _spared(self, giver: str, taker: str) -> TopicPartition | None:
-        """What can go from the one to the other without getting farther from its reader; rather
-        what the giver has not had before."""
-        readable, had = self._claim(taker).topics, self._claim(giver).owned
-        found = [
-            (-gain, one in had, one)
-            for one in self.has[giver]
-            if one.topic in readable and (gain := self._gain(one, giver, taker)) >= 0
+    def _find_replacement(self, source: str, target: str) -> TopicPartition | None:
+        """Returns a partition that can be moved without losing a rack match, preferably one that
+        the source has not owned before."""
+        subscribed, owned = self._member(target).topics, self._member(source).owned
+        candidates = [
+            (-gain, partition in owned, partition)
+            for partition in self.partitions_of[source]
+            if partition.topic in subscribed
+            and (gain := self._match_gain(partition, source, target)) >= 0
         ]
-        return min(found)[-1] if found else None
+        return min(candidates)[-1] if candidates else None
 
-    def _move(self, one: TopicPartition, giver: str, taker: str) -> None:
-        self.has[giver].discard(one)
-        self.has[taker].add(one)
+    def _move(self, partition: TopicPartition, source: str, target: str) -> None:
+        self.partitions_of[source].discard(partition)
+        self.partitions_of[target].add(partition)
 
-    def _is_near(self, member_id: str, one: TopicPartition) -> bool:
-        rack = self._claim(member_id).rack
-        return rack is None or rack in self._racks.get(one, ())
+    def _is_match(self, member_id: str, partition: TopicPartition) -> bool:
+        rack = self._member(member_id).rack
+        return rack is None or rack in self._racks.get(partition, ())
 
-    def _gain(self, one: TopicPartition, giver: str, taker: str) -> int:
-        return self._is_near(taker, one) - self._is_near(giver, one)
+    def _match_gain(self, partition: TopicPartition, source: str, target: str) -> int:
+        return self._is_match(target, partition) - self._is_match(source, partition)
 
-    def _claim(self, member_id: str) -> Claim:
-        return self._claims[self._place[member_id]]
+    def _member(self, member_id: str) -> StickyMember:
+        return self._members[self._order[member_id]]
 
-    def _all(self) -> Iterator[TopicPartition]:
-        for topic in sorted(self._partitions):
-            for index in range(self._partitions[topic]):
+    def _all_partitions(self) -> Iterator[TopicPartition]:
+        for topic in sorted(self._partition_counts):
+            for index in range(self._partition_counts[topic]):
                 yield TopicPartition(topic, index)
 
-    def _burden(self, member_id: str) -> tuple[int, int]:
-        return len(self.has[member_id]), self._place[member_id]
+    def _load(self, member_id: str) -> tuple[int, int]:
+        return len(self.partitions_of[member_id]), self._order[member_id]

@@ -1,10 +1,11 @@
-"""Which partitions a consumer has, and where it is in each. Values only; others do the asking.
+"""The partitions that are assigned to a consumer, and its position in each. Values only; other
+modules send the requests.
 
-A partition goes through these states; `version` counts how often its position was set from outside,
-so that answers to earlier questions can be told from answers to the last one.
+A partition has one of these states. Its `version` changes whenever the position is set from
+outside, so that responses to requests of an earlier version can be discarded.
 
-    UNKNOWN ──committed offset── VALIDATING ──── FETCHING
-       └────────── none ──────── RESETTING ─────────┘
+    UNKNOWN ── committed offset ── VALIDATING ──── FETCHING
+       └──── no committed offset ── RESETTING ────────┘
 """
 
 from collections import deque
@@ -20,23 +21,23 @@ from lograft.client.types import TopicPartition
 from lograft.model.errors import LograftError
 from lograft.model.types import NO_EPOCH, NO_NODE
 
-#: Slices of a partition that are held ready: one is read while the next is on its way.
+#: Slices of a partition that are buffered: one is consumed while the next is being fetched.
 SLICES_AHEAD: Final = 2
 
 
 class Position(NamedTuple):
-    #: Of the next record.
+    #: Offset of the next record.
     offset: int
-    #: Of the record before it; NO_EPOCH where that is not known.
+    #: Leader epoch of the record before it; NO_EPOCH if it is not known.
     epoch: int = NO_EPOCH
 
 
 class Status(Enum):
-    #: Nobody has said where to begin: the group's committed offset is to be asked for.
+    #: The consumer has no position yet; the group's committed offset has to be fetched.
     UNKNOWN = "unknown"
-    #: The offset that the policy names is to be asked for.
+    #: The offset of the reset policy has to be looked up.
     RESETTING = "resetting"
-    #: The leader has changed: its log may have parted from what we read.
+    #: The leader has changed: its log may have diverged from what was fetched.
     VALIDATING = "validating"
     FETCHING = "fetching"
 
@@ -45,65 +46,68 @@ class PartitionState:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.status = Status.UNKNOWN
-        #: Of the next record for the program.
+        #: Of the next record to return to the application.
         self.position = Position(-1)
-        #: Of the next record to fetch; ahead of `position` by what is in `slices`.
+        #: Of the next record to fetch: after the buffered slices.
         self.fetch_position = Position(-1)
-        #: Of the leader that has validated `fetch_position`.
+        #: Epoch of the leader against whose log `fetch_position` was validated.
         self.leader_epoch: int = NO_EPOCH
         self.reset: ResetPolicy | None = None
         self.is_paused = False
-        #: While the listener is told of the new partition: it may seek.
+        #: While the rebalance listener runs for a new partition, because it may seek.
         self.is_held = False
-        #: Whether brokers let the group read it: asked where the program assigns partitions itself.
+        #: Whether the brokers let the group read the topic. False until that is checked, if the
+        #: application has assigned the partition itself.
         self.is_admitted = True
         self.version = 0
-        #: CompletedFetch and not yet given to the program, in order.
+        #: The buffered slices, in order.
         self.slices: deque[CompletedFetch] = deque()
         self.retry_at_ms = 0
         self.preferred_replica: int = NO_NODE
         self.preferred_until_ms = 0
-        #: For the program, when it has got what comes before; nothing is fetched until then.
+        #: Raised to the application when it has consumed the buffered slices. The partition is not
+        #: fetched until then.
         self.error: LograftError | None = None
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
 
     def seek(self, position: Position) -> None:
-        """To a place that the program or the group names."""
-        self._forget_fetched()
+        """Sets the position to one from the application or to a committed offset."""
+        self._discard_slices()
         self.position = self.fetch_position = position
         self.status = Status.FETCHING if position.epoch == NO_EPOCH else Status.VALIDATING
         self.leader_epoch = NO_EPOCH
 
     def request_reset(self, policy: ResetPolicy) -> None:
-        self._forget_fetched()
+        self._discard_slices()
         self.reset = policy
         self.status = Status.RESETTING
 
-    def validate(self) -> None:
-        """The leader has changed. Slices that were fetched were committed, so they stay."""
+    def start_validation(self) -> None:
+        """Called when the leader has changed. The buffered slices stay, because they were
+        committed."""
         assert self.status is Status.FETCHING, self.status
         self.status = Status.VALIDATING
 
-    def validated(self, leader_epoch: int) -> None:
+    def complete_validation(self, leader_epoch: int) -> None:
         self.status = Status.FETCHING
         self.leader_epoch = leader_epoch
 
-    def fetched(self, one: CompletedFetch) -> None:
-        self.fetch_position = Position(one.next_offset, one.last_epoch)
-        self.slices.append(one)
+    def add_slice(self, fetched: CompletedFetch) -> None:
+        self.fetch_position = Position(fetched.next_offset, fetched.last_epoch)
+        self.slices.append(fetched)
 
     def drop_slices(self) -> None:
-        """They will be fetched again."""
-        self._forget_fetched()
+        """Discards the buffered slices, which are fetched again."""
+        self._discard_slices()
         self.fetch_position = self.position
 
-    def has_room(self) -> bool:
+    def can_buffer_slice(self) -> bool:
         return len(self.slices) < SLICES_AHEAD
 
-    def may_fetch(self, now_ms: int) -> bool:
-        """If there is room."""
+    def can_fetch(self, now_ms: int) -> bool:
+        """Whether it may be fetched, if `can_buffer_slice`."""
         return (
             self.status is Status.FETCHING
             and not self.is_paused
@@ -119,9 +123,9 @@ class PartitionState:
 
     @property
     def buffered_bytes(self) -> int:
-        return sum(one.size_bytes for one in self.slices)
+        return sum(fetched.size_bytes for fetched in self.slices)
 
-    def _forget_fetched(self) -> None:
+    def _discard_slices(self) -> None:
         self.version += 1
         self.slices.clear()
         self.error = None
@@ -129,7 +133,7 @@ class PartitionState:
 
 
 class Subscription:
-    """The assigned partitions."""
+    """The states of the assigned partitions."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -155,24 +159,27 @@ class Subscription:
         return self._states.get(partition)
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """Raises WrongUse."""
+        """Raises WrongUse if the partition is not assigned."""
         state = self._states.get(partition_of(partition))
         if state is None:
             raise WrongUse(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
         return state
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these; those that stay keep their positions."""
-        wanted = dict.fromkeys(map(partition_of, as_iterable(partitions)))
-        for gone in self._states.keys() - wanted.keys():
-            # Slices and answers on their way are void.
-            self._states.pop(gone)._forget_fetched()
-        self._states = {one: self._states.get(one) or PartitionState(one) for one in wanted}
+        """Replaces the assignment. Partitions that were assigned before keep their positions."""
+        assignment = dict.fromkeys(map(partition_of, as_iterable(partitions)))
+        for removed in self._states.keys() - assignment.keys():
+            # Responses in flight are discarded because the version changes.
+            self._states.pop(removed)._discard_slices()
+        self._states = {
+            partition: self._states.get(partition) or PartitionState(partition)
+            for partition in assignment
+        }
 
     def rotate(self, state: PartitionState) -> None:
-        """The partition goes to the end of the line."""
+        """Moves the partition to the end of the order in which partitions are read."""
         self._states[state.partition] = self._states.pop(state.partition)
 
     def positions(self) -> Mapping[TopicPartition, Position]:
-        """Of what the program has got, where that is known."""
-        return {one.partition: one.position for one in self if one.has_position}
+        """Returns the positions of the application, of the partitions that have one."""
+        return {state.partition: state.position for state in self if state.has_position}

@@ -1,6 +1,7 @@
-"""Subscription modes, which are Lograft's own: whether one group reads a topic (`ptp`, point to
-point) or any number of groups (`psb`, publish and subscribe). The mode is a setting of the topic;
-the first who subscribes with a mode sets it, and who subscribes with another one is told.
+"""Subscription modes, an extension of Lograft: a topic is read either by one group (`ptp`, point to
+point) or by any number of groups (`psb`, publish and subscribe). The mode is a setting of the
+topic. The first consumer that subscribes with a mode sets it; a subscription with another mode
+fails.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _SET: Final = 0
 
 
 class WrongMode(ClientError):
-    """The topic is read in another way.
+    """The topic has another subscription mode, or is read by another group.
 
     try:
         consumer.unsubscribe
@@ -32,7 +33,7 @@ class WrongMode(ClientError):
 
 
 class SubscriptionModes:
-    """Of one subscription."""
+    """Sets or checks the mode of the topics of one subscription."""
 
     def __init__(
         self, core: ClientCore[ConsumerSettings], mode: str, topics: Sequence[str]
@@ -43,34 +44,34 @@ class SubscriptionModes:
         self._mode = mode
         self._topics = topics
 
-    async def settle(self, group_id: str | None) -> str:
-        """Makes sure that every topic has the mode; which group reads them: ours, or, where none
-        is named, the one that has them."""
-        budget_ms = self._core.settings.default_api_timeout_ms
-        deadline_ms = self._core.now_ms() + budget_ms
-        holders: set[str] = set()
+    async def apply(self, group_id: str | None) -> str:
+        """Sets or checks the mode of every topic. Returns the id of the group that reads them:
+        `group_id`, or without one the group that the topics belong to."""
+        timeout_ms = self._core.settings.default_api_timeout_ms
+        deadline_ms = self._core.now_ms() + timeout_ms
+        owners: set[str] = set()
         for topic in self._topics:
             await self._core.metadata.wait_topic(topic, deadline_ms=deadline_ms)
 
             async def attempt(topic: str = topic) -> str:
-                return await self._settle_topic(topic)
+                return await self._apply_to_topic(topic)
 
             what = f"the subscription mode of topic {topic!r}"
-            holder = await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
-            if holder:
-                holders.add(holder)
+            owner = await retry(self._core, attempt, what=what, timeout_ms=timeout_ms)
+            if owner:
+                owners.add(owner)
         if group_id is not None:
             return group_id
-        if len(holders) > 1:
+        if len(owners) > 1:
             raise WrongMode(
                 f"the topics {', '.join(self._topics)} belong to several groups:"
-                f" {', '.join(sorted(holders))}; subscribe to the topics of one"
+                f" {', '.join(sorted(owners))}; subscribe to the topics of one group"
             )
-        return holders.pop() if holders else f"ptp-{self._topics[0]}"
+        return owners.pop() if owners else f"ptp-{self._topics[0]}"
 
-    async def _settle_topic(self, topic: str) -> str:
-        """The group that has the topic, or ""."""
-        answer = await self._core.network.request(
+    async def _apply_to_topic(self, topic: str) -> str:
+        """Returns the group that the topic belongs to, or ""."""
+        response = await self._core.network.request(
             describing.DescribeConfigsRequest(
                 resources=[
                     describing.DescribeConfigsResource(
@@ -82,24 +83,24 @@ class SubscriptionModes:
             ),
             describing.DescribeConfigsResponse,
         )
-        told = answer.results[0]
-        raise_for(told.error_code, f"the settings of topic {topic!r}", told.error_message)
-        found = {one.name: one.value or "" for one in told.configs}
-        if _MODE not in found:
+        result = response.results[0]
+        raise_for(result.error_code, f"the settings of topic {topic!r}", result.error_message)
+        values = {config.name: config.value or "" for config in result.configs}
+        if _MODE not in values:
             raise UnsupportedByBroker(
-                "this cluster knows no subscription modes: subscribe without mode"
+                "this cluster does not support subscription modes: subscribe without mode"
             )
-        if found[_MODE] not in ("", self._mode):
+        if values[_MODE] not in ("", self._mode):
             raise WrongMode(
-                f"topic {topic!r} has {_MODE}={found[_MODE]}: subscribe with that mode, or change"
+                f"topic {topic!r} has {_MODE}={values[_MODE]}: subscribe with that mode, or change"
                 " the topic's setting"
             )
-        if not found[_MODE]:
-            await self._set(topic)
-        return found.get(_GROUP, "")
+        if not values[_MODE]:
+            await self._set_mode(topic)
+        return values.get(_GROUP, "")
 
-    async def _set(self, topic: str) -> None:
-        answer = await self._core.network.request(
+    async def _set_mode(self, topic: str) -> None:
+        response = await self._core.network.request(
             altering.IncrementalAlterConfigsRequest(
                 resources=[
                     altering.AlterConfigsResource(
@@ -115,5 +116,5 @@ class SubscriptionModes:
             ),
             altering.IncrementalAlterConfigsResponse,
         )
-        told = answer.responses[0]
-        raise_for(told.error_code, f"{_MODE} of topic {topic!r}", told.error_message)
+        result = response.responses[0]
+        raise_for(result.error_code, f"{_MODE} of topic {topic!r}", result.error_message)

@@ -1,4 +1,4 @@
-"""Value by key: the newest one, however far back, and nothing that was never committed."""
+"""Lookup by key returns the newest committed record, however far back it is."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,16 +20,16 @@ Scenario = Callable[[VirtualCluster, Producer, Consumer], Awaitable[None]]
 def play(
     scenario: Scenario,
     settings: dict[str, Any] | None = None,
-    producing: dict[str, Any] | None = None,
+    producer_settings: dict[str, Any] | None = None,
 ) -> None:
     async def main(cluster: VirtualCluster) -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         await cluster.test_client("admin").create_topic("t", partitions=3)
-        given = {"bootstrap.servers": servers}
+        common = {"bootstrap.servers": servers}
         runtime = cluster.client_runtime()
         async with (
-            Producer({**given, **(producing or {})}, runtime=runtime) as producer,
-            Consumer({**given, **(settings or {})}, runtime=runtime) as consumer,
+            Producer({**common, **(producer_settings or {})}, runtime=runtime) as producer,
+            Consumer({**common, **(settings or {})}, runtime=runtime) as consumer,
         ):
             await scenario(cluster, producer, consumer)
 
@@ -42,7 +42,7 @@ async def value(consumer: Consumer, key: bytes | str) -> Any:
 
 
 @scenario(play, {"max.partition.fetch.bytes": 20000}, {"compression.type": "lz4"})
-async def test_the_newest_value_wins_near_and_far(
+async def test_get_returns_the_newest_value_near_the_end_and_far_back(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
     await producer.send("t", b"old", key="near")
@@ -54,14 +54,14 @@ async def test_the_newest_value_wins_near_and_far(
     assert await value(consumer, "near") == b"new"
     assert await value(consumer, "far") == b"far back"
     assert await value(consumer, b"k7") == b"11957"
-    assert await consumer.get("t", b"nobody") is None
-    # A value that holds the key's bytes is no record of the key.
+    assert await consumer.get("t", b"unused") is None
+    # A record with the key's bytes in its value does not count.
     await producer.send("t", b"k7", key="near")
     assert await value(consumer, "k7") == b"11957"
 
 
 @scenario(play)
-async def test_a_tombstone_is_the_newest_too(
+async def test_get_returns_a_tombstone(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
     await producer.send("t", b"1", key="k")
@@ -72,7 +72,7 @@ async def test_a_tombstone_is_the_newest_too(
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_what_was_aborted_is_not_there(isolation: str) -> None:
+def test_aborted_records_are_not_returned(isolation: str) -> None:
     async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
         async with producer.transaction():
             await producer.send("t", b"kept", key="k")
@@ -85,20 +85,20 @@ def test_what_was_aborted_is_not_there(isolation: str) -> None:
 
 
 @scenario(play, None, {"transactional.id": "x", "linger.ms": 0})
-async def test_aborted_values_are_found_out_across_windows(
+async def test_abort_markers_in_later_windows_are_respected(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
-    """The marker is in a later window than the record, other transactions between them."""
+    """The marker is in a later window than the record, with other transactions in between."""
     await producer.begin_transaction()
-    place = (await producer.send("t", b"committed", key="k")).partition
+    partition = (await producer.send("t", b"committed", key="k")).partition
     await producer.commit_transaction()
     await producer.begin_transaction()
     await producer.send("t", b"aborted", key="k")
     for number in range(3_000):
-        await producer.enqueue("t", b"%d" % number, partition=place)
+        await producer.enqueue("t", b"%d" % number, partition=partition)
     await producer.abort_transaction()
     await producer.begin_transaction()
-    await producer.send("t", b"other", key="other", partition=place)
+    await producer.send("t", b"other", key="other", partition=partition)
     await producer.commit_transaction()
     assert await value(consumer, "k") == b"committed"
     servers = ",".join(map(str, cluster.bootstrap()))
@@ -110,14 +110,14 @@ async def test_aborted_values_are_found_out_across_windows(
         await producer.begin_transaction()
         await producer.send("t", b"aborted again", key="k")
         await producer.abort_transaction()
-        # What is uncommitted counts, what is aborted does not, although it is newer.
+        # The open transaction counts; the aborted one does not, although it is newer.
         assert await value(consumer, "k") == b"open"
         await second.abort_transaction()
         assert await value(consumer, "k") == b"committed"
 
 
 @scenario(play, {"value.deserializer": json_deserializer})
-async def test_a_partition_of_ones_own_and_a_deserializer(
+async def test_get_with_a_partition_and_a_deserializer(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
     for partition in range(3):
@@ -129,29 +129,29 @@ async def test_a_partition_of_ones_own_and_a_deserializer(
 
 
 @scenario(play)
-async def test_what_was_deleted_is_not_waited_for(
+async def test_deleted_records_are_not_waited_for(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
-    place = await producer.send("t", b"1", key="k")
-    await producer.send("t", b"2", key="other", partition=place.partition)
+    sent = await producer.send("t", b"1", key="k")
+    await producer.send("t", b"2", key="other", partition=sent.partition)
     request = delete_records.DeleteRecordsRequest(
         topics=[
             delete_records.DeleteRecordsTopic(
                 name="t",
                 partitions=[
-                    delete_records.DeleteRecordsPartition(partition_index=place.partition, offset=1)
+                    delete_records.DeleteRecordsPartition(partition_index=sent.partition, offset=1)
                 ],
             )
         ],
         timeout_ms=10_000,
     )
-    route = cluster.client("deleter").partition("t", place.partition)
+    route = cluster.client("deleter").partition("t", sent.partition)
     await route.request(request, 2, delete_records.DeleteRecordsResponse, timeout_ms=10_000)
     assert await consumer.get("t", "k") is None
 
 
 @scenario(play, {"allow.auto.create.topics": False, "default.api.timeout.ms": 3000})
-async def test_a_topic_that_is_not_there_is_told(
+async def test_a_missing_topic_times_out(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
     with pytest.raises(TimedOut, match="nothing"):
@@ -159,7 +159,7 @@ async def test_a_topic_that_is_not_there_is_told(
 
 
 @scenario(play, {"group.id": "audit"})
-async def test_a_group_without_access_to_a_ptp_topic_gets_no_record(
+async def test_a_group_without_access_to_a_ptp_topic_is_rejected(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
     await cluster.test_client("creator").create_topic(
@@ -180,7 +180,7 @@ async def test_a_group_without_access_to_a_ptp_topic_gets_no_record(
 
 
 @scenario(play, {"group.id": "g", "default.api.timeout.ms": 3000}, {"transactional.id": "x"})
-async def test_offsets_of_an_open_transaction_do_not_hold_up_a_lookup(
+async def test_offsets_of_an_open_transaction_do_not_delay_a_lookup(
     cluster: VirtualCluster, producer: Producer, consumer: Consumer, /
 ) -> None:
     consumer.assign([TopicPartition("t", 0)])

@@ -1,5 +1,5 @@
-"""Ranges near the replicas: what Java's RangeAssignor gives for the same groups, since members of
-both may lead one group; and that racks never cost evenness."""
+"""The range assignor gives the same result as Java's, since members of both clients may lead one
+group; and racks never make the assignment less even."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from lograft.client.consuming.assignors import ASSIGNORS, Assignment, Member
-from lograft.client.consuming.range_assignor import Racks, Reader, ranged
+from lograft.client.consuming.range_assignor import Racks, RangeMember, assign_ranges
 from lograft.client.types import TopicPartition
 
-NOWHERE = [None, None, None]
+NO_RACKS = [None, None, None]
 ABC = ["a", "b", "c"]
 AB = ["a", "b"]
 ABBA = ["a", "b", "b", "a"]
-EVERYTHING = [["t1", "t2", "t3"]] * 3
-ONE_READS_LESS = [["t1", "t2", "t3"]] * 2 + [["t1", "t3"]]
+ALL_TOPICS = [["t1", "t2", "t3"]] * 3
+FEWER_TOPICS = [["t1", "t2", "t3"]] * 2 + [["t1", "t3"]]
 PAIRS = [["t1", "t2"], ["t1", "t2"], ["t3", "t4"], ["t3", "t4"]]
 ALL_FOUR = [["t1", "t2", "t3", "t4"]] * 4
 ALL_SIX = [["t1", "t2", "t3", "t4", "t5", "t6"]] * 3
@@ -28,44 +28,46 @@ TWINS = {"t1": 6, "t2": 6, "t3": 2, "t4": 2}
 THREE_PAIRS = {"t1": 6, "t2": 6, "t3": 2, "t4": 2, "t5": 4, "t6": 4}
 
 
-def placed(
+def place_replicas(
     partitions: dict[str, int], replicas: int, brokers: Sequence[str | None]
 ) -> dict[TopicPartition, frozenset[str]]:
-    """Replicas on brokers in turn, one topic after the other."""
-    found = {}
+    """Places the replicas round robin on the brokers, one topic after the other."""
+    placed = {}
     first = 0
     for topic, count in partitions.items():
         for index in range(count):
             nodes = (brokers[(first + index + i) % len(brokers)] for i in range(replicas))
-            found[TopicPartition(topic, index)] = frozenset(rack for rack in nodes if rack)
+            placed[TopicPartition(topic, index)] = frozenset(rack for rack in nodes if rack)
         first += count
-    return found
+    return placed
 
 
-def readers(racks: Sequence[str | None], topics: Sequence[Sequence[str]]) -> list[Reader]:
+def range_members(
+    racks: Sequence[str | None], topics: Sequence[Sequence[str]]
+) -> list[RangeMember]:
     return [
-        Reader(f"consumer{number}", frozenset(mine), rack)
-        for number, (rack, mine) in enumerate(zip(racks, topics, strict=True))
+        RangeMember(f"consumer{number}", frozenset(subscribed), rack)
+        for number, (rack, subscribed) in enumerate(zip(racks, topics, strict=True))
     ]
 
 
-def shown(assigned: Assignment) -> list[str]:
-    """t1-0, t1-1 and t2-3 as `t1:01 t2:3`."""
+def format_assignment(assigned: Assignment) -> list[str]:
+    """Formats the partitions t1-0, t1-1 and t2-3 of a member as `t1:01 t2:3`."""
     lines = []
-    for mine in assigned.values():
+    for partitions in assigned.values():
         topics: dict[str, str] = {}
-        for topic, index in mine:
+        for topic, index in partitions:
             topics[topic] = topics.get(topic, "") + str(index)
         lines.append(" ".join(f"{topic}:{indexes}" for topic, indexes in sorted(topics.items())))
     return lines
 
 
-def far(assigned: Assignment, group: Sequence[Reader], racks: Racks) -> int:
-    """How many partitions have no replica near their reader."""
+def count_mismatches(assigned: Assignment, group: Sequence[RangeMember], racks: Racks) -> int:
+    """Counts the partitions without a replica in the rack of their member."""
     return sum(
-        reader.rack is not None and reader.rack not in racks[one]
-        for reader in group
-        for one in assigned[reader.id]
+        member.rack is not None and member.rack not in racks[partition]
+        for member in group
+        for partition in assigned[member.id]
     )
 
 
@@ -78,50 +80,50 @@ PLAIN_FOUR = ["t1:01 t2:01 t3:0 t4:0", "t1:23 t2:23 t3:1 t4:1", "t1:4 t2:4", "t1
 
 
 @pytest.mark.parametrize(
-    ("partitions", "replicas", "brokers", "members", "topics", "expected", "misses"),
+    ("partitions", "replicas", "brokers", "members", "topics", "expected", "mismatches"),
     [
-        # Nobody knows where it is, or nothing is gained by knowing.
-        (UNEVEN, 3, NOWHERE, ABC, EVERYTHING, PLAIN_UNEVEN, None),
-        (UNEVEN, 3, ABC, NOWHERE, EVERYTHING, PLAIN_UNEVEN, 0),
-        (UNEVEN, 3, ABC, ABC, EVERYTHING, PLAIN_UNEVEN, 0),
-        (UNEVEN, 4, [*ABC, "d"], ABC, EVERYTHING, PLAIN_UNEVEN, 0),
-        (UNEVEN, 3, ABC, ["d", "e", "f"], EVERYTHING, PLAIN_UNEVEN, None),
-        (UNEVEN, 3, ABC, [None, "e", "f"], EVERYTHING, PLAIN_UNEVEN, None),
-        # Racks have a part of the partitions each.
+        # No replica or member has a rack, or the racks make no difference.
+        (UNEVEN, 3, NO_RACKS, ABC, ALL_TOPICS, PLAIN_UNEVEN, None),
+        (UNEVEN, 3, ABC, NO_RACKS, ALL_TOPICS, PLAIN_UNEVEN, 0),
+        (UNEVEN, 3, ABC, ABC, ALL_TOPICS, PLAIN_UNEVEN, 0),
+        (UNEVEN, 4, [*ABC, "d"], ABC, ALL_TOPICS, PLAIN_UNEVEN, 0),
+        (UNEVEN, 3, ABC, ["d", "e", "f"], ALL_TOPICS, PLAIN_UNEVEN, None),
+        (UNEVEN, 3, ABC, [None, "e", "f"], ALL_TOPICS, PLAIN_UNEVEN, None),
+        # Each rack has replicas of a part of the partitions.
         (
-            *(UNEVEN, 1, ABC, ABC, EVERYTHING),
+            *(UNEVEN, 1, ABC, ABC, ALL_TOPICS),
             *(["t1:03 t2:036", "t1:14 t2:14 t3:0", "t1:25 t2:25 t3:1"], 0),
         ),
         (
-            *(UNEVEN, 2, ABC, ABC, EVERYTHING),
+            *(UNEVEN, 2, ABC, ABC, ALL_TOPICS),
             *(["t1:02 t2:023 t3:1", "t1:13 t2:14 t3:0", "t1:45 t2:56"], 1),
         ),
-        (UNEVEN, 3, AB, ABC, EVERYTHING, PLAIN_UNEVEN, 4),
-        # Not everybody reads everything.
-        (UNEVEN, 3, ABC, ABC, ONE_READS_LESS, PLAIN_LESS, 0),
+        (UNEVEN, 3, AB, ABC, ALL_TOPICS, PLAIN_UNEVEN, 4),
+        # One member has subscribed to fewer topics.
+        (UNEVEN, 3, ABC, ABC, FEWER_TOPICS, PLAIN_LESS, 0),
         (
-            *(UNEVEN, 1, ABC, ABC, ONE_READS_LESS),
+            *(UNEVEN, 1, ABC, ABC, FEWER_TOPICS),
             *(["t1:03 t2:0236", "t1:14 t2:145 t3:0", "t1:25 t3:1"], 2),
         ),
         (
-            *(UNEVEN, 2, ABC, ABC, ONE_READS_LESS),
+            *(UNEVEN, 2, ABC, ABC, FEWER_TOPICS),
             *(["t1:02 t2:0235 t3:1", "t1:13 t2:146 t3:0", "t1:45"], 0),
         ),
-        (UNEVEN, 3, AB, ABC, ONE_READS_LESS, PLAIN_LESS, 2),
-        # Topics side by side stay so, near or not.
-        (ALIKE, 1, ABC, ABC, EVERYTHING, PLAIN_ALIKE, 10),
-        (ALIKE, 2, ABC, ABC, EVERYTHING, PLAIN_ALIKE, 5),
-        (ALIKE, 3, AB, ABC, EVERYTHING, PLAIN_ALIKE, 3),
+        (UNEVEN, 3, AB, ABC, FEWER_TOPICS, PLAIN_LESS, 2),
+        # Co-partitioned topics stay so, with or without rack matches.
+        (ALIKE, 1, ABC, ABC, ALL_TOPICS, PLAIN_ALIKE, 10),
+        (ALIKE, 2, ABC, ABC, ALL_TOPICS, PLAIN_ALIKE, 5),
+        (ALIKE, 3, AB, ABC, ALL_TOPICS, PLAIN_ALIKE, 3),
         (
-            *(ALIKE, 1, ABC, ABC, ONE_READS_LESS),
+            *(ALIKE, 1, ABC, ABC, FEWER_TOPICS),
             *(["t1:01 t2:014 t3:01", "t1:23 t2:23 t3:23", "t1:4 t3:4"], 9),
         ),
         (
-            *(ALIKE, 2, ABC, ABC, ONE_READS_LESS),
+            *(ALIKE, 2, ABC, ABC, FEWER_TOPICS),
             *(["t1:2 t2:013 t3:2", "t1:03 t2:24 t3:03", "t1:14 t3:14"], 0),
         ),
-        (ALIKE, 3, AB, ABC, ONE_READS_LESS, PLAIN_ALIKE_LESS, 2),
-        # Two pairs of topics side by side.
+        (ALIKE, 3, AB, ABC, FEWER_TOPICS, PLAIN_ALIKE_LESS, 2),
+        # Two pairs of co-partitioned topics.
         (TWINS, 2, AB, ABBA, PAIRS, PLAIN_PAIRS, 0),
         (
             *(TWINS, 1, AB, ABBA, PAIRS),
@@ -147,34 +149,34 @@ PLAIN_FOUR = ["t1:01 t2:01 t3:0 t4:0", "t1:23 t2:23 t3:1 t4:1", "t1:4 t2:4", "t1
         ),
     ],
 )
-def test_as_java_does_it(
+def test_the_result_equals_that_of_java(
     partitions: dict[str, int],
     replicas: int,
     brokers: list[str | None],
     members: list[str | None],
     topics: list[list[str]],
     expected: list[str],
-    misses: int | None,
+    mismatches: int | None,
 ) -> None:
-    racks = placed(partitions, replicas, brokers)
-    group = readers(members, topics)
-    assigned = ranged(partitions, group, racks)
-    assert shown(assigned) == expected
-    if misses is not None:
-        assert far(assigned, group, racks) == misses
+    racks = place_replicas(partitions, replicas, brokers)
+    group = range_members(members, topics)
+    assigned = assign_ranges(partitions, group, racks)
+    assert format_assignment(assigned) == expected
+    if mismatches is not None:
+        assert count_mismatches(assigned, group, racks) == mismatches
 
 
 def test_static_members_keep_their_ranges_under_new_ids() -> None:
     partitions = {"t1": 5, "t2": 5}
-    racks = placed({"t1": 5}, 2, ABC) | placed({"t2": 5}, 2, ABC)
+    racks = place_replicas({"t1": 5}, 2, ABC) | place_replicas({"t2": 5}, 2, ABC)
 
     def assigned(ids: Sequence[str]) -> list[str]:
         group = [
             Member(name, frozenset(partitions), f"instance{number}", rack=rack)
             for number, (name, rack) in enumerate(zip(ids, ABC, strict=True))
         ]
-        found = ASSIGNORS["range"](partitions, group, racks)
-        return shown({name: found[name] for name in ids})
+        assignment = ASSIGNORS["range"](partitions, group, racks)
+        return format_assignment({name: assignment[name] for name in ids})
 
     expected = ["t1:02 t2:02", "t1:13 t2:13", "t1:4 t2:4"]
     assert assigned(["m1", "m2", "m3"]) == expected
@@ -183,7 +185,7 @@ def test_static_members_keep_their_ranges_under_new_ids() -> None:
 
 @given(some.data())
 @settings(deadline=None)
-def test_racks_cost_no_evenness_and_leave_topics_side_by_side(data: some.DataObject) -> None:
+def test_racks_keep_topics_balanced_and_co_partitioned(data: some.DataObject) -> None:
     partitions = data.draw(
         some.dictionaries(some.sampled_from(["t1", "t2", "t3"]), some.integers(1, 9), min_size=1)
     )
@@ -191,16 +193,16 @@ def test_racks_cost_no_evenness_and_leave_topics_side_by_side(data: some.DataObj
         some.lists(some.sampled_from([*ABC, "elsewhere", None]), min_size=1, max_size=5)
     )
     brokers = data.draw(some.lists(some.sampled_from([*ABC, None]), min_size=1, max_size=4))
-    racks = placed(partitions, data.draw(some.integers(1, len(brokers))), brokers)
-    group = readers(members, [list(partitions)] * len(members))
-    assigned = ranged(partitions, group, racks)
-    given_out = Counter(one for mine in assigned.values() for one in mine)
-    assert given_out == Counter(racks.keys())
+    racks = place_replicas(partitions, data.draw(some.integers(1, len(brokers))), brokers)
+    group = range_members(members, [list(partitions)] * len(members))
+    assigned = assign_ranges(partitions, group, racks)
+    counts = Counter(partition for share in assigned.values() for partition in share)
+    assert counts == Counter(racks.keys())
     for topic in partitions:
-        sizes = [sum(one.topic == topic for one in mine) for mine in assigned.values()]
+        sizes = [sum(entry.topic == topic for entry in share) for share in assigned.values()]
         assert max(sizes) - min(sizes) <= 1
-    owners = {one: name for name, mine in assigned.items() for one in mine}
-    for one, other in pairwise(sorted(partitions)):
-        if partitions[one] == partitions[other]:
-            for index in range(partitions[one]):
-                assert owners[TopicPartition(one, index)] == owners[TopicPartition(other, index)]
+    owners = {partition: name for name, share in assigned.items() for partition in share}
+    for first, second in pairwise(sorted(partitions)):
+        if partitions[first] == partitions[second]:
+            for index in range(partitions[first]):
+                assert owners[TopicPartition(first, index)] == owners[TopicPartition(second, index)]

@@ -1,4 +1,4 @@
-"""Bounded reads: exactly the range, and a name for every way in which it cannot be had."""
+"""Bounded reads return exactly the range, or raise a specific error."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -6,7 +6,12 @@ from uuid import uuid4
 
 import pytest
 
-from lograft.client.consuming.range_reader import EndBeyond, RangeReader, StartLost, TopicReplaced
+from lograft.client.consuming.range_reader import (
+    RangeEndUnavailable,
+    RangeReader,
+    RangeStartDeleted,
+    TopicReplaced,
+)
 from lograft.client.errors import WrongUse
 from lograft.client.producer import Producer
 from lograft.testing import VirtualCluster
@@ -24,49 +29,53 @@ def play(scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: i
             {"bootstrap.servers": servers, "batch.size": 300}, runtime=cluster.client_runtime()
         ) as producer:
             await producer.send_many("t", [b"%d" % i for i in range(1_000)])
-        given = {"bootstrap.servers": servers, **(settings or {})}
-        async with RangeReader(given, runtime=cluster.client_runtime()) as reader:
+        reader_settings = {"bootstrap.servers": servers, **(settings or {})}
+        async with RangeReader(reader_settings, runtime=cluster.client_runtime()) as reader:
             await scenario(cluster, reader)
 
     VirtualCluster(nodes=nodes, seed=5).play(main)
 
 
-async def values(reader: RangeReader, start: int, end: int, **more: Any) -> list[bytes]:
+async def values(reader: RangeReader, start: int, end: int, **options: Any) -> list[bytes]:
     found: list[bytes] = []
-    async for batch in reader.read("t", 0, start=start, end=end, **more):
+    async for batch in reader.read("t", 0, start=start, end=end, **options):
         assert batch.num_rows
         found += batch.column("value").to_pylist()
     return found
 
 
 @scenario(play, {"max.partition.fetch.bytes": 2000})
-async def test_a_range_is_read_exactly(cluster: VirtualCluster, reader: RangeReader, /) -> None:
+async def test_read_returns_exactly_the_range(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
     for start, end in [(0, 1_000), (0, 1), (999, 1_000), (37, 911), (500, 500)]:
         expected = [b"%d" % i for i in range(start, end)]
         assert await values(reader, start, end) == expected
 
 
 @scenario(play)
-async def test_a_range_that_is_no_range(cluster: VirtualCluster, reader: RangeReader, /) -> None:
-    with pytest.raises(WrongUse, match="start is 5, end is 4"):
+async def test_an_end_before_the_start_is_rejected(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    with pytest.raises(WrongUse, match="start is 5 and end is 4"):
         await values(reader, 5, 4)
 
 
 @scenario(play)
-async def test_an_end_beyond_the_log_is_told_after_what_is_there(
+async def test_an_end_after_the_log_raises_after_the_existing_records(
     cluster: VirtualCluster, reader: RangeReader, /
 ) -> None:
     batches = reader.read("t", 0, start=990, end=1_001)
     assert (await anext(batches)).num_rows == 10
-    with pytest.raises(EndBeyond, match="ends at offset 1000") as caught:
+    with pytest.raises(RangeEndUnavailable, match="only up to offset 1000") as caught:
         await anext(batches)
     assert caught.value.log_end == 1_000
-    with pytest.raises(EndBeyond):
+    with pytest.raises(RangeEndUnavailable):
         await values(reader, 2_000, 2_001)
 
 
 @scenario(play)
-async def test_records_that_were_deleted_are_named(
+async def test_a_deleted_start_raises_the_log_start(
     cluster: VirtualCluster, reader: RangeReader, /
 ) -> None:
     route = cluster.client("admin").partition("t", 0)
@@ -86,16 +95,16 @@ async def test_records_that_were_deleted_are_named(
         delete_records.DeleteRecordsResponse,
         timeout_ms=10_000,
     )
-    with pytest.raises(StartLost, match="the log begins at 400") as caught:
+    with pytest.raises(RangeStartDeleted, match="the log starts at offset 400") as caught:
         await values(reader, 399, 1_000)
     assert len(await values(reader, caught.value.log_start, 1_000)) == 600
 
 
 @scenario(play)
-async def test_another_topic_under_the_same_name(
+async def test_a_recreated_or_deleted_topic_raises(
     cluster: VirtualCluster, reader: RangeReader, /
 ) -> None:
-    with pytest.raises(TopicReplaced, match="the topic is a new one") as caught:
+    with pytest.raises(TopicReplaced, match="the topic has been recreated with id") as caught:
         await values(reader, 0, 10, topic_id=uuid4())
     assert caught.value.topic_id is not None
     assert len(await values(reader, 0, 10, topic_id=caught.value.topic_id)) == 10
@@ -107,12 +116,12 @@ async def test_another_topic_under_the_same_name(
         delete_topics.DeleteTopicsResponse,
         timeout_ms=10_000,
     )
-    with pytest.raises(TopicReplaced, match="the topic is gone"):
+    with pytest.raises(TopicReplaced, match="the topic does not exist any more"):
         await values(reader, 0, 10)
 
 
 @scenario(play, {"max.partition.fetch.bytes": 2000, "request.timeout.ms": 3000}, nodes=3)
-async def test_a_leader_that_dies_in_the_middle(
+async def test_a_read_continues_after_the_leader_dies(
     cluster: VirtualCluster, reader: RangeReader, /
 ) -> None:
     found: list[bytes] = []

@@ -1,5 +1,4 @@
-"""The consumer's reader of records reads what the plain reader of batches reads, and refuses what
-that refuses."""
+"""The consumer's record decoder agrees with the general one on valid and on malformed batches."""
 
 from random import Random
 
@@ -7,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from lograft.client.consuming.records import Decoders, records_of
+from lograft.client.consuming.records import RecordDeserializer, decode_records
 from lograft.client.consuming.slices import Slice, visible_batches
 from lograft.client.errors import SerializationFailed
 from lograft.client.serializers import json_deserializer, text_deserializer
@@ -38,13 +37,13 @@ def read(data: bytes, first_offset: int = 0) -> list[ConsumerRecord]:
     return [
         record
         for batch in visible_batches(fetched, checks_crcs=False)
-        for record in records_of(fetched, batch, BIG)
+        for record in decode_records(fetched, batch, BIG)
     ]
 
 
 @given(contents, some.sampled_from(Codec), some.none() | some.integers(0, 1 << 40))
 @settings(deadline=None, max_examples=60)
-def test_records_are_those_of_the_plain_reader(
+def test_records_equal_those_of_the_general_decoder(
     given_records: list[tuple[int, bytes | None, bytes | None, tuple[RecordHeader, ...], int]],
     codec: Codec,
     append_time_ms: int | None,
@@ -59,45 +58,48 @@ def test_records_are_those_of_the_plain_reader(
     )
     plain = read_records(data, bytes_max=BIG)
     found = read(data)
-    assert [(one.offset, one.timestamp_ms, one.key, one.value, one.headers) for one in found] == [
-        tuple(record) for record in plain
-    ]
-    assert all(isinstance(one, ConsumerRecord) for one in found)
-    assert {(one.topic, one.partition, one.leader_epoch) for one in found} == {("t", 3, 5)}
-    assert {one.timestamp_type for one in found} == {int(append_time_ms is not None)}
-    assert [one.offset for one in read(data, 101)] == [one.offset for one in plain[1:]]
+    assert [
+        (record.offset, record.timestamp_ms, record.key, record.value, record.headers)
+        for record in found
+    ] == [tuple(record) for record in plain]
+    assert all(isinstance(record, ConsumerRecord) for record in found)
+    assert {(record.topic, record.partition, record.leader_epoch) for record in found} == {
+        ("t", 3, 5)
+    }
+    assert {record.timestamp_type for record in found} == {int(append_time_ms is not None)}
+    assert [record.offset for record in read(data, 101)] == [record.offset for record in plain[1:]]
 
 
-def test_no_damage_gets_past_the_bounds() -> None:
+def test_corrupt_batches_are_rejected_or_decoded_like_the_general_decoder() -> None:
     random = Random(5)
-    whole = build_batch(
+    valid = build_batch(
         [
             Record(i, 5, b"key%d" % i, b"v" * random.randrange(300), (RecordHeader("h", b"x"),))
             for i in range(60)
         ]
     )
-    refused = 0
+    rejected = 0
     for _ in range(1_500):
-        data = bytearray(whole)
+        data = bytearray(valid)
         for _ in range(random.randrange(1, 4)):
             data[random.randrange(HEADER_SIZE, len(data))] = random.randrange(256)
         try:
-            # Damaged offsets may be anywhere.
+            # A corrupt offset may have any value.
             found = read(bytes(data), -BIG * BIG)
         except MalformedBatch:
-            refused += 1
+            rejected += 1
             with pytest.raises(MalformedBatch):
                 read_records(bytes(data), bytes_max=BIG)
         else:
             plain = read_records(bytes(data), bytes_max=BIG)
-            assert [one.value for one in found] == [record.value for record in plain]
-    assert 100 < refused < 1_500
+            assert [record.value for record in found] == [record.value for record in plain]
+    assert 100 < rejected < 1_500
 
 
-def test_deserializers_see_bytes_and_never_none() -> None:
-    decoders = Decoders(text_deserializer, json_deserializer)
+def test_deserializers_get_bytes_and_never_none() -> None:
+    deserializer = RecordDeserializer(text_deserializer, json_deserializer)
     record = ConsumerRecord("t", 0, 7, 0, b"key", b"[1]")
-    assert decoders.decoded(record)[4:6] == ("key", [1])
-    assert decoders.decoded(record._replace(key=None, value=None))[4:6] == (None, None)
+    assert deserializer.deserialize(record)[4:6] == ("key", [1])
+    assert deserializer.deserialize(record._replace(key=None, value=None))[4:6] == (None, None)
     with pytest.raises(SerializationFailed, match="the key of t-0 at offset 7"):
-        decoders.decoded(record._replace(key=b"\xff"))
+        deserializer.deserialize(record._replace(key=b"\xff"))
