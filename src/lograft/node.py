@@ -9,7 +9,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from lograft.broker.control.no_op_records import NoOpRecordWriter
 from lograft.broker.control.registration import (
     CONTROLLER_REGISTRATION_VERSIONS,
     BrokerRegistration,
+    Stage,
     controller_registration_request,
 )
 from lograft.broker.coordinators.producer_ids import ProducerIds
@@ -36,6 +37,8 @@ from lograft.broker.quorum.snapshotter import Snapshotter
 from lograft.broker.quorum.voter_updater import VoterUpdater
 from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import VoterEndpoint
+from lograft.http.endpoints import LISTENER_NAME, HttpEndpoint, http_endpoints
+from lograft.http.listener import HttpListener
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
@@ -44,7 +47,7 @@ from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
-from lograft.model.types import Offset
+from lograft.model.types import NO_NODE, Offset
 from lograft.net.channels import BufferSizes
 from lograft.net.listener_set import ListenerSet
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
@@ -90,6 +93,7 @@ class Node:
         self._api_ranges = api_ranges
         self._locks: list[DirectoryLock] = []
         self._listeners: ListenerSet | None = None
+        self._http: HttpListener | None = None
         #: By listener; the one of a listener that was closed keeps its counts.
         self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
@@ -126,6 +130,22 @@ class Node:
         """By listener name, with the ports that were really bound."""
         return {} if self._listeners is None else self._listeners.addresses
 
+    @property
+    def http_urls(self) -> Sequence[str]:
+        """Returns the URLs of the HTTP listener, with the ports that were bound."""
+        return [] if self._http is None else self._http.urls
+
+    def find_unready_reasons(self) -> list[str]:
+        """Returns why this node cannot serve its clients; empty if it can."""
+        reasons = []
+        if self._driver is None or self._driver.leader == NO_NODE:
+            reasons.append("the active controller is not known")
+        if self.config.is_broker:
+            stage = Stage.STARTING if self._registration is None else self._registration.stage
+            if stage is not Stage.UNFENCED:
+                reasons.append(f"the broker is {stage.value}")
+        return reasons
+
     def collect_samples(self) -> Iterator[Sample]:
         """The metrics of this node, at any time; between two samples the node may change, so a
         long collection can be interrupted (docs/internals/metrics.md)."""
@@ -151,6 +171,7 @@ class Node:
         driver.add_listener(self._snapshotter.on_committed)
         # Before anything is written: a port in use or a bad certificate must change nothing.
         listeners = await self._listen(shared)
+        await self._open_http()
         driver.endpoints = tuple(
             VoterEndpoint(each.name, each.host, each.port)
             for each in self._bound(self.config.advertised_controller_listeners)
@@ -179,6 +200,8 @@ class Node:
             await self._driver.resign()
         if self._listeners is not None:
             await self._listeners.stop()
+        if self._http is not None:
+            self._http.stop()
         for task in self._tasks:
             task.cancel()
         if self._broker is not None:
@@ -313,6 +336,16 @@ class Node:
         broker.brokers.call_local = here.call
         self._measured += [registration, producer_ids, broker]
         return broker
+
+    async def _open_http(self) -> None:
+        self._http = HttpListener(self._runtime, self, transport_of=self._http_transport)
+        self._measured.append(self._http)
+        await self._http.open(http_endpoints(self.config))
+
+    def _http_transport(self, endpoint: HttpEndpoint) -> Transport:
+        if not endpoint.uses_tls:
+            return self._runtime.transport
+        return self._tls_transports().open_fixed(LISTENER_NAME, self.config)
 
     async def _listen(self, shared: SharedServices) -> ListenerSet:
         def handlers(endpoint: Endpoint) -> HandlerFactory:
@@ -468,6 +501,7 @@ class Node:
 def _check_supported(config: BrokerConfig) -> None:
     """Raises InvalidConfig for settings and listeners that Lograft cannot serve as promised."""
     check_supported(keys_of(config.raw), config.raw)
+    http_endpoints(config)
     for name, security in config.used_listeners.items():
         if security.uses_sasl:
             raise InvalidConfig(

@@ -86,7 +86,7 @@ def start(
         typer.Option(
             min=0,
             max=65535,
-            help="Client port of the first node; the other nodes and the controllers use the"
+            help="Client port of the first node; the other nodes, the controllers and HTTP use the"
             " following ports. 0 lets the system choose free ports.",
         ),
     ] = 9092,

@@ -48,6 +48,7 @@ class LocalNode:
     folder: Path
     port: int
     controller_port: int
+    http_port: int
 
     @property
     def address(self) -> str:
@@ -68,13 +69,14 @@ class LocalNode:
 
 def start_cluster(data: str, port: int, count: int) -> None:
     """Runs a cluster until a signal stops it. Clients connect to the `count` ports from `port` on,
-    controllers to the `count` ports after these; 0 lets the system choose all of them."""
+    controllers to the `count` ports after these, and HTTP clients to the next `count`; 0 lets the
+    system choose all of them."""
     folder = Path(data)
     _check_folder(folder, count)
-    ports = _choose_ports(port, 2 * count)
+    ports = _choose_ports(port, 3 * count)
     nodes = [
-        LocalNode(number, folder / f"node-{number}", ports[number - 1], ports[count + number - 1])
-        for number in range(1, count + 1)
+        LocalNode(number + 1, folder / f"node-{number + 1}", *ports[number::count])
+        for number in range(count)
     ]
     _write_settings_and_format(nodes)
     asyncio.run(_run(nodes))
@@ -159,6 +161,7 @@ def _properties(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(voters),
         "log.dirs": str(node.data.absolute()),
+        "lograft.http.listeners": f"http://{_HOST}:{node.http_port}",
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync_min),
         "offsets.topic.replication.factor": str(replicas),
@@ -203,7 +206,9 @@ class _RunningNode:
     async def wait_listening(self) -> None:
         """Returns when the node serves clients, and also when it has exited."""
         assert self.process.stdout is not None
-        await self.process.stdout.readline()
+        while line := await self.process.stdout.readline():
+            if b"is listening on" in line:
+                return
 
     def describe_exit(self) -> str:
         code = self.process.returncode
@@ -280,10 +285,16 @@ def _report_exits(exited: Iterable[_RunningNode], *, alive: int, total: int) -> 
 
 def _show_addresses(running: Sequence[_RunningNode]) -> None:
     rows = [
-        (str(each.node.node_id), each.node.address, str(each.process.pid), str(each.node.log))
+        (
+            str(each.node.node_id),
+            each.node.address,
+            str(each.process.pid),
+            f"http://{_HOST}:{each.node.http_port}/metrics",
+            str(each.node.log),
+        )
         for each in running
     ]
-    show(table(("NODE", "ADDRESS", "PID", "LOG"), rows))
+    show(table(("NODE", "ADDRESS", "PID", "METRICS", "LOG"), rows))
     addresses = ",".join(each.node.address for each in running)
     print(f"Lograft is listening on {addresses} (Ctrl-C stops all nodes)", flush=True)
 

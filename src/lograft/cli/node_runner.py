@@ -13,8 +13,9 @@ from lograft.model.settings.broker import BrokerConfig, broker_config, unknown_s
 if TYPE_CHECKING:
     from lograft.node import Node
 
-#: The controller listener of an embedded node uses the client port plus this.
+#: The controller and the HTTP listener of an embedded node use the client port plus these.
 CONTROLLER_PORT_STEP: Final = 1
+HTTP_PORT_STEP: Final = 2
 EMBEDDED_NODE_ID: Final = "1"
 
 
@@ -53,8 +54,11 @@ def read_config(path: str, overrides: Mapping[str, str] | None = None) -> Broker
 
 def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID) -> dict[str, str]:
     """Returns the settings of a node with a quorum of its own, reachable from this machine only."""
-    if port + CONTROLLER_PORT_STEP > 65535:
-        raise InvalidInput(f"--port {port} leaves no port for the controller: use a lower port")
+    if port + HTTP_PORT_STEP > 65535:
+        raise InvalidInput(
+            f"--port {port} leaves no ports for the controller and HTTP: use a lower port"
+        )
+    http_port = port + HTTP_PORT_STEP if port else 0
     controller_port = port + CONTROLLER_PORT_STEP if port else 0
     return {
         "process.roles": "broker,controller",
@@ -64,6 +68,7 @@ def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID
         # Required, but not used by a quorum of one voter.
         "controller.quorum.bootstrap.servers": f"localhost:{controller_port or 9093}",
         "log.dirs": data,
+        "lograft.http.listeners": f"http://localhost:{http_port}",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -119,4 +124,6 @@ def _print_addresses(node: "Node") -> None:
     endpoints = node.config.broker_listeners or node.config.controller_listeners
     names = [endpoint.name for endpoint in endpoints]
     addresses = " and ".join(str(node.addresses[name]) for name in names)
+    for url in node.http_urls:
+        print(f"Metrics and health: {url}/metrics, {url}/health/ready", flush=True)
     print(f"Lograft is listening on {addresses} (Ctrl-C stops it)", flush=True)

@@ -43,6 +43,8 @@ class TlsTransports:
             contexts.name for contexts in config.listeners if contexts.security.uses_tls
         }
         self._connected = _connected_to(config)
+        #: Opened, though `listeners` does not name them.
+        self._fixed: set[str] = set()
         self._contexts: dict[str, _Contexts] = {}
         self._transports: dict[str, TlsTransport] = {}
         #: By listener: the reason why its last reload failed, so that it is logged once.
@@ -70,6 +72,12 @@ class TlsTransports:
             self._contexts[listener] = _Contexts(parameters, server, client)
             self._opened.add(listener)
         return self._transports[listener]
+
+    def open_fixed(self, listener: str, config: BrokerConfig) -> TlsTransport:
+        """Like `open`, for a listener that is not in `listeners` and stays open. Raises
+        InvalidConfig."""
+        self._fixed.add(listener)
+        return self.open(listener, config)
 
     def check_new(self, listener: str, config: BrokerConfig) -> None:
         """Raises InvalidConfig if a closed listener could not be opened with these settings."""
@@ -126,7 +134,7 @@ class TlsTransports:
         return new
 
     def _used(self, config: BrokerConfig) -> list[str]:
-        names = {endpoint.name for endpoint in config.listeners} | self._connected
+        names = {endpoint.name for endpoint in config.listeners} | self._connected | self._fixed
         return [listener for listener in self._transports if listener in names]
 
     def _forget_closed(self, config: BrokerConfig) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 
 import pytest
 
@@ -26,6 +27,7 @@ class Running(NamedTuple):
     #: Process ids of the nodes 1, 2 and 3.
     pids: list[int]
     addresses: list[str]
+    metrics: list[str]
 
     def next_error(self) -> str:
         assert self.process.stderr is not None
@@ -48,7 +50,8 @@ def cluster(folder: Path) -> Iterator[Running]:
             rows.append(line.split())
         nodes = [row for row in rows if row[0].isdigit()]
         assert [row[0] for row in nodes] == ["1", "2", "3"]
-        yield Running(process, [int(row[2]) for row in nodes], [row[1] for row in nodes])
+        pids = [int(row[2]) for row in nodes]
+        yield Running(process, pids, [row[1] for row in nodes], [row[3] for row in nodes])
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -93,6 +96,8 @@ def test_a_cluster_survives_a_node_and_a_restart(tmp_path: Path) -> None:
         )
         assert str(folder / "node-2" / "server.properties") in error
         assert asyncio.run(read_first(first.addresses[0])) == b"kept"
+        with urlopen(first.metrics[2], timeout=30) as response:
+            assert b'\nlograft_broker_stage{stage="unfenced"} 1\n' in response.read()
     assert not any(map(is_alive, first.pids))
     with cluster(folder) as second:
         assert asyncio.run(read_first(",".join(second.addresses))) == b"kept"

@@ -1,10 +1,12 @@
 """Nodes as processes: their output when they start, fail to start, and stop."""
 
+import json
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 LOGRAFT = str(Path(sys.executable).with_name("lograft"))
 CONTROLLER = """\
@@ -31,6 +33,28 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     errors = [line for line in done.stderr.splitlines() if line.startswith("lograft:")]
     assert errors == [f"lograft: 127.0.0.1:{port}: Address already in use"]
     assert "Traceback" not in done.stderr
+
+
+def test_a_started_node_reports_its_health(tmp_path: Path) -> None:
+    node = subprocess.Popen(
+        [LOGRAFT, "start", "--data", str(tmp_path / "data"), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert node.stdout is not None
+        lines = iter(node.stdout.readline, "")
+        line = next(line for line in lines if line.startswith("Metrics and health: "))
+        metrics, ready = line.removeprefix("Metrics and health: ").split(", ")
+        with urlopen(ready, timeout=30) as response:
+            assert json.load(response) == {"status": "ready", "reasons": []}
+        with urlopen(metrics, timeout=30) as response:
+            assert b'\nlograft_requests_total{listener="PLAINTEXT"' in response.read()
+    finally:
+        node.send_signal(signal.SIGINT)
+        _, log = node.communicate(timeout=30)
+    assert node.returncode == 0, log
 
 
 def test_a_controller_without_a_broker_starts_and_stops(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ class BrokerConfig:
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
     lograft_client_telemetry: bool
+    lograft_http_listeners: tuple[str, ...]
     max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
@@ -336,6 +337,8 @@ def _is_unknown(name: str, config: BrokerConfig) -> bool:
     if name.startswith("config.providers."):
         return False
     listener, _, _ = name.removeprefix(LISTENER_PREFIX).partition(".")
+    if listener == "http" and config.lograft_http_listeners:
+        return base_name(name) not in BROKER_CONFIGS
     return base_name(name) not in BROKER_CONFIGS or (
         name.startswith(LISTENER_PREFIX) and listener.upper() not in config.listener_security
     )

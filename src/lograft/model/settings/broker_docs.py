@@ -373,6 +373,7 @@ auto.rebalance.check.interval.ms: How often the controller checks whether replic
 auto.rebalance.enable: Whether the controller moves replicas to a broker that has joined.
 default.replication.mode: Replication mode of new topics that do not set replication.mode.
 internal.topics.replication.mode: Replication mode of the internal topics.
+lograft.http.listeners: URLs on which the node serves metrics and health checks, such as http://localhost:8082; empty for none. Only loopback addresses are accepted, since the listener has no authentication yet. For https, the ssl settings apply, also with the prefix listener.name.http.
 lograft.client.telemetry: Whether the telemetry APIs (KIP-714) are advertised to clients even if no client-metrics subscription exists.
 partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.
 partition.raft.fetch.timeout.ms: How long a follower of a raft partition waits for its leader before it becomes a candidate.

@@ -132,7 +132,7 @@ def test_no_secret_leaves() -> None:
 def test_internal_settings_stay_hidden() -> None:
     shown = {entry.name for entry in describe_broker(node())}
     assert not shown & {key.name for key in BROKER_CONFIGS.values() if key.internal}
-    assert len(shown) == 350
+    assert len(shown) == 351
 
 
 def test_cluster_default_shows_only_itself() -> None:
