@@ -338,7 +338,7 @@ class Broker:
         self.logs.delete(partition)
 
     def _on_partition_opened(self, partition: Partition, directory: LogDirectory) -> None:
-        self.assigner.opened(partition.topic_id, partition.index, directory.directory_id)
+        self.assigner.on_opened(partition.topic_id, partition.index, directory.directory_id)
 
     def _is_known(self, key: TopicIdPartition) -> bool:
         return self.image.partition(*key) is not None

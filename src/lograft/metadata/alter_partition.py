@@ -160,7 +160,7 @@ def _decide(
             voters=tuple(proposal.raft_voters),
         )
     if proposal.replication_mode == ReplicationMode.RAFT and proposal.raft_life != NO_EPOCH:
-        # Elected by the voters of a raft incarnation that has ended.
+        # Elected by the voters of a raft life that has ended.
         raise _rejection(ErrorCode.FENCED_LEADER_EPOCH)
     _check_proposal(sender, state, proposal, isr)
     _check_members(image, isr)

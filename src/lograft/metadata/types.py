@@ -85,7 +85,7 @@ class PartitionState(NamedTuple):
     #: Increases by one with every change.
     partition_epoch: int
     mode: ReplicationMode = ReplicationMode.ISR
-    #: The epoch that identifies the latest raft incarnation; NO_EPOCH if there was none. It never
+    #: The epoch that identifies the latest raft life; NO_EPOCH if there was none. It never
     #: decreases.
     life: int = NO_EPOCH
 

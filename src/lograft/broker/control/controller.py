@@ -1,12 +1,12 @@
-"""The active controller: runs decisions on an image of its own, ahead of what is committed.
+"""The active controller: makes decisions on an image of its own, ahead of the committed one.
 
-The image begins as a copy of the committed one when this node becomes leader, and takes every
-record at the moment it is appended; so the next decision sees it. Replies wait until the records
-that they rest on are committed: nobody is told what a crash could still take back.
+That image is a copy of the committed one when this node becomes leader. Every record is applied to
+it as soon as it is appended, so the next decision sees it. Replies wait until the records that they
+depend on are committed, so no reply reports what a crash could still undo.
 
-A broker that is silent for the session's time is fenced. One whose process is gone is fenced at
-once: `FailureDetector` (broker/control/failure_detector.py) looks at every broker whose heartbeat
-connection has ended, and at all of them when a controller becomes active.
+A broker without heartbeats for the session timeout is fenced. One whose process has terminated is
+fenced at once: `FailureDetector` (broker/control/failure_detector.py) checks every broker whose
+heartbeat connection was closed, and all brokers when a controller becomes active.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from lograft.wire.messages.broker_registration import (
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R")
 
-#: How often in a session's time brokers that may be gone are looked at.
+#: Number of checks for lost brokers in one session timeout.
 CHECKS_PER_SESSION: Final = 4
 
 IS_ACTIVE: Final = Gauge(
@@ -61,8 +61,8 @@ class Controller:
         cluster_id: str,
         bootstrap: Sequence[Message] = (),
     ) -> None:
-        """`metadata` follows the log: it has everything that the driver has delivered. `bootstrap`:
-        what the storage was formatted with."""
+        """`metadata` has all records that the driver has delivered. `bootstrap` are the records
+        with which the storage was formatted."""
         config = metadata.static_config
         self._runtime = runtime
         self._driver = driver
@@ -70,18 +70,18 @@ class Controller:
         self._cluster_id = cluster_id
         self._metadata = metadata
         self._bootstrap = bootstrap
-        #: None while another node leads.
+        #: None while another controller is active.
         self._image: MetadataImage | None = None
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
-        #: By broker: where the log says that it is fenced. Of those that an earlier controller has
-        #: fenced it is only known that it was before this one became active.
+        #: Offset of the record that fenced each broker. For brokers fenced by an earlier controller
+        #: it is only known to be below the offset at which this one became active.
         self._fenced_at: dict[int, Offset] = {}
         self._active_from = Offset(0)
-        #: Asks leaders of raft partitions to hand over; set by whoever makes both.
+        #: Requests leaders of raft partitions to hand over; set by the composition root.
         self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
-        self._dead = FailureDetector(runtime, config, self)
+        self._failure_detector = FailureDetector(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
-        driver.add_resignation_listener(self._on_unleader)
+        driver.add_resignation_listener(self._on_resigned)
 
     @property
     def is_active(self) -> bool:
@@ -89,12 +89,12 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage | None:
-        """What is decided, ahead of what is committed; None on a controller that is not active."""
+        """The image with all decisions, committed or not; None if this controller is not active."""
         return self._image if self.is_active else None
 
     async def submit(self, decision: Callable[[MetadataImage], ControllerResult[R]]) -> R:
-        """Decides at once, in the order of the calls; returns the reply once it is safe to. What
-        the decision raises comes out unchanged."""
+        """Runs the decision immediately, in the order of the calls, and returns its reply once its
+        records are committed. Exceptions of the decision are raised unchanged."""
         image = self._image
         if image is None or not self._driver.is_leader:
             raise NotController("this node is not the active controller")
@@ -103,7 +103,7 @@ class Controller:
         for records in outcome.batches():
             self._append(image, records)
             self._warn_of_ignored_settings(records)
-        # Also without records of its own: the reply may rest on records of others.
+        # Also without records: the reply may depend on records of earlier decisions.
         if image.offset >= self._driver.high_watermark:
             await self._driver.wait_committed(image.offset)
         return outcome.reply
@@ -119,14 +119,15 @@ class Controller:
             LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     def _pass_control_records(self, image: MetadataImage) -> None:
-        """The quorum writes into the log too (voters): what it wrote has offsets, and no records
-        for the image."""
+        """Advances the image over control records of the quorum (voter sets), which have offsets
+        but do not change the image."""
         last = Offset(self._driver.log.end_offset - 1)
         if image.offset < last:
             image.apply((), offset=last, epoch=self._driver.epoch)
 
-    def _on_unleader(self, epoch: Epoch) -> None:
-        """What was decided and is not committed may become so or not: the next leader knows."""
+    def _on_resigned(self, epoch: Epoch) -> None:
+        """Discards the image: uncommitted decisions may or may not be committed by the next
+        leader."""
         self._image = None
         LOGGER.info("controller %d resigned in epoch %d", self._config.node_id, epoch)
 
@@ -154,7 +155,7 @@ class Controller:
             epoch,
             image.offset,
         )
-        self._dead.look()
+        self._failure_detector.check()
 
     # ── brokers ──────────────────────────────────────────────────────────────────────────────
 
@@ -205,19 +206,20 @@ class Controller:
         return await self.submit(decide)
 
     def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection on which this registration of the broker sent its last heartbeat ended."""
+        """The connection with the last heartbeat of this registration was closed."""
         if self.is_active:
             self.sessions.on_disconnected(broker_id, epoch=broker_epoch)
-            self._dead.look()
+            self._failure_detector.check()
 
     def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
-        """The broker, if this is its registration and it is not fenced."""
+        """Returns the broker if this is its current registration and it is not fenced."""
         broker = None if self._image is None else self._image.brokers.get(broker_id)
-        is_it = broker is not None and broker.epoch == broker_epoch and not broker.fenced
-        return broker if is_it else None
+        if broker is None or broker.epoch != broker_epoch or broker.fenced:
+            return None
+        return broker
 
     async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None:
-        """If it is still this registration. Raises NotController."""
+        """Fences the broker if this is still its registration. Raises NotController."""
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
             if self.registered(broker_id, broker_epoch) is None:
@@ -231,21 +233,21 @@ class Controller:
         await self.submit(decide)
 
     async def run(self) -> None:
-        """Fences brokers that fell silent; a task of the node."""
+        """Fences brokers whose session has expired; runs as a task of the node."""
         interval_ms = max(1, self._config.broker_session_timeout_ms // CHECKS_PER_SESSION)
         clock = self._runtime.clock
         while True:
             now_ms = clock.mono_ms()
             due_ms = now_ms + interval_ms
             if self.is_active:
-                # At the very moment: until then its partitions have no leader.
+                # As soon as a session expires, since until then its partitions have no leader.
                 due_ms = min(due_ms, max(now_ms + 1, self.sessions.next_expiry_ms()))
             await asyncio.sleep((due_ms - now_ms) / 1000)
             if not self.is_active:
                 continue
-            # A process that was itself stopped for a while has heard nobody: that is not theirs.
+            # If this process was suspended, missing heartbeats are not the brokers' fault.
             self.sessions.extend_all(clock.mono_ms() - due_ms)
-            self._dead.look()
+            self._failure_detector.check()
             for broker_id, epoch in self.sessions.expired(clock.mono_ms()):
                 reason = f"no heartbeat for {self._config.broker_session_timeout_ms} ms"
                 try:

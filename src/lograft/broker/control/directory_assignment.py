@@ -1,7 +1,7 @@
-"""Tells the controller in which log dir a replica lies, where a broker has several.
+"""Reports the log dir of each replica to the controller, for brokers with several log dirs.
 
-The controller leaves the choice to the broker; it must know it to take the right partitions from
-the broker when one of its disks fails.
+The broker selects the log dir. The controller must know it to move the leadership of the right
+partitions when one of the disks fails.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 VERSIONS: Final = Versions(0, 0)
 RETRY_MS: Final = 500
-#: Of one request.
+#: Maximum number of replicas in one request.
 REPLICAS_MAX: Final = 2_000
 
 
@@ -43,11 +43,11 @@ class DirectoryAssigner:
         self._broker_epoch = broker_epoch
         self._metadata = metadata
         self._link = link
-        #: The newest place of each replica that the controller may not know.
+        #: Current log dir of each replica for which the controller may have another one.
         self._pending: dict[TopicIdPartition, UUID] = {}
         self._wake = asyncio.Event()
 
-    def opened(self, topic_id: UUID, index: int, directory_id: UUID) -> None:
+    def on_opened(self, topic_id: UUID, index: int, directory_id: UUID) -> None:
         state = self._metadata.image.partition(topic_id, index)
         if state is None or self._node_id not in state.replicas:
             return
@@ -59,7 +59,7 @@ class DirectoryAssigner:
         self._wake.set()
 
     async def run(self) -> None:
-        """A task of the node, from its registration on."""
+        """Runs as a task of the node after its registration."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -69,19 +69,19 @@ class DirectoryAssigner:
                     self._request(chosen), VERSIONS, AssignReplicasToDirsResponse
                 )
                 if reply.error_code:
-                    # Of another registration than the controller knows; that is on its way.
+                    # The controller does not know the current registration yet.
                     LOGGER.debug("directory assignment rejected: error %d", reply.error_code)
                     await asyncio.sleep(RETRY_MS / 1000)
                     continue
-                # What is refused one by one was deleted or moved meanwhile.
+                # Replicas with an error of their own were deleted or moved in the meantime.
                 for key, directory_id in chosen.items():
                     if self._pending.get(key) == directory_id:
                         del self._pending[key]
 
     def _request(self, chosen: dict[TopicIdPartition, UUID]) -> AssignReplicasToDirsRequest:
-        places: dict[UUID, dict[UUID, list[int]]] = {}
+        by_directory: dict[UUID, dict[UUID, list[int]]] = {}
         for (topic_id, index), directory_id in chosen.items():
-            places.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+            by_directory.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
         return AssignReplicasToDirsRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
@@ -99,6 +99,6 @@ class DirectoryAssigner:
                         for topic_id, indexes in topics.items()
                     ],
                 )
-                for directory_id, topics in places.items()
+                for directory_id, topics in by_directory.items()
             ],
         )

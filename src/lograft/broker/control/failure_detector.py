@@ -1,10 +1,11 @@
-"""Notices that a broker's process is gone, long before its session times out.
+"""Detects the end of a broker's process long before its session times out.
 
-When a process dies its kernel closes its connections and listeners. So a broker whose heartbeat
-connection has ended is called at its address: if that is refused nobody lives there any more, and
-it is fenced. An accepted call proves nothing (a paused process has a kernel that answers), nor does
-silence: those are left to the session's timeout. The same for a broker that a new controller has
-not heard yet, or that is late.
+When a process terminates, its kernel closes its connections and listeners. So if a broker's
+heartbeat connection is closed, the controller connects to the broker's address: if that is refused,
+the process has terminated and the broker is fenced. An accepted connection proves nothing, since
+the kernel also accepts connections for a suspended process, and neither does a timeout. In these
+cases the session timeout decides. The same check applies to brokers that have not sent a heartbeat
+to a new controller yet, and to those whose heartbeat is late.
 """
 
 import asyncio
@@ -20,11 +21,12 @@ from lograft.model.settings.broker import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 
-#: The first look may come between the end of a connection and that of its process' listener.
+#: Backoff between checks: the first one may run after the connection was closed, but before the
+#: listener of the process.
 PAUSE_MS_MIN: Final = 20
 PAUSE_MS_MAX: Final = 500
-CALL_MS_MAX: Final = 1_000
-#: A broker is late after so many heartbeats that did not come.
+CONNECT_MS_MAX: Final = 1_000
+#: A broker is late after this number of missing heartbeats.
 HEARTBEATS_MISSED: Final = 2
 
 
@@ -53,21 +55,23 @@ class FailureDetector:
         self._runtime = runtime
         self._config = config
         self._controller = controller
-        #: Registrations that are looked after now.
+        #: Registrations that are being checked.
         self._watched: set[tuple[int, int]] = set()
 
-    def look(self) -> None:
-        """Begins to look after those that should be heard and are not."""
+    def check(self) -> None:
+        """Starts checking brokers whose heartbeats are missing."""
         if not self._controller.is_active:
             return
-        for broker_id, epoch in self._controller.sessions.suspects(self._heard_before_ms()):
-            # Who is in this process lives as long as it does.
+        for broker_id, epoch in self._controller.sessions.suspects(
+            self._last_heartbeat_before_ms()
+        ):
+            # The broker in this process.
             is_local = broker_id == self._config.node_id
             if is_local or (broker_id, epoch) in self._watched:
                 continue
             if self._controller.registered(broker_id, epoch) is not None:
                 self._watched.add((broker_id, epoch))
-                self._runtime.spawn(self._watch(broker_id, epoch), name=f"is {broker_id} alive")
+                self._runtime.spawn(self._watch(broker_id, epoch), name=f"check broker {broker_id}")
 
     async def _watch(self, broker_id: int, epoch: int) -> None:
         pause_ms = PAUSE_MS_MIN
@@ -77,14 +81,14 @@ class FailureDetector:
                 if broker is None:
                     return
                 if await self._is_gone(broker):
-                    # Meanwhile it may have come back under another registration, or spoken.
+                    # It may have registered again, or sent a heartbeat, in the meantime.
                     if self._is_suspect(broker_id, epoch):
                         await self._controller.fence(broker_id, epoch, "its process has ended")
                     return
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
         except NotController:
-            # The next one looks for itself.
+            # The next active controller checks for itself.
             return
         finally:
             self._watched.discard((broker_id, epoch))
@@ -92,34 +96,36 @@ class FailureDetector:
     def _is_suspect(self, broker_id: int, epoch: int) -> bool:
         controller = self._controller
         return controller.is_active and controller.sessions.is_suspect(
-            broker_id, epoch=epoch, last_heartbeat_before_ms=self._heard_before_ms()
+            broker_id, epoch=epoch, last_heartbeat_before_ms=self._last_heartbeat_before_ms()
         )
 
-    def _heard_before_ms(self) -> int:
+    def _last_heartbeat_before_ms(self) -> int:
         late_ms = HEARTBEATS_MISSED * self._config.broker_heartbeat_interval_ms
         return self._runtime.clock.mono_ms() - late_ms
 
     async def _is_gone(self, broker: BrokerState) -> bool:
-        """Where nodes reach each other under a known name that place tells; otherwise all must."""
+        """Whether the inter-broker listener refuses connections; if it is unknown, whether all
+        listeners do."""
         own = broker.endpoint(self._config.inter_broker_listener_name)
         endpoints = broker.endpoints if own is None else (own,)
         for endpoint in endpoints:
-            if not self._is_meant_for_us(endpoint) or not await self._is_refused(endpoint):
+            if not self._is_reachable_by_name(endpoint) or not await self._is_refused(endpoint):
                 return False
         return bool(endpoints)
 
-    def _is_meant_for_us(self, endpoint: Endpoint) -> bool:
-        """A broker in a container may say "localhost" and mean its own: unless this node says it
-        too, nobody at that address proves nothing."""
+    def _is_reachable_by_name(self, endpoint: Endpoint) -> bool:
+        """Whether the host name means the same for this node. A broker in a container may advertise
+        "localhost" and mean the container: unless this node does so, too, a refused connection
+        proves nothing."""
         if not is_loopback(endpoint.host):
             return True
         ours = self._config.advertised_controller_listeners
-        return any(is_loopback(each.host) for each in ours)
+        return any(is_loopback(listener.host) for listener in ours)
 
     async def _is_refused(self, endpoint: Endpoint) -> bool:
         address = Address(endpoint.host, endpoint.port)
         try:
-            channel = await self._runtime.transport.connect(address, timeout_ms=CALL_MS_MAX)
+            channel = await self._runtime.transport.connect(address, timeout_ms=CONNECT_MS_MAX)
         except ConnectionRefusedError:
             return True
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: made when the first client asks for one."""
+"""Internal topics with the state of coordinators, created when a client first needs them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -65,20 +65,21 @@ class InternalTopics:
     def __init__(self, metadata: ClusterMetadata, link: ControllerLink) -> None:
         self._metadata = metadata
         self._link = link
-        #: Asked for by this broker, not answered yet: those who come later only wait.
-        self._asked: dict[str, None] = {}
+        #: Topics that this broker is creating: further requests only wait for them.
+        self._in_creation: set[str] = set()
 
     async def ensure(self, topic: str) -> None:
-        """Returns when the image has it. Raises CoordinatorNotAvailable: the client asks again."""
+        """Creates the topic if necessary, and returns when the image contains it. Raises
+        CoordinatorNotAvailable, after which the client retries."""
         metadata = self._metadata
         if topic in metadata.image.topic_ids:
             return
-        if topic not in self._asked:
-            self._asked[topic] = None
+        if topic not in self._in_creation:
+            self._in_creation.add(topic)
             try:
                 await self._create(topic)
             finally:
-                del self._asked[topic]
+                self._in_creation.remove(topic)
         await metadata.wait_image(
             lambda image: topic in image.topic_ids, timeout_ms=CREATION_WAIT_MS
         )

@@ -1,6 +1,6 @@
-"""What the active controller does from time to time: leaders go back to the preferred replicas
-(`auto.leader.rebalance.enable`), partitions that nobody leads get a leader, uncleanly where their
-topic allows it, and replicas move to a broker that has joined (`auto.rebalance.enable`)."""
+"""Periodic work of the active controller: elects preferred leaders
+(`auto.leader.rebalance.enable`), elects leaders of partitions without one, uncleanly if their topic
+allows it, and moves replicas to a broker that has joined (`auto.rebalance.enable`)."""
 
 import asyncio
 import logging
@@ -28,8 +28,8 @@ ROUNDS: Final = Counter(
 )
 
 
-class Decides(Protocol):
-    """A decision that does some of what is to be done; its reply says whether there is more."""
+class PeriodicDecision(Protocol):
+    """A decision that does part of the work; its reply tells whether there is more."""
 
     def __call__(self, image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]: ...
 
@@ -42,7 +42,8 @@ class ActiveController(Protocol):
 
 
 class LeaderBalancer:
-    """A task of a node with the controller's role; it rests while another controller leads."""
+    """A task of a node with the controller role. It does nothing while another controller is
+    active."""
 
     def __init__(
         self, runtime: Runtime, config: BrokerConfig, controller: ActiveController
@@ -53,8 +54,10 @@ class LeaderBalancer:
         self._rounds = 0
         unclean_ms = config.value("unclean.leader.election.interval.ms")
         assert isinstance(unclean_ms, int), unclean_ms
-        #: What is to be done, and how often in ms.
-        self._duties: list[tuple[Decides, int]] = [(elect_for_leaderless_partitions, unclean_ms)]
+        #: Decisions with their interval in ms.
+        self._duties: list[tuple[PeriodicDecision, int]] = [
+            (elect_for_leaderless_partitions, unclean_ms)
+        ]
         if config.auto_leader_rebalance_enable:
             balance_ms = config.leader_imbalance_check_interval_seconds * 1000
             self._duties.append((balance_leaders, balance_ms))
@@ -70,18 +73,18 @@ class LeaderBalancer:
             for number, (decide, interval_ms) in enumerate(self._duties):
                 if due_ms[number] <= clock.mono_ms():
                     if self._controller.is_active:
-                        await self._do(decide)
+                        await self._run_decision(decide)
                     due_ms[number] = clock.mono_ms() + interval_ms
 
-    async def _do(self, decide: Decides) -> None:
-        """Round by round, so that other decisions come in between."""
+    async def _run_decision(self, decide: PeriodicDecision) -> None:
+        """Repeats the decision until all work is done, so that others can run in between."""
         decision = partial(decide, config=self._config)
         try:
             while await self._controller.submit(decision):
                 self._rounds += 1
             self._rounds += 1
         except NotController:
-            return  # another one goes on
+            return  # The new active controller continues.
         except LograftError as error:
             LOGGER.warning("periodic controller task failed, retrying later: %s", error)
 

@@ -1,6 +1,32 @@
-"""The active controller's part of the switch between ISR and Raft: looks for partitions that are
-not in the mode that is wished for, writes the next step, and asks the replicas where their logs
-end when a raft life ends. What to write is decided in `metadata/mode_switch.py`.
+"""The background task of the active controller that switches partitions between ISR and Raft.
+
+It finds partitions that are not in their desired mode, writes the next step, and collects the log
+ends of the replicas when a raft life ends. `metadata/mode_switch.py` decides which record is
+written and explains why a switch is safe. This module only has to keep it making progress.
+
+Steps. The task checks the image at a fixed interval, but only if it has changed, and only the
+partitions that can have a step: those that are not in isr mode, and those of topics with a mode in
+their configs. The decisions are submitted like all others, so they see every earlier record, and a
+step that is no longer due writes nothing. Steps are limited to one batch of the metadata log each,
+so that a switch of thousands of partitions does not block other decisions.
+
+Two of the transitions are not initiated here. From entering to raft the leader reports that all
+in-sync replicas have the first batch of its epoch on disk (AlterPartition), since only the leader
+knows their fetch offsets. From leaving to isr the leader reports an ISR that has reached
+min.insync.replicas.
+
+Log ends. In a leaving epoch without a leader, each replica must report its log end after it has
+voted for the controller and fsynced its log. The task requests it with OffsetForLeaderEpoch (with a
+tag for the leaving epoch) and collects the responses in a `Collection` per partition. A replica
+that is not ready responds with an error, and the next round requests it again; one that is in a
+higher epoch responds with FENCED_LEADER_EPOCH, and the controller starts a higher leaving epoch. At
+most one request is in flight to each broker, with all of its partitions.
+
+Why lost state is harmless. Collections are in memory only. They belong to one leaving epoch, and a
+response counts only if the epoch in its request is that of the collection, so delayed responses
+have no effect. A new controller starts with empty collections: the replicas' votes are on disk and
+block elections meanwhile, and it requests the log ends again. A controller that is no longer active
+cannot append the result, because its decisions raise NotController.
 """
 
 import asyncio
@@ -41,14 +67,14 @@ if TYPE_CHECKING:
     from lograft.broker.control.controller import Controller
 
 LOGGER: Final = logging.getLogger(__name__)
-#: How often the image is looked at while it changes, and replicas are asked.
+#: Interval of checks while a switch is in progress, and otherwise.
 INTERVAL_MS: Final = 20
 IDLE_MS: Final = 100
-ASK_TIMEOUT_MS: Final = 1_000
-ASK_VERSIONS: Final = Versions(4, 4)
+REQUEST_TIMEOUT_MS: Final = 1_000
+LOG_END_VERSIONS: Final = Versions(4, 4)
 END_VERSIONS: Final = Versions(1, 1)
 LANE: Final = "switch"
-#: Records of one step: one batch of the metadata log holds them.
+#: Maximum number of records in one step, which fit into one batch of the metadata log.
 STEPS_MAX: Final = 500
 
 
@@ -66,12 +92,12 @@ class ModeSwitcher:
         self._peers = peers
         self._config = config
         self._collections: dict[TopicIdPartition, Collection] = {}
-        #: Brokers that have not answered the last question yet.
-        self._asked: set[int] = set()
+        #: Brokers with a request in flight.
+        self._in_flight: set[int] = set()
         self._seen_offset = -1
 
     async def run(self) -> None:
-        """A task of every controller; only the active one does something."""
+        """Runs as a task of every controller, but only the active one does anything."""
         while True:
             image = self._controller.image
             busy = False
@@ -86,19 +112,19 @@ class ModeSwitcher:
             await asyncio.sleep((INTERVAL_MS if busy else IDLE_MS) / 1000)
 
     async def _step(self, image: MetadataImage) -> bool:
-        """Whether a switch is under way."""
+        """Writes due steps and requests log ends. Returns whether a switch is in progress."""
         if image.offset != self._seen_offset:
             self._seen_offset = image.offset
             keys = [key for key in _candidates(image) if _has_step(image, key)]
             for first in range(0, len(keys), STEPS_MAX):
                 part = keys[first : first + STEPS_MAX]
-                await self._controller.submit(_deciding(part))
+                await self._controller.submit(_build_decision(part))
         self._collect(image)
         return bool(image.switching)
 
     async def hand_over(self, key: TopicIdPartition, successor: NodeId) -> ErrorCode:
-        """Asks the leader of a raft partition to let another replica lead; whether that one can is
-        for the voters to say."""
+        """Requests that the leader of a raft partition hand over leadership to another replica.
+        Whether that one wins is up to the voters."""
         image = self._controller.image
         topic = None if image is None else image.topics.get(key.topic_id)
         state = None if topic is None else topic.partitions.get(key.partition)
@@ -131,7 +157,7 @@ class ModeSwitcher:
                 request,
                 END_VERSIONS,
                 ends.EndQuorumEpochResponse,
-                timeout_ms=ASK_TIMEOUT_MS,
+                timeout_ms=REQUEST_TIMEOUT_MS,
                 lane=LANE,
                 listener=self._config.inter_broker_listener_name,
                 lograft_only=True,
@@ -144,7 +170,7 @@ class ModeSwitcher:
     # ── ending a life ────────────────────────────────────────────────────────────────────────
 
     def _collect(self, image: MetadataImage) -> None:
-        questions: dict[int, list[TopicIdPartition]] = {}
+        missing: dict[int, list[TopicIdPartition]] = {}
         collections: dict[TopicIdPartition, Collection] = {}
         for key in image.switching:
             state = image.topics[key.topic_id].partitions[key.partition]
@@ -155,15 +181,16 @@ class ModeSwitcher:
                 known = Collection(state.leader_epoch)
             collections[key] = known
             for replica in state.replicas:
-                if replica not in known.log_ends and replica not in self._asked:
-                    questions.setdefault(replica, []).append(key)
+                if replica not in known.log_ends and replica not in self._in_flight:
+                    missing.setdefault(replica, []).append(key)
         self._collections = collections
-        for replica, keys in questions.items():
+        for replica, keys in missing.items():
             address = self._address_of(image, replica)
             if address is not None:
-                self._asked.add(replica)
-                request = _question(image, keys, collections)
-                self._runtime.spawn(self._ask(replica, address, request), name="end of raft life")
+                self._in_flight.add(replica)
+                request = _build_request(image, keys, collections)
+                work = self._request_log_ends(replica, address, request)
+                self._runtime.spawn(work, name="end of raft life")
 
     def _address_of(self, image: MetadataImage, replica: int) -> Address | None:
         broker = image.brokers.get(replica)
@@ -172,29 +199,29 @@ class ModeSwitcher:
         end = broker.endpoint(self._config.inter_broker_listener_name)
         return None if end is None else Address(end.host, end.port)
 
-    async def _ask(
+    async def _request_log_ends(
         self, replica: int, address: Address, request: OffsetForLeaderEpochRequest
     ) -> None:
         try:
             response = await self._peers.request(
                 address,
                 request,
-                ASK_VERSIONS,
+                LOG_END_VERSIONS,
                 OffsetForLeaderEpochResponse,
-                timeout_ms=ASK_TIMEOUT_MS,
+                timeout_ms=REQUEST_TIMEOUT_MS,
                 lane=LANE,
                 listener=self._config.inter_broker_listener_name,
                 lograft_only=True,
             )
             await self._controller.submit(
-                lambda image: self._take(image, replica, request, response)
+                lambda image: self._on_response(image, replica, request, response)
             )
         except (PeerUnreachable, PeerLost, NotController):
             return
         finally:
-            self._asked.discard(replica)
+            self._in_flight.discard(replica)
 
-    def _take(
+    def _on_response(
         self,
         image: MetadataImage,
         replica: int,
@@ -203,28 +230,28 @@ class ModeSwitcher:
     ) -> ControllerResult[None]:
         records: list[Message] = []
         leadership_rules = LeadershipRules(image, self._config)
-        for asked, answered in zip(request.topics, response.topics, strict=False):
-            topic = image.topics.get(asked.topic_id)
+        for requested, responded in zip(request.topics, response.topics, strict=False):
+            topic = image.topics.get(requested.topic_id)
             if topic is None:
                 continue
-            for question, answer in zip(asked.partitions, answered.partitions, strict=False):
-                key = TopicIdPartition(asked.topic_id, question.partition)
+            for partition, result in zip(requested.partitions, responded.partitions, strict=False):
+                key = TopicIdPartition(requested.topic_id, partition.partition)
                 collection = self._collections.get(key)
-                if collection is None or collection.epoch != question.leaving_epoch:
+                if collection is None or collection.epoch != partition.leaving_epoch:
                     continue
                 if key.partition not in topic.partitions:
                     continue
                 record: Message | None = None
-                if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-                    record = on_fenced(topic, key.partition, collection, epoch=answer.leader_epoch)
-                elif not answer.error_code:
+                if result.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+                    record = on_fenced(topic, key.partition, collection, epoch=result.leader_epoch)
+                elif not result.error_code:
                     record = on_tail(
                         image,
                         topic,
                         key.partition,
                         collection,
                         replica=replica,
-                        tail=LogEndPosition(answer.leader_epoch, answer.end_offset),
+                        tail=LogEndPosition(result.leader_epoch, result.end_offset),
                         min_isr=leadership_rules.rules_of(topic.name).min_insync_replicas,
                     )
                 if record is not None:
@@ -232,7 +259,7 @@ class ModeSwitcher:
         return ControllerResult(tuple(records), None)
 
 
-def _question(
+def _build_request(
     image: MetadataImage,
     keys: list[TopicIdPartition],
     collections: dict[TopicIdPartition, Collection],
@@ -256,7 +283,7 @@ def _question(
 
 
 def _candidates(image: MetadataImage) -> Iterator[TopicIdPartition]:
-    """Partitions that may not be in the mode that is wished for."""
+    """Yields partitions that may not be in their desired mode."""
     yield from image.not_isr
     for resource, values in image.configs.items():
         if resource.type == ResourceType.TOPIC and (MODE in values or MODE_OF_PARTITIONS in values):
@@ -271,7 +298,9 @@ def _has_step(image: MetadataImage, key: TopicIdPartition) -> bool:
     return next_step(image, image.topics[key.topic_id], key.partition) is not None
 
 
-def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], ControllerResult[None]]:
+def _build_decision(
+    keys: list[TopicIdPartition],
+) -> Callable[[MetadataImage], ControllerResult[None]]:
     def decide(image: MetadataImage) -> ControllerResult[None]:
         records: list[Message] = []
         moves: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""Records that say nothing (NoOpRecord), written by an active controller that has nothing to say.
+"""NoOpRecords, which an idle active controller writes.
 
-With every one of them the quorum proves that it can still commit, and observers see how far behind
-they are. A quorum of one has nobody to prove anything to: an idle node writes nothing.
+With each of them the quorum proves that it can still commit, and observers can measure their lag. A
+quorum of one voter writes none: it has no observers that depend on a majority.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET
 from lograft.wire.records.no_op_record import NoOpRecord
 
-#: metadata.max.idle.interval.ms=0 turns them off; then this is how often nothing is done.
+#: Sleep interval if metadata.max.idle.interval.ms=0 disables the records.
 OFF_MS: Final = 60_000
 
 
@@ -27,21 +27,21 @@ class NoOpRecordWriter:
         self._interval_ms = config.metadata_max_idle_interval_ms
 
     async def run(self) -> None:
-        """A task of the node."""
+        """Runs as a task of the node."""
         seen = NO_OFFSET
         while True:
             await asyncio.sleep((self._interval_ms or OFF_MS) / 1000)
             end = self._driver.log.end_offset
-            if end == seen and self._interval_ms and self._may_write():
+            if end == seen and self._interval_ms and self._can_write():
                 try:
-                    await self._controller.submit(_nothing)
+                    await self._controller.submit(_write_no_op)
                 except NotController:
                     continue
             seen = self._driver.log.end_offset
 
-    def _may_write(self) -> bool:
+    def _can_write(self) -> bool:
         return self._controller.is_active and len(self._driver.voters.voters) > 1
 
 
-def _nothing(image: MetadataImage) -> ControllerResult[None]:
+def _write_no_op(image: MetadataImage) -> ControllerResult[None]:
     return ControllerResult((NoOpRecord(),), None)

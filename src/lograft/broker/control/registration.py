@@ -1,7 +1,7 @@
-"""The life of a broker in its cluster: registers, catches up, is unfenced, hands over, goes.
+"""Registration of a broker: it registers, catches up, is unfenced, hands over and shuts down.
 
-Heartbeats have a connection of their own: when it closes and nobody listens at the broker's address
-any more, the controller knows that the process is gone (broker/control/controller.py).
+Heartbeats use a separate connection: when it is closed and connections to the broker's address are
+refused, the controller knows that the process has terminated (broker/control/controller.py).
 """
 
 import asyncio
@@ -37,14 +37,14 @@ REGISTRATION_VERSIONS: Final = Versions(4, 4)
 HEARTBEAT_VERSIONS: Final = Versions(1, 2)
 CONTROLLER_REGISTRATION_VERSIONS: Final = Versions(0, 0)
 RETRY_MS: Final = 100
-#: Between two tries to take the place of a broker that the controller still hears.
+#: Maximum backoff while another broker with the same id is still registered.
 RETRY_MS_MAX: Final = 1_000
 LANE: Final = "heartbeat"
-#: A stopping broker asks so often whether it has handed over everything.
+#: Interval of heartbeats during a controlled shutdown.
 SHUT_DOWN_PAUSE_MS: Final = 20
-#: It does not wait longer for a controller that cannot be found: the others may be stopping too.
+#: How long a controlled shutdown searches for a controller: all nodes may be shutting down.
 SHUT_DOWN_SEARCH_MS: Final = 2_000
-#: The controller does not know this registration: it takes a new one.
+#: The controller does not know this registration: the broker registers again.
 UNKNOWN_TO_CONTROLLER: Final = frozenset(
     {ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH}
 )
@@ -52,11 +52,11 @@ UNKNOWN_TO_CONTROLLER: Final = frozenset(
 
 class Stage(Enum):
     STARTING = "starting"
-    #: The controller knows the broker, but trusts it with nothing.
+    #: Known to the controller, but fenced.
     REGISTERED = "registered"
     #: It has read the metadata log up to its own registration.
     CAUGHT_UP = "caught up"
-    #: It may lead partitions and is shown to clients.
+    #: It can lead partitions and is visible to clients.
     UNFENCED = "unfenced"
     SHUTTING_DOWN = "shutting down"
     STOPPED = "stopped"
@@ -75,7 +75,7 @@ NEXT_STAGES: Final[dict[Stage, frozenset[Stage]]] = {
     Stage.STARTING: frozenset({Stage.REGISTERED, Stage.STOPPED}),
     Stage.REGISTERED: frozenset({Stage.CAUGHT_UP, Stage.SHUTTING_DOWN}),
     Stage.CAUGHT_UP: frozenset({Stage.UNFENCED, Stage.REGISTERED, Stage.SHUTTING_DOWN}),
-    # Fenced for its silence it catches up again; unknown to a controller it registers again.
+    # After it was fenced it catches up again; unknown to the controller it registers again.
     Stage.UNFENCED: frozenset({Stage.CAUGHT_UP, Stage.REGISTERED, Stage.SHUTTING_DOWN}),
     Stage.SHUTTING_DOWN: frozenset({Stage.STOPPED}),
     Stage.STOPPED: frozenset(),
@@ -83,7 +83,7 @@ NEXT_STAGES: Final[dict[Stage, frozenset[Stage]]] = {
 
 
 class ReportedDirectories(Protocol):
-    """What heartbeats say of the log dirs (broker/logs/log_manager.py)."""
+    """The log dirs that heartbeats report (broker/logs/log_manager.py)."""
 
     def offline_ids(self) -> list[UUID]: ...
 
@@ -102,7 +102,7 @@ class BrokerRegistration:
         metadata: ClusterMetadata,
         halt: Callable[[str], None],
     ) -> None:
-        """`halt` ends the node."""
+        """`halt` stops the node."""
         self._runtime = runtime
         self._config = config
         self._link = link
@@ -111,14 +111,14 @@ class BrokerRegistration:
         self._cluster_id = cluster_id
         self._directory_ids = list(directory_ids)
         self._directories: ReportedDirectories | None = None
-        #: Failed log dirs with replicas that led, which the controller has not heard of: each with
-        #: the timer that ends the node.
+        #: Failed log dirs with leader replicas that are not reported to the controller yet, each
+        #: with the timer that stops the node.
         self._unreported: dict[UUID, asyncio.TimerHandle] = {}
         self.stage = Stage.STARTING
         self.broker_epoch = BrokerEpoch(-1)
         self._request: BrokerRegistrationRequest | None = None
-        #: When the newest request was sent that the controller has taken.
-        self._heard_ms = runtime.clock.mono_ms()
+        #: When the last request that the controller accepted was sent.
+        self._accepted_ms = runtime.clock.mono_ms()
         self._unfenced = asyncio.Event()
         self._wake = asyncio.Event()
 
@@ -129,8 +129,9 @@ class BrokerRegistration:
         endpoints: Iterable[Endpoint],
         previous_epoch: int = -1,
     ) -> None:
-        """Once, before `register`. `endpoints`: what clients are told, with real ports.
-        `previous_epoch`: of the last clean stop, or -1."""
+        """Builds the registration request; called once, before `register`. `endpoints` are the
+        advertised ones with actual ports, `previous_epoch` is the broker epoch of the last clean
+        shutdown, or -1."""
         self._directories = directories
         self._request = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
@@ -159,8 +160,8 @@ class BrokerRegistration:
         )
 
     async def register(self, *, timeout_ms: int | None = None) -> BrokerEpoch:
-        """Until the controller has taken it. Raises Rejected where trying again cannot help, and
-        ControllerUnreachable."""
+        """Registers the broker, with retries. Raises Rejected if a retry cannot help, and
+        ControllerUnreachable after the timeout."""
         assert self._request is not None, "not prepared"
         pause_ms = RETRY_MS
         while True:
@@ -173,13 +174,13 @@ class BrokerRegistration:
                 lane=LANE,
             )
             if not reply.error_code:
-                self._heard_ms = sent_ms
+                self._accepted_ms = sent_ms
                 self.broker_epoch = BrokerEpoch(reply.broker_epoch)
-                if self._may_register:
+                if self._can_register:
                     self._move(Stage.REGISTERED)
                 return self.broker_epoch
             code = ErrorCode(reply.error_code)
-            # The predecessor's session may still be open: its time runs out.
+            # The session of the previous process may still be open, and will expire.
             if code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise Rejected(
                     code,
@@ -195,20 +196,20 @@ class BrokerRegistration:
             pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
 
     async def run(self) -> None:
-        """Heartbeats for as long as the node lives; a task of the node. Begin it when the broker
-        is ready to lead."""
+        """Sends heartbeats; runs as a task of the node from the time when the broker is ready to
+        lead."""
         interval_ms = self._config.broker_heartbeat_interval_ms
         while self.stage not in (Stage.SHUTTING_DOWN, Stage.STOPPED):
             try:
-                await self._beat()
+                await self._heartbeat()
             except ControllerUnreachable as error:
                 LOGGER.debug("heartbeat not sent, retrying: %s", error)
-            except Rejected as refusal:
-                LOGGER.warning("%s", refusal)
-                if refusal.code in UNKNOWN_TO_CONTROLLER and self._may_register:
+            except Rejected as error:
+                LOGGER.warning("%s", error)
+                if error.code in UNKNOWN_TO_CONTROLLER and self._can_register:
                     await self.register()
             self._wake.clear()
-            # Until it is unfenced clients wait for it: it asks more often.
+            # More often until it is unfenced, since clients are waiting for it.
             wait_ms = interval_ms if self.stage is Stage.UNFENCED else min(interval_ms, RETRY_MS)
             try:
                 async with asyncio.timeout(wait_ms / 1000):
@@ -217,24 +218,24 @@ class BrokerRegistration:
                 pass
 
     @property
-    def _may_register(self) -> bool:
+    def _can_register(self) -> bool:
         return self.stage not in (Stage.SHUTTING_DOWN, Stage.STOPPED)
 
     def current_epoch(self) -> BrokerEpoch:
         return self.broker_epoch
 
     def has_lease(self) -> bool:
-        """Whether the controller still counts on this broker: it fences nobody whom it has heard
-        within the session, which for the controller began after the request was sent."""
-        age_ms = self._runtime.clock.mono_ms() - self._heard_ms
+        """Whether the controller cannot have fenced this broker: its session has not expired,
+        counted from the time when the last accepted request was sent."""
+        age_ms = self._runtime.clock.mono_ms() - self._accepted_ms
         return age_ms < self._config.broker_session_timeout_ms
 
     async def wait_unfenced(self) -> None:
         await self._unfenced.wait()
 
     def on_directory_failed(self, directory_id: UUID, path: str, *, has_led: bool) -> None:
-        """The controller should hear of it now. Until it has, it believes that this broker leads
-        what lay there, and nobody else can: a broker that cannot report it for
+        """Reports a failed log dir to the controller. Until that has succeeded, no other broker can
+        become leader of the partitions in it: a broker that cannot report the failure within
         log.dir.failure.timeout.ms stops, so that it is fenced."""
         self._wake.set()
         if has_led and directory_id not in self._unreported:
@@ -254,8 +255,9 @@ class BrokerRegistration:
                 timer.cancel()
 
     async def shut_down(self) -> None:
-        """Asks the controller to hand over what this broker leads, and returns when it may go, or
-        when time is up. Without controlled.shutdown.enable it only falls silent."""
+        """Performs a controlled shutdown: requests that the controller move the leadership of all
+        partitions, and returns when that is done or has timed out. Without
+        controlled.shutdown.enable it only stops sending heartbeats."""
         self._on_reported(list(self._unreported))
         if self.stage is Stage.STARTING:
             self._move(Stage.STOPPED)
@@ -274,7 +276,7 @@ class BrokerRegistration:
             LOGGER.warning("controlled shutdown did not complete: %s", error or "timed out")
         self._move(Stage.STOPPED)
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         reply = await self._send(2 * self._config.broker_heartbeat_interval_ms)
         if self.stage is Stage.SHUTTING_DOWN:
             return
@@ -294,9 +296,9 @@ class BrokerRegistration:
         epoch = self.broker_epoch
         sent_ms = self._runtime.clock.mono_ms()
         offline = self._directories.offline_ids()
-        # None: the cluster's metadata cannot hold them yet.
-        holds_cordoned = image.metadata_version >= CORDONED_LOG_DIRS_SINCE
-        cordoned = self._directories.cordoned_ids() if holds_cordoned else None
+        # None if the metadata version does not support them.
+        has_cordoned = image.metadata_version >= CORDONED_LOG_DIRS_SINCE
+        cordoned = self._directories.cordoned_ids() if has_cordoned else None
         reply = await self._link.request(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
@@ -317,7 +319,7 @@ class BrokerRegistration:
                 code, f"The controller rejected a heartbeat in epoch {epoch}: {code.name}"
             )
         if not reply.is_fenced:
-            self._heard_ms = sent_ms
+            self._accepted_ms = sent_ms
         self._on_reported(offline)
         return reply
 
@@ -336,7 +338,7 @@ class BrokerRegistration:
 def controller_registration_request(
     config: BrokerConfig, *, incarnation_id: UUID, endpoints: Iterable[Endpoint]
 ) -> ControllerRegistrationRequest:
-    """What a controller tells the quorum about itself."""
+    """Returns the request with which a controller registers."""
     return ControllerRegistrationRequest(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,

@@ -1,4 +1,4 @@
-"""Topics and partitions that come to be because someone asked for them."""
+"""Automatic creation of topics and partitions that a client requests."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ from lograft.wire.apis import Versions
 from lograft.wire.messages.create_partitions import CreatePartitionsResponse
 from lograft.wire.messages.create_topics import CreateTopicsResponse
 
-#: How long a request waits for what it caused to be created; clients ask again anyway.
+#: How long a request waits for the creation; clients retry afterwards.
 CREATION_WAIT_MS: Final = 5_000
 CREATE_TOPICS_VERSIONS: Final = Versions(5, 7)
 CREATE_PARTITIONS_VERSIONS: Final = Versions(2, 3)
@@ -23,8 +23,8 @@ LANE: Final = "create"
 async def create_on_demand(
     metadata: ClusterMetadata, link: ControllerLink, names: Sequence[str]
 ) -> dict[str, int]:
-    """Creates topics with the broker's defaults and waits until the image has them. Returns the
-    error code of each that could not be made."""
+    """Creates topics with the broker's defaults and waits until the image contains them. Returns
+    the error codes of those that could not be created."""
     request = creation_request(names, config=metadata.config, timeout_ms=CREATION_WAIT_MS)
     try:
         reply = await link.request(
@@ -36,25 +36,25 @@ async def create_on_demand(
         )
     except ControllerUnreachable:
         return dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
-    refused = {
+    errors = {
         topic.name: topic.error_code
         for topic in reply.topics
-        # Another client was faster: the topic is as good as ours.
+        # TOPIC_ALREADY_EXISTS: another client was faster.
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     }
-    wanted = [name for name in names if name not in refused]
+    created = [name for name in names if name not in errors]
     await metadata.wait_image(
-        lambda image: all(name in image.topic_ids for name in wanted),
+        lambda image: all(name in image.topic_ids for name in created),
         timeout_ms=CREATION_WAIT_MS,
     )
-    return refused
+    return errors
 
 
 async def grow_on_demand(
     metadata: ClusterMetadata, link: ControllerLink, topic: str, index: int
 ) -> None:
-    """Grows a topic up to partition `index`, to which a producer writes. Raises Rejected where the
-    topic's setting does not allow it."""
+    """Adds partitions up to `index`, to which a producer writes. Raises Rejected if the topic's
+    settings do not allow that."""
     request = growth_request(metadata.image, topic, index, timeout_ms=CREATION_WAIT_MS)
     if request is None:
         return
@@ -66,7 +66,7 @@ async def grow_on_demand(
         lane=LANE,
     )
     result = reply.results[0]
-    # INVALID_PARTITIONS: it has as many already, another client was faster.
+    # INVALID_PARTITIONS: another client was faster.
     if result.error_code not in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
         raise Rejected(ErrorCode(result.error_code), result.error_message or "no reason given")
 

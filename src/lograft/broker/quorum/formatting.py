@@ -1,9 +1,9 @@
-"""Formatting storage: what ties new data folders to a node and a cluster, byte for byte as Kafka's.
+"""Formatting storage: writes the files that tie log dirs to a node and a cluster, as Kafka does.
 
 Every log dir gets `bootstrap.checkpoint` (the features and users that the first controller writes)
-and, last, `meta.properties`: a folder with that file is formatted, one without may be formatted
-again after a crash. The metadata dir of a dynamic quorum also gets the snapshot at offset 0 that
-names the first voters. All of it is durable when `format_directories` returns.
+and, last, `meta.properties`: a folder with that file is formatted, one without can be formatted
+again after a crash. The metadata dir of a dynamic quorum also gets the snapshot at offset 0 with
+the first voters. All files are durable when `format_directories` returns.
 """
 
 import re
@@ -46,7 +46,7 @@ from lograft.wire.records.voters_record import KRaftVersionFeature, VotersRecord
 from lograft.wire.records.voters_record import Voter as VoterEntry
 
 if TYPE_CHECKING:
-    # Every start checks the folders; only formatting with users needs what makes their keys.
+    # Every start imports this module; only formatting with users needs their credentials.
     from lograft.security.scram_credentials import ScramCredential
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
@@ -56,19 +56,19 @@ FIRST_SNAPSHOT_FILE: Final = f"{0:020d}-{0:010d}.checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """A dynamic quorum that begins with this node alone."""
+    """A dynamic quorum with this node as its first voter."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitialControllers:
-    """A dynamic quorum that begins with these."""
+    """A dynamic quorum with these first voters."""
 
     voters: tuple[Voter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NoInitialControllers:
-    """The node joins a quorum that exists."""
+    """The node joins an existing quorum."""
 
 
 Controllers: TypeAlias = Standalone | InitialControllers | NoInitialControllers
@@ -77,9 +77,9 @@ Controllers: TypeAlias = Standalone | InitialControllers | NoInitialControllers
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatRequest:
     cluster_id: str
-    #: None: the quorum is static (controller.quorum.voters), or the node is only a broker.
+    #: None if the quorum is static (controller.quorum.voters) or the node is only a broker.
     controllers: Controllers | None = None
-    #: A level of metadata.version; None: the newest.
+    #: A level of metadata.version; None for the newest.
     release: int | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     scram: "tuple[ScramCredential, ...]" = ()
@@ -119,7 +119,8 @@ def format_directories(
     randomness: Randomness,
     now_ms: int,
 ) -> FormatReport:
-    """Blocks. InvalidInput says why a request is refused; nothing is written then."""
+    """Formats the log dirs that are not formatted yet; blocks. Raises InvalidInput before anything
+    is written if the request is invalid."""
     levels = feature_levels(request.release, request.features)
     _check_request(config, request, levels)
     formatted = _formatted_before(disk, config, request)
@@ -153,7 +154,8 @@ def format_directories(
 
 
 def _make_durable(disk: Disk, path: str) -> None:
-    """With its parents; a power loss must not take a folder whose content was fsynced."""
+    """Creates the folder and its parents durably: a power loss must not remove a folder whose files
+    were fsynced."""
     if disk.is_dir(path):
         return
     parent = _parent(path)
@@ -166,15 +168,15 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
-def _check_no_file_is_there(disk: Disk, path: str) -> None:
-    """Neither in the place of the folder nor in that of one above it."""
+def _reject_file(disk: Disk, path: str) -> None:
+    """Raises InvalidInput if the path or one of its parents is a file."""
     place = path
     while not disk.exists(place) and place != _parent(place):
         place = _parent(place)
     if disk.exists(place) and not disk.is_dir(place):
         raise InvalidInput(
-            f"{path} cannot be a log dir, since {place} is a file: correct log.dirs, or move the"
-            " file away"
+            f"{path} cannot be a log dir, because {place} is a file: correct log.dirs, or move the"
+            " file"
         )
 
 
@@ -183,7 +185,7 @@ def directories_of(config: BrokerConfig) -> tuple[str, ...]:
 
 
 def bootstrap_snapshot(records: Sequence[Message], *, now_ms: int) -> bytes:
-    """The content of bootstrap.checkpoint; its header does not belong to any log."""
+    """Returns the content of bootstrap.checkpoint, whose header has no log timestamp."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=0)
     head = _control_batch(0, [(frames.SNAPSHOT_HEADER, header)], now_ms)
     data = [
@@ -194,7 +196,7 @@ def bootstrap_snapshot(records: Sequence[Message], *, now_ms: int) -> bytes:
 
 
 def voters_snapshot(config: BrokerConfig, voters: Iterable[Voter], *, now_ms: int) -> bytes:
-    """The snapshot at offset 0 that begins the log of a dynamic quorum."""
+    """Returns the snapshot at offset 0, with which the log of a dynamic quorum starts."""
     lowest, highest = 0, FEATURES[KRAFT_VERSION][0]
     entries = [
         VoterEntry(
@@ -278,13 +280,13 @@ def _check_request(config: BrokerConfig, request: FormatRequest, levels: Mapping
     is_static = bool(config.controller_quorum_voters)
     if not re.fullmatch(r"[A-Za-z0-9._-]+", request.cluster_id):
         raise InvalidInput(
-            f"{request.cluster_id!r} cannot be a cluster id: make one with"
+            f"{request.cluster_id!r} is not a valid cluster id: create one with"
             " 'lograft storage random-uuid'"
         )
     if is_static and isinstance(controllers, Standalone | InitialControllers):
         raise InvalidInput(
-            "controller.quorum.voters makes the quorum static: for a dynamic one remove it and set"
-            " controller.quorum.bootstrap.servers, else leave out --standalone and"
+            "controller.quorum.voters makes the quorum static: for a dynamic quorum replace it by"
+            " controller.quorum.bootstrap.servers, otherwise omit --standalone and"
             " --initial-controllers"
         )
     if isinstance(controllers, Standalone) and not config.is_controller:
@@ -319,7 +321,7 @@ def _voters(
             names = [name for name in config.controller_listener_names if name in by_name]
             address = by_name[names[0]].address
             if not address.host:
-                # Nobody else needs to reach a quorum of one under a better name.
+                # No other node needs the address of a quorum with one voter.
                 address = type(address)("localhost", address.port)
             return (Voter(config.node_id, address, randomness.uuid()),)
         case _:
@@ -333,36 +335,37 @@ def _formatted_before(
     for path, meta in found.items():
         if meta.cluster_id != request.cluster_id:
             raise InvalidInput(
-                f"{path}/{META_PROPERTIES} belongs to the cluster {meta.cluster_id}, not to"
-                f" {request.cluster_id}: use that id, or empty the folder to begin anew"
+                f"{path}/{META_PROPERTIES} belongs to cluster {meta.cluster_id}, not to"
+                f" {request.cluster_id}: use the former id, or empty the folder to start a new"
+                " cluster"
             )
     if found and not request.ignore_formatted:
         raise InvalidInput(
             f"{next(iter(found))} is already formatted: use --ignore-formatted to keep it and"
-            " format only the others"
+            " format only the other log dirs"
         )
     return found
 
 
 def read_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaProperties]:
-    """meta.properties of every log dir that has one, checked against the node's settings and
-    against each other."""
+    """Returns the meta.properties of every log dir that has one. Raises InvalidInput if they
+    contradict the node's settings or each other."""
     found: dict[str, MetaProperties] = {}
     for path in directories_of(config):
-        _check_no_file_is_there(disk, path)
+        _reject_file(disk, path)
         meta = read_meta_properties(disk, path) if disk.is_dir(path) else None
         if meta is None:
             continue
         if meta.node_id != config.node_id:
             raise InvalidInput(
                 f"{path}/{META_PROPERTIES} belongs to node {meta.node_id} but node.id is"
-                f" {config.node_id}: correct node.id or log.dirs, or empty the folder to begin anew"
+                f" {config.node_id}: correct node.id or log.dirs, or empty the folder to reuse it"
             )
         for other_path, other in found.items():
             if other.cluster_id != meta.cluster_id:
                 raise InvalidInput(
-                    f"{path} belongs to the cluster {meta.cluster_id} but {other_path} to"
-                    f" {other.cluster_id}: log.dirs must name folders of one cluster"
+                    f"{path} belongs to cluster {meta.cluster_id} but {other_path} to"
+                    f" {other.cluster_id}: all folders in log.dirs must belong to one cluster"
                 )
             if other.directory_id is not None and other.directory_id == meta.directory_id:
                 raise InvalidInput(
@@ -374,9 +377,9 @@ def read_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaPropertie
 
 
 def check_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaProperties]:
-    """For a node that is about to start: its folders, refused by name when one does not fit.
-    A log dir that is empty or gone is refused too: its disk may just not be mounted, and its
-    partitions would begin again at offset 0."""
+    """Checks the log dirs of a node that starts, and returns their meta.properties. An empty or
+    missing log dir is rejected, too: its disk may not be mounted, and its partitions would start
+    again at offset 0."""
     found = read_identities(disk, config)
     for path in directories_of(config):
         if path in found:
@@ -388,6 +391,6 @@ def check_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaProperti
             )
         raise InvalidInput(
             f"{path} is not formatted: run 'lograft storage format -t <cluster id> -c <this file>'"
-            " first ('lograft storage random-uuid' makes an id)"
+            " first ('lograft storage random-uuid' creates an id)"
         )
     return found

@@ -1,6 +1,6 @@
-"""What other nodes ask of the core, from Kafka's RPCs, and the core's answers as theirs. Both are
-about the one partition `__cluster_metadata-0`: any other raises InvalidInput. `outgoing_rpcs.py` is
-the other side.
+"""Converts Kafka's RPCs from other nodes into requests to the core, and the core's responses back.
+They concern `__cluster_metadata-0`; any other partition raises InvalidInput. `outgoing_rpcs.py` is
+the other direction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,65 +49,65 @@ CODE_OF: Final[Mapping[core.Error, ErrorCode]] = {
 
 
 def vote_from_wire(request: vote.VoteRequest, me: ReplicaKey) -> core.VoteRequest:
-    asked = _asked(request.topics)
+    data = _requested_partition(request.topics)
     return core.VoteRequest(
-        sender=ReplicaKey(NodeId(asked.replica_id), asked.replica_directory_id),
-        to=_voter(request.voter_id, asked, me),
-        epoch=Epoch(asked.replica_epoch),
-        log_end=LogEnd(Epoch(asked.last_offset_epoch), Offset(asked.last_offset)),
-        pre_vote=asked.pre_vote,
+        sender=ReplicaKey(NodeId(data.replica_id), data.replica_directory_id),
+        to=_voter(request.voter_id, data, me),
+        epoch=Epoch(data.replica_epoch),
+        log_end=LogEnd(Epoch(data.last_offset_epoch), Offset(data.last_offset)),
+        pre_vote=data.pre_vote,
     )
 
 
 def begin_from_wire(
     request: begin.BeginQuorumEpochRequest, me: ReplicaKey
 ) -> core.BeginQuorumEpochRequest:
-    asked = _asked(request.topics)
+    data = _requested_partition(request.topics)
     return core.BeginQuorumEpochRequest(
-        sender=ReplicaKey(NodeId(asked.leader_id)),
-        to=_voter(request.voter_id, asked, me),
-        epoch=Epoch(asked.leader_epoch),
+        sender=ReplicaKey(NodeId(data.leader_id)),
+        to=_voter(request.voter_id, data, me),
+        epoch=Epoch(data.leader_epoch),
     )
 
 
 def _voter(
     voter_id: int,
-    asked: vote.VoteRequestPartitionData | begin.BeginQuorumEpochRequestPartitionData,
+    data: vote.VoteRequestPartitionData | begin.BeginQuorumEpochRequestPartitionData,
     me: ReplicaKey,
 ) -> ReplicaKey:
-    """Version 0 does not say who is meant."""
+    """Returns the addressed voter. Version 0 has no voter id: it is this node."""
     node_id = me.node_id if voter_id < 0 else NodeId(voter_id)
-    return ReplicaKey(node_id, asked.voter_directory_id)
+    return ReplicaKey(node_id, data.voter_directory_id)
 
 
 def end_from_wire(request: end.EndQuorumEpochRequest) -> core.EndQuorumEpochRequest:
-    asked = _asked(request.topics)
+    data = _requested_partition(request.topics)
     successors = [
         ReplicaKey(NodeId(each.candidate_id), each.candidate_directory_id)
-        for each in asked.preferred_candidates
-    ] or [ReplicaKey(NodeId(node_id)) for node_id in asked.preferred_successors]
+        for each in data.preferred_candidates
+    ] or [ReplicaKey(NodeId(node_id)) for node_id in data.preferred_successors]
     return core.EndQuorumEpochRequest(
-        sender=ReplicaKey(NodeId(asked.leader_id)),
-        epoch=Epoch(asked.leader_epoch),
+        sender=ReplicaKey(NodeId(data.leader_id)),
+        epoch=Epoch(data.leader_epoch),
         successors=tuple(successors),
     )
 
 
 def fetch_from_wire(request: fetch.FetchRequest) -> core.FetchRequest:
     if len(request.topics) != 1:
-        raise InvalidInput(f"only {METADATA_TOPIC} can be fetched here")
+        raise InvalidInput(f"only {METADATA_TOPIC} can be fetched from a controller")
     topic = request.topics[0]
     name = METADATA_TOPIC if topic.topic_id == METADATA_TOPIC_ID else topic.topic
-    asked = _partition(name, topic.partitions)
-    _check_index(asked.partition)
+    data = _partition(name, topic.partitions)
+    _check_index(data.partition)
     state = request.replica_state
     replica_id = request.replica_id if state is None else state.replica_id
     return core.FetchRequest(
-        sender=ReplicaKey(NodeId(replica_id), asked.replica_directory_id),
-        epoch=Epoch(asked.current_leader_epoch),
-        log_end=LogEnd(Epoch(asked.last_fetched_epoch), Offset(asked.fetch_offset)),
-        # One that does not say what it knows to be committed says the highest there is.
-        high_watermark=Offset(asked.high_watermark),
+        sender=ReplicaKey(NodeId(replica_id), data.replica_directory_id),
+        epoch=Epoch(data.current_leader_epoch),
+        log_end=LogEnd(Epoch(data.last_fetched_epoch), Offset(data.fetch_offset)),
+        # In older versions the default is the highest value: the leader waits for new records.
+        high_watermark=Offset(data.high_watermark),
         wait_ms=max(request.max_wait_ms, 0),
     )
 
@@ -117,18 +117,19 @@ def fetch_snapshot_from_wire(
 ) -> core.FetchSnapshotRequest:
     if len(request.topics) != 1:
         raise InvalidInput(f"only {METADATA_TOPIC} has snapshots")
-    asked = _partition(request.topics[0].name, request.topics[0].partitions)
-    _check_index(asked.partition)
+    data = _partition(request.topics[0].name, request.topics[0].partitions)
+    _check_index(data.partition)
     return core.FetchSnapshotRequest(
-        sender=ReplicaKey(NodeId(request.replica_id), asked.replica_directory_id),
-        epoch=Epoch(asked.current_leader_epoch),
-        snapshot=SnapshotId(Offset(asked.snapshot_id.end_offset), Epoch(asked.snapshot_id.epoch)),
-        position=asked.position,
+        sender=ReplicaKey(NodeId(request.replica_id), data.replica_directory_id),
+        epoch=Epoch(data.current_leader_epoch),
+        snapshot=SnapshotId(Offset(data.snapshot_id.end_offset), Epoch(data.snapshot_id.epoch)),
+        position=data.position,
     )
 
 
 class KnownLeader(NamedTuple):
-    """What answers say besides the core's message: where the leader is, if that is known."""
+    """The leader and its address, if known, which responses contain in addition to the core's
+    message."""
 
     leader: NodeId = NO_NODE
     address: Address | None = None
@@ -139,106 +140,108 @@ class KnownLeader(NamedTuple):
         return [kind(node_id=self.leader, host=self.address.host, port=self.address.port)]
 
 
-def vote_to_wire(answer: core.VoteResponse, known: KnownLeader) -> vote.VoteResponse:
+def vote_to_wire(response: core.VoteResponse, known: KnownLeader) -> vote.VoteResponse:
     partition = vote.VoteResponsePartitionData(
         partition_index=0,
-        error_code=CODE_OF[answer.error],
-        leader_id=answer.leader,
-        leader_epoch=answer.epoch,
-        vote_granted=answer.granted,
+        error_code=CODE_OF[response.error],
+        leader_id=response.leader,
+        leader_epoch=response.epoch,
+        vote_granted=response.granted,
     )
     topic = vote.VoteResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    response = vote.VoteResponse(topics=[topic])
-    response.node_endpoints = known.endpoints(vote.NodeEndpoint)
-    return response
+    converted = vote.VoteResponse(topics=[topic])
+    converted.node_endpoints = known.endpoints(vote.NodeEndpoint)
+    return converted
 
 
 def begin_to_wire(
-    answer: core.BeginQuorumEpochResponse, known: KnownLeader
+    response: core.BeginQuorumEpochResponse, known: KnownLeader
 ) -> begin.BeginQuorumEpochResponse:
     partition = begin.BeginQuorumEpochResponsePartitionData(
         partition_index=0,
-        error_code=CODE_OF[answer.error],
-        leader_id=answer.leader,
-        leader_epoch=answer.epoch,
+        error_code=CODE_OF[response.error],
+        leader_id=response.leader,
+        leader_epoch=response.epoch,
     )
     topic = begin.BeginQuorumEpochResponseTopicData(
         topic_name=METADATA_TOPIC, partitions=[partition]
     )
-    response = begin.BeginQuorumEpochResponse(topics=[topic])
-    response.node_endpoints = known.endpoints(begin.NodeEndpoint)
-    return response
+    converted = begin.BeginQuorumEpochResponse(topics=[topic])
+    converted.node_endpoints = known.endpoints(begin.NodeEndpoint)
+    return converted
 
 
 def end_to_wire(
-    answer: core.EndQuorumEpochResponse, known: KnownLeader
+    response: core.EndQuorumEpochResponse, known: KnownLeader
 ) -> end.EndQuorumEpochResponse:
     partition = end.EndQuorumEpochResponsePartitionData(
         partition_index=0,
-        error_code=CODE_OF[answer.error],
-        leader_id=answer.leader,
-        leader_epoch=answer.epoch,
+        error_code=CODE_OF[response.error],
+        leader_id=response.leader,
+        leader_epoch=response.epoch,
     )
     topic = end.EndQuorumEpochResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    response = end.EndQuorumEpochResponse(topics=[topic])
-    response.node_endpoints = known.endpoints(end.NodeEndpoint)
-    return response
+    converted = end.EndQuorumEpochResponse(topics=[topic])
+    converted.node_endpoints = known.endpoints(end.NodeEndpoint)
+    return converted
 
 
 def fetch_to_wire(
-    answer: core.FetchResponse, known: KnownLeader, *, log_start: Offset
+    response: core.FetchResponse, known: KnownLeader, *, log_start: Offset
 ) -> fetch.FetchResponse:
     data = fetch.PartitionData(
         partition_index=0,
-        error_code=CODE_OF[answer.error],
-        high_watermark=answer.high_watermark,
+        error_code=CODE_OF[response.error],
+        high_watermark=response.high_watermark,
         log_start_offset=log_start,
-        current_leader=fetch.LeaderIdAndEpoch(leader_id=answer.leader, leader_epoch=answer.epoch),
+        current_leader=fetch.LeaderIdAndEpoch(
+            leader_id=response.leader, leader_epoch=response.epoch
+        ),
         aborted_transactions=None,
         records=b"",
     )
-    if answer.diverging is not None:
+    if response.diverging is not None:
         data.diverging_epoch = fetch.EpochEndOffset(
-            epoch=answer.diverging.epoch, end_offset=answer.diverging.offset
+            epoch=response.diverging.epoch, end_offset=response.diverging.offset
         )
-    if answer.snapshot is not None:
+    if response.snapshot is not None:
         data.snapshot_id = fetch.SnapshotId(
-            end_offset=answer.snapshot.end_offset, epoch=answer.snapshot.epoch
+            end_offset=response.snapshot.end_offset, epoch=response.snapshot.epoch
         )
-    if answer.entries is not None:
-        assert isinstance(answer.entries.data, bytes)
-        data.records = answer.entries.data
+    if response.entries is not None:
+        assert isinstance(response.entries.data, bytes)
+        data.records = response.entries.data
     topic = fetch.FetchableTopicResponse(
         topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[data]
     )
-    response = fetch.FetchResponse(responses=[topic])
-    response.node_endpoints = known.endpoints(fetch.NodeEndpoint)
-    return response
+    converted = fetch.FetchResponse(responses=[topic])
+    converted.node_endpoints = known.endpoints(fetch.NodeEndpoint)
+    return converted
 
 
 def fetch_snapshot_to_wire(
-    answer: core.FetchSnapshotResponse, known: KnownLeader
+    response: core.FetchSnapshotResponse, known: KnownLeader
 ) -> fetch_snapshot.FetchSnapshotResponse:
-    id_ = SnapshotId(NO_OFFSET, NO_EPOCH) if answer.snapshot is None else answer.snapshot
+    id_ = SnapshotId(NO_OFFSET, NO_EPOCH) if response.snapshot is None else response.snapshot
     partition = fetch_snapshot.FetchSnapshotResponsePartitionSnapshot(
         index=0,
-        error_code=CODE_OF[answer.error],
+        error_code=CODE_OF[response.error],
         snapshot_id=fetch_snapshot.FetchSnapshotResponseSnapshotId(
             end_offset=id_.end_offset, epoch=id_.epoch
         ),
         current_leader=fetch_snapshot.LeaderIdAndEpoch(
-            leader_id=answer.leader, leader_epoch=answer.epoch
+            leader_id=response.leader, leader_epoch=response.epoch
         ),
-        size=answer.size_bytes,
-        position=answer.position,
-        unaligned_records=answer.data,
+        size=response.size_bytes,
+        position=response.position,
+        unaligned_records=response.data,
     )
     topic = fetch_snapshot.FetchSnapshotResponseTopicSnapshot(
         name=METADATA_TOPIC, partitions=[partition]
     )
-    response = fetch_snapshot.FetchSnapshotResponse(topics=[topic])
-    response.node_endpoints = known.endpoints(fetch_snapshot.NodeEndpoint)
-    return response
+    converted = fetch_snapshot.FetchSnapshotResponse(topics=[topic])
+    converted.node_endpoints = known.endpoints(fetch_snapshot.NodeEndpoint)
+    return converted
 
 
 class _Topic(Protocol):
@@ -249,17 +252,17 @@ class _Topic(Protocol):
     def partitions(self) -> Sequence[Any]: ...
 
 
-def _asked(topics: Sequence[_Topic]) -> Any:
+def _requested_partition(topics: Sequence[_Topic]) -> Any:
     if len(topics) != 1:
         raise InvalidInput(f"only {METADATA_TOPIC} has a quorum")
-    asked = _partition(topics[0].topic_name, topics[0].partitions)
-    _check_index(asked.partition_index)
-    return asked
+    data = _partition(topics[0].topic_name, topics[0].partitions)
+    _check_index(data.partition_index)
+    return data
 
 
 def _partition(name: str, partitions: Sequence[P]) -> P:
     if name != METADATA_TOPIC or len(partitions) != 1:
-        raise InvalidInput(f"one partition of {METADATA_TOPIC} must be asked for, and nothing else")
+        raise InvalidInput(f"the request must be for the only partition of {METADATA_TOPIC}")
     return partitions[0]
 
 

@@ -1,5 +1,5 @@
-"""Metadata records and control records to batches and back: the content of the metadata log and of
-its snapshots."""
+"""Conversion between records (metadata and control) and batches of the metadata log and its
+snapshots."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -21,9 +21,9 @@ from lograft.wire.record_frames import (
     encode_record,
 )
 
-#: A batch of the metadata log is at most this long (Kafka's internal.metadata.max.batch.size).
+#: Maximum size of a batch of the metadata log (Kafka's internal.metadata.max.batch.size).
 BATCH_BYTES_MAX: Final = 8 << 20
-#: Compressed batches are legal in a log that Kafka wrote: this bounds what they unpack to.
+#: Limit for the decompressed size of a batch: a log written by Kafka may contain compressed ones.
 _UNPACKED_BYTES_MAX: Final = 64 << 20
 
 #: Type and content of a control record.
@@ -36,7 +36,7 @@ class MetadataBatch(NamedTuple):
     epoch: Epoch
     timestamp_ms: int
     size_bytes: int
-    #: One of the two is empty.
+    #: Either `records` or `control` is empty.
     records: tuple[Message, ...]
     control: tuple[Control, ...]
 
@@ -62,7 +62,8 @@ def control_batch(
 
 
 def read_batches(data: Buffer, *, source: str) -> Iterator[MetadataBatch]:
-    """All whole batches in `data`; MetadataCorrupt, which names `source`, if one is damaged."""
+    """Yields the complete batches in `data`. Raises MetadataCorrupt, with `source`, if one is
+    damaged."""
     view = memoryview(data)
     try:
         for position, header in iterate_headers(view):
@@ -95,7 +96,7 @@ def read_batches(data: Buffer, *, source: str) -> Iterator[MetadataBatch]:
 def _known(record: Message | UnknownRecord) -> Message:
     if isinstance(record, UnknownRecord):
         raise MetadataCorrupt(
-            f"a record of type {record.type}, version {record.version}, is not known here: a newer"
-            " release wrote it, start that one"
+            f"a record of type {record.type}, version {record.version}, is unknown: a newer release"
+            " wrote it, start that release"
         )
     return record

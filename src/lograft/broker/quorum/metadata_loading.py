@@ -1,7 +1,7 @@
-"""Reads everything that a replica of the metadata log knows when it starts.
+"""Loads the state of a replica of the metadata log at the start.
 
-The newest whole snapshot stands for the past, the log's batches after it follow. What was in the
-log is not yet known to be committed: that shows only once the quorum has a leader.
+That is the newest complete snapshot, and the batches of the log after it. Whether these batches are
+committed is unknown until the quorum has a leader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,17 +56,17 @@ class LoadedMetadata:
     folder: str
     log: Log
     hard_state: HardState
-    #: As of the snapshot; without one as of the settings. What the log says comes on top.
+    #: From the snapshot, or from the settings without one, before the changes in `tail`.
     quorum: Quorum
     snapshot: Snapshot | None
     snapshot_size_bytes: int
-    #: Where the log begins, and the epoch of the record before.
+    #: Log start offset, and the epoch of the record before it.
     log_start: LogEnd
-    #: The log after the snapshot.
+    #: Batches of the log after the snapshot.
     tail: tuple[MetadataBatch, ...]
-    #: What the storage was formatted with.
+    #: Records with which the storage was formatted.
     bootstrap: tuple[Message, ...]
-    #: Snapshots that could not be read, each with its reason.
+    #: Errors of snapshots that could not be read.
     damaged: tuple[str, ...]
 
 
@@ -77,7 +77,7 @@ def metadata_folder(config: BrokerConfig) -> str:
 def load_metadata(
     disk: Disk, config: BrokerConfig, *, directory_id: UUID, now_ms: int
 ) -> LoadedMetadata:
-    """Blocks. Changes nothing that was committed; a torn tail of the log is cut."""
+    """Loads the state; blocks. A torn tail of the log is truncated, committed records are kept."""
     folder = metadata_folder(config)
     disk.make_dir(folder)
     disk.fsync_dir(config.metadata_log_dir)
@@ -120,8 +120,8 @@ def _open_log(
     flushed = read_recovery_point(disk, folder)
     if flushed > floor and not any(name.endswith(LOG_SUFFIX) for name in disk.list_dir(folder)):
         raise MetadataCorrupt(
-            f"{folder}: the log is gone, and no whole snapshot stands for its records from {floor}"
-            f" to {flushed}: restore the folder from a backup"
+            f"{folder}: the log is missing, and no complete snapshot contains its records from"
+            f" {floor} to {flushed}: restore the folder from a backup"
         )
     log = Log.open(
         disk,
@@ -133,43 +133,44 @@ def _open_log(
             or config.metadata_log_segment_bytes,
             segment_ms=config.metadata_log_segment_ms,
             max_message_bytes=BATCH_BYTES_MAX,
-            # Snapshots decide what may go, not the age of a segment.
+            # Snapshots decide what may be deleted, not the age of a segment.
             retention_ms=_NEVER,
             retention_bytes=_NEVER,
             cleanup_delete=False,
             file_delete_delay_ms=config.internal_metadata_delete_delay_millis,
         ),
         now_ms=now_ms,
-        # A snapshot of this log stands for fsynced records only, and the recovery point is written
-        # down before it: damage below is no torn tail. One of the leader, which a crash kept from
-        # taking the log's place, says nothing of this log. (Kafka writes no recovery point here.)
+        # A snapshot that this node took contains fsynced records only, and the recovery point is
+        # written before it, so damage below it is not a torn tail. A snapshot fetched from the
+        # leader, which a crash kept from replacing the log, proves nothing about this log. (Kafka
+        # writes no recovery point here.)
         recovery=RecoveryPlan(
             clean=False,
             recovery_point=flushed if has_recovery_point(disk, folder) else floor,
             log_start=oldest,
         ),
     )
-    if log.end_offset < floor or (snapshot is not None and _parts_from(log, snapshot)):
-        # The snapshot came from another node, or the log's files are gone: it stands for them.
+    if log.end_offset < floor or (snapshot is not None and _diverges_from(log, snapshot)):
+        # The snapshot came from another node, or the log's files are missing: it replaces them.
         log.truncate_fully_and_start_at(floor, now_ms=now_ms)
     if log.log_start_offset > floor:
         raise MetadataCorrupt(
-            f"{folder}: the log begins at {log.log_start_offset} and no whole snapshot stands for"
-            " what was before: restore the folder from a backup"
+            f"{folder}: the log starts at {log.log_start_offset}, and no complete snapshot contains"
+            " the records before that offset: restore the folder from a backup"
         )
     if read_partition_metadata(disk, folder) is None:
         write_partition_metadata(disk, folder, METADATA_TOPIC_ID)
     return log
 
 
-def _parts_from(log: Log, snapshot: Snapshot) -> bool:
-    """Whether the log has another past than the snapshot: the process ended when the snapshot of
-    the leader was there whole, but not yet in the log's place."""
+def _diverges_from(log: Log, snapshot: Snapshot) -> bool:
+    """Whether the log diverges from the snapshot: the process terminated after it had fetched the
+    leader's snapshot, but before that replaced the log."""
     last = snapshot.id.end_offset - 1
     if last < log.log_start_offset:
         return False
     epoch = log.epoch_for_offset(last)
-    # Higher, too: of an epoch whose leader could not commit what it wrote here.
+    # Also a higher epoch: its leader could not commit the records that it wrote to this log.
     return epoch not in (NO_EPOCH, snapshot.id.epoch)
 
 
@@ -177,11 +178,11 @@ def _log_start(log: Log, snapshot: Snapshot | None, ids: Sequence[SnapshotId]) -
     start = log.log_start_offset
     if start == 0:
         return LogEnd(NO_EPOCH, Offset(0))
-    assert snapshot is not None, "a log without a snapshot begins at 0"
+    assert snapshot is not None, "a log without a snapshot starts at 0"
     for snapshot_id in ids:
         if snapshot_id.end_offset == start:
             return LogEnd(snapshot_id.epoch, start)
-    # The snapshot at its beginning is gone: the newest one stands for more than that.
+    # The snapshot at the log start was deleted: the newest one replaces more of the log.
     log.advance_start(snapshot.id.end_offset)
     return LogEnd(snapshot.id.epoch, snapshot.id.end_offset)
 
@@ -191,13 +192,14 @@ def has_recovery_point(disk: Disk, folder: str) -> bool:
 
 
 def read_recovery_point(disk: Disk, folder: str) -> Offset:
-    """Up to where the log was fsynced at least; 0 where no one wrote it down."""
+    """Returns an offset up to which the log was fsynced; 0 without a recovery point."""
     points = read_checkpoint(disk, f"{folder}/{RECOVERY_POINTS}")
     return points.get(METADATA_PARTITION, Offset(0))
 
 
 def write_recovery_point(disk: Disk, folder: str, offset: Offset) -> None:
-    """In a file of its own: the one of the log dir belongs to the logs of topics. Blocks."""
+    """Writes the recovery point to a separate file, since that of the log dir is for the logs of
+    topics; blocks."""
     write_checkpoint(disk, f"{folder}/{RECOVERY_POINTS}", {METADATA_PARTITION: offset})
 
 
@@ -240,14 +242,14 @@ def _check_quorum(quorum: Quorum | None, me: ReplicaKey, config: BrokerConfig) -
     if quorum is None:
         if not config.controller_quorum_bootstrap_servers:
             raise InvalidInput(
-                "no controller is named, neither by the settings (controller.quorum.voters,"
-                " controller.quorum.bootstrap.servers) nor by the metadata log"
+                "there is no controller, neither in the settings (controller.quorum.voters,"
+                " controller.quorum.bootstrap.servers) nor in the metadata log"
             )
         return
     if quorum.voters.node_ids == (me.node_id,) and not quorum.voters.has(me):
-        # Nobody else could ever let it in.
+        # There is no other voter that could add it to the voter set.
         raise InvalidInput(
             f"node {me.node_id} with the directory.id of {config.metadata_log_dir} is not the"
-            " controller that the metadata log names: correct node.id, or restore that folder's"
-            " meta.properties"
+            " voter in the metadata log: correct node.id, or restore the meta.properties file of"
+            " that folder"
         )

@@ -1,6 +1,6 @@
-"""What the core asks of other nodes, as Kafka's RPCs: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch
-and FetchSnapshot of the one partition `__cluster_metadata-0`; and their answers as the core's.
-`incoming_rpcs.py` is the other side.
+"""Converts the core's requests to other nodes into Kafka's RPCs Vote, BeginQuorumEpoch,
+EndQuorumEpoch, Fetch and FetchSnapshot of `__cluster_metadata-0`, and the responses back.
+`incoming_rpcs.py` is the other direction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from lograft.wire.messages import begin_quorum_epoch as begin
 from lograft.wire.messages import end_quorum_epoch as end
 from lograft.wire.messages import fetch, fetch_snapshot, vote
 
-#: What KIP-853 (voters' directories), KIP-996 (pre-votes) and KIP-1166 (high watermark) need.
+#: Versions with KIP-853 (directory ids), KIP-996 (pre-votes) and KIP-1166 (high watermark).
 VOTE_VERSIONS: Final = Versions(2, 2)
 BEGIN_VERSIONS: Final = Versions(1, 1)
 END_VERSIONS: Final = Versions(1, 1)
@@ -46,40 +46,40 @@ _ERROR_OF: Final = {
 class WireRequest(NamedTuple):
     message: Message
     versions: Versions
-    answer: type[Message]
+    response_type: type[Message]
 
 
-class Asker(NamedTuple):
-    """What the requests of one node say besides the core's message."""
+class RequestContext(NamedTuple):
+    """Properties of this node that its requests contain in addition to the core's message."""
 
     cluster_id: str
-    #: Where this node's controller listener is.
+    #: Endpoints of this node's controller listeners.
     endpoints: tuple[VoterEndpoint, ...]
     fetch_bytes_max: int
     snapshot_bytes_max: int
 
 
-def request_to_wire(request: core.PeerRequest, asker: Asker) -> WireRequest:
+def request_to_wire(request: core.PeerRequest, context: RequestContext) -> WireRequest:
     match request:
         case core.VoteRequest():
-            return WireRequest(_vote(request, asker), VOTE_VERSIONS, vote.VoteResponse)
+            return WireRequest(_vote(request, context), VOTE_VERSIONS, vote.VoteResponse)
         case core.BeginQuorumEpochRequest():
             return WireRequest(
-                _begin(request, asker), BEGIN_VERSIONS, begin.BeginQuorumEpochResponse
+                _begin(request, context), BEGIN_VERSIONS, begin.BeginQuorumEpochResponse
             )
         case core.EndQuorumEpochRequest():
-            return WireRequest(_end(request, asker), END_VERSIONS, end.EndQuorumEpochResponse)
+            return WireRequest(_end(request, context), END_VERSIONS, end.EndQuorumEpochResponse)
         case core.FetchRequest():
-            return WireRequest(_fetch(request, asker), FETCH_VERSIONS, fetch.FetchResponse)
+            return WireRequest(_fetch(request, context), FETCH_VERSIONS, fetch.FetchResponse)
         case core.FetchSnapshotRequest():
             return WireRequest(
-                _fetch_snapshot(request, asker),
+                _fetch_snapshot(request, context),
                 FETCH_SNAPSHOT_VERSIONS,
                 fetch_snapshot.FetchSnapshotResponse,
             )
 
 
-def _vote(request: core.VoteRequest, asker: Asker) -> vote.VoteRequest:
+def _vote(request: core.VoteRequest, context: RequestContext) -> vote.VoteRequest:
     partition = vote.VoteRequestPartitionData(
         partition_index=0,
         replica_epoch=request.epoch,
@@ -92,11 +92,13 @@ def _vote(request: core.VoteRequest, asker: Asker) -> vote.VoteRequest:
     )
     topic = vote.VoteRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return vote.VoteRequest(
-        cluster_id=asker.cluster_id, voter_id=request.to.node_id, topics=[topic]
+        cluster_id=context.cluster_id, voter_id=request.to.node_id, topics=[topic]
     )
 
 
-def _begin(request: core.BeginQuorumEpochRequest, asker: Asker) -> begin.BeginQuorumEpochRequest:
+def _begin(
+    request: core.BeginQuorumEpochRequest, context: RequestContext
+) -> begin.BeginQuorumEpochRequest:
     partition = begin.BeginQuorumEpochRequestPartitionData(
         partition_index=0,
         voter_directory_id=request.to.directory_id,
@@ -107,17 +109,17 @@ def _begin(request: core.BeginQuorumEpochRequest, asker: Asker) -> begin.BeginQu
         topic_name=METADATA_TOPIC, partitions=[partition]
     )
     return begin.BeginQuorumEpochRequest(
-        cluster_id=asker.cluster_id,
+        cluster_id=context.cluster_id,
         voter_id=request.to.node_id,
         topics=[topic],
         leader_endpoints=[
             begin.LeaderEndpoint(name=each.name, host=each.host, port=each.port)
-            for each in asker.endpoints
+            for each in context.endpoints
         ],
     )
 
 
-def _end(request: core.EndQuorumEpochRequest, asker: Asker) -> end.EndQuorumEpochRequest:
+def _end(request: core.EndQuorumEpochRequest, context: RequestContext) -> end.EndQuorumEpochRequest:
     partition = end.EndQuorumEpochRequestPartitionData(
         partition_index=0,
         leader_id=request.sender.node_id,
@@ -129,37 +131,37 @@ def _end(request: core.EndQuorumEpochRequest, asker: Asker) -> end.EndQuorumEpoc
     )
     topic = end.EndQuorumEpochRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return end.EndQuorumEpochRequest(
-        cluster_id=asker.cluster_id,
+        cluster_id=context.cluster_id,
         topics=[topic],
         leader_endpoints=[
             end.LeaderEndpoint(name=each.name, host=each.host, port=each.port)
-            for each in asker.endpoints
+            for each in context.endpoints
         ],
     )
 
 
-def _fetch(request: core.FetchRequest, asker: Asker) -> fetch.FetchRequest:
+def _fetch(request: core.FetchRequest, context: RequestContext) -> fetch.FetchRequest:
     partition = fetch.FetchPartition(
         partition=0,
         current_leader_epoch=request.epoch,
         fetch_offset=request.log_end.offset,
         last_fetched_epoch=request.log_end.epoch,
-        partition_max_bytes=asker.fetch_bytes_max,
+        partition_max_bytes=context.fetch_bytes_max,
         replica_directory_id=request.sender.directory_id,
         high_watermark=request.high_watermark,
     )
     return fetch.FetchRequest(
-        cluster_id=asker.cluster_id,
+        cluster_id=context.cluster_id,
         replica_state=fetch.ReplicaState(replica_id=request.sender.node_id),
         max_wait_ms=request.wait_ms,
         min_bytes=0,
-        max_bytes=asker.fetch_bytes_max,
+        max_bytes=context.fetch_bytes_max,
         topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
 
 
 def _fetch_snapshot(
-    request: core.FetchSnapshotRequest, asker: Asker
+    request: core.FetchSnapshotRequest, context: RequestContext
 ) -> fetch_snapshot.FetchSnapshotRequest:
     partition = fetch_snapshot.FetchSnapshotRequestPartitionSnapshot(
         partition=0,
@@ -171,9 +173,9 @@ def _fetch_snapshot(
         replica_directory_id=request.sender.directory_id,
     )
     return fetch_snapshot.FetchSnapshotRequest(
-        cluster_id=asker.cluster_id,
+        cluster_id=context.cluster_id,
         replica_id=request.sender.node_id,
-        max_bytes=asker.snapshot_bytes_max,
+        max_bytes=context.snapshot_bytes_max,
         topics=[
             fetch_snapshot.FetchSnapshotRequestTopicSnapshot(
                 name=METADATA_TOPIC, partitions=[partition]
@@ -182,39 +184,40 @@ def _fetch_snapshot(
     )
 
 
-def answer_from_wire(
-    request: core.PeerRequest, sender: NodeId, answer: Message
+def response_from_wire(
+    request: core.PeerRequest, sender: NodeId, response: Message
 ) -> tuple[core.Response, Mapping[NodeId, Address]]:
-    """The answer, and where it says that nodes are. The records of a fetch come as bytes in
-    `entries.data`: whoever reads them makes the slice. Raises UnusableResponse."""
+    """Returns the core's response, and the addresses of nodes that it contains. The records of a
+    fetch are raw bytes in `entries.data`, from which the caller builds the slice. Raises
+    UnusableResponse."""
     assert isinstance(
-        answer,
+        response,
         vote.VoteResponse
         | begin.BeginQuorumEpochResponse
         | end.EndQuorumEpochResponse
         | fetch.FetchResponse
         | fetch_snapshot.FetchSnapshotResponse,
     )
-    _error_of(answer.error_code)
+    _error_of(response.error_code)
     addresses = {
-        NodeId(each.node_id): Address(each.host, each.port) for each in answer.node_endpoints
+        NodeId(each.node_id): Address(each.host, each.port) for each in response.node_endpoints
     }
-    return _response(request, sender, answer), addresses
+    return _response(request, sender, response), addresses
 
 
 def _response(
     request: core.PeerRequest,
     sender: NodeId,
-    answer: vote.VoteResponse
+    response: vote.VoteResponse
     | begin.BeginQuorumEpochResponse
     | end.EndQuorumEpochResponse
     | fetch.FetchResponse
     | fetch_snapshot.FetchSnapshotResponse,
 ) -> core.Response:
-    match answer:
+    match response:
         case vote.VoteResponse():
             assert isinstance(request, core.VoteRequest)
-            voted = _only(answer.topics)
+            voted = _only(response.topics)
             return core.VoteResponse(
                 sender=sender,
                 epoch=Epoch(voted.leader_epoch),
@@ -225,7 +228,7 @@ def _response(
                 request_id=request.request_id,
             )
         case begin.BeginQuorumEpochResponse():
-            begun = _only(answer.topics)
+            begun = _only(response.topics)
             return core.BeginQuorumEpochResponse(
                 sender=sender,
                 epoch=Epoch(begun.leader_epoch),
@@ -234,7 +237,7 @@ def _response(
                 request_id=request.request_id,
             )
         case end.EndQuorumEpochResponse():
-            ended = _only(answer.topics)
+            ended = _only(response.topics)
             return core.EndQuorumEpochResponse(
                 sender=sender,
                 epoch=Epoch(ended.leader_epoch),
@@ -243,26 +246,26 @@ def _response(
                 request_id=request.request_id,
             )
         case fetch.FetchResponse():
-            return _fetched(request, sender, _only(answer.responses))
+            return _fetched(request, sender, _only(response.responses))
         case fetch_snapshot.FetchSnapshotResponse():
-            return _fetched_snapshot(request, sender, _only(answer.topics))
+            return _fetched_snapshot(request, sender, _only(response.topics))
 
 
 def _fetched(
-    request: core.PeerRequest, sender: NodeId, answer: fetch.PartitionData
+    request: core.PeerRequest, sender: NodeId, response: fetch.PartitionData
 ) -> core.FetchResponse:
-    leader = answer.current_leader
+    leader = response.current_leader
     if leader is None:
-        raise UnusableResponse("it does not know yet who leads the quorum")
-    diverging, snapshot = answer.diverging_epoch, answer.snapshot_id
-    records = answer.records
+        raise UnusableResponse("it does not know the leader of the quorum yet")
+    diverging, snapshot = response.diverging_epoch, response.snapshot_id
+    records = response.records
     assert not records or isinstance(records, memoryview | bytes)
     return core.FetchResponse(
         sender=sender,
         epoch=Epoch(leader.leader_epoch),
         leader=NodeId(leader.leader_id),
-        error=_error_of(answer.error_code),
-        high_watermark=Offset(answer.high_watermark),
+        error=_error_of(response.error_code),
+        high_watermark=Offset(response.high_watermark),
         diverging=None
         if diverging is None or diverging.end_offset < 0
         else LogEnd(Epoch(diverging.epoch), Offset(diverging.end_offset)),
@@ -281,21 +284,23 @@ def raw_entries(data: Buffer) -> LogSlice:
 def _fetched_snapshot(
     request: core.PeerRequest,
     sender: NodeId,
-    answer: fetch_snapshot.FetchSnapshotResponsePartitionSnapshot,
+    response: fetch_snapshot.FetchSnapshotResponsePartitionSnapshot,
 ) -> core.FetchSnapshotResponse:
-    leader = answer.current_leader
+    leader = response.current_leader
     if leader is None:
-        raise UnusableResponse("it does not know yet who leads the quorum")
-    records = answer.unaligned_records
+        raise UnusableResponse("it does not know the leader of the quorum yet")
+    records = response.unaligned_records
     assert isinstance(records, memoryview | bytes | bytearray)
     return core.FetchSnapshotResponse(
         sender=sender,
         epoch=Epoch(leader.leader_epoch),
         leader=NodeId(leader.leader_id),
-        error=_error_of(answer.error_code),
-        snapshot=SnapshotId(Offset(answer.snapshot_id.end_offset), Epoch(answer.snapshot_id.epoch)),
-        position=answer.position,
-        size_bytes=answer.size,
+        error=_error_of(response.error_code),
+        snapshot=SnapshotId(
+            Offset(response.snapshot_id.end_offset), Epoch(response.snapshot_id.epoch)
+        ),
+        position=response.position,
+        size_bytes=response.size,
         data=bytes(records),
         request_id=request.request_id,
     )
@@ -305,15 +310,15 @@ def _error_of(code: int) -> core.Error:
     try:
         name = ErrorCode(code)
     except ValueError:
-        raise UnusableResponse(f"the answer has the unknown error {code}") from None
+        raise UnusableResponse(f"it responded with the unknown error code {code}") from None
     if name is ErrorCode.INCONSISTENT_CLUSTER_ID:
         raise ForeignCluster(
-            "it belongs to another cluster than this node's folders (INCONSISTENT_CLUSTER_ID):"
-            " one of them was formatted with another id, or controller.quorum.* names a stranger"
+            "it belongs to another cluster (INCONSISTENT_CLUSTER_ID): one of the two nodes was"
+            " formatted with another cluster id, or controller.quorum.* has a wrong address"
         )
     known = _ERROR_OF.get(name)
     if known is None:
-        raise UnusableResponse(f"the answer has the error {name.name}")
+        raise UnusableResponse(f"it responded with {name.name}")
     return known
 
 
@@ -323,7 +328,7 @@ class _Topic(Protocol):
 
 
 def _only(topics: Sequence[_Topic]) -> Any:
-    """The one partition that was asked about."""
+    """Returns the data of the requested partition."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise UnusableResponse("the answer is not about the one partition that was asked for")
+        raise UnusableResponse("its response does not consist of the requested partition")
     return topics[0].partitions[0]

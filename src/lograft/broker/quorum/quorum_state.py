@@ -18,7 +18,7 @@ QUORUM_STATE: Final = "quorum-state"
 
 
 def read_quorum_state(disk: Disk, folder: str) -> HardState:
-    """What a replica without the file knows is that it never voted."""
+    """Returns the stored state. A replica without the file has never voted."""
     path = f"{folder}/{QUORUM_STATE}"
     if not disk.exists(path):
         return HardState()
@@ -26,7 +26,8 @@ def read_quorum_state(disk: Disk, folder: str) -> HardState:
         state = json.loads(disk.read(path))
         if state["data_version"] not in (0, 1):
             raise MetadataCorrupt(
-                f"{path} is of version {state['data_version']}: a newer release wrote it"
+                f"{path} has version {state['data_version']}, which this release does not support:"
+                " a newer release wrote it"
             )
         voted = int(state.get("votedId", -1))
         directory = uuid_from_text(state.get("votedDirectoryId") or uuid_to_text(ZERO_UUID))
@@ -36,7 +37,7 @@ def read_quorum_state(disk: Disk, folder: str) -> HardState:
             None if voted < 0 else ReplicaKey(NodeId(voted), directory),
         )
     except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
-        # Voting without knowing the last vote could make two leaders of one epoch.
+        # Voting again without the last vote could elect two leaders in one epoch.
         raise MetadataCorrupt(
             f"{path} cannot be read ({error}): restore it from a backup"
         ) from None
@@ -45,7 +46,7 @@ def read_quorum_state(disk: Disk, folder: str) -> HardState:
 def write_quorum_state(
     disk: Disk, folder: str, state: HardState, *, kraft_version: int, voters: VoterSet
 ) -> None:
-    """Blocks until it is on disk."""
+    """Writes the state to disk; blocks."""
     voted = state.voted_for
     content: dict[str, Any]
     if kraft_version == 0:

@@ -1,15 +1,16 @@
 """Executes the effects of the Raft core: appends, truncates, fsyncs, persists, sends, and delivers
-what is committed. The same for a voter and for an observer (a broker without a vote).
+committed records. It is the same for a voter and for an observer (a broker without a vote).
 
 Start: `load_metadata` (blocking) → `RaftDriver(runtime, loaded, config, …)` → listeners → `start()`
-→ `wait_ready()`. Listeners receive every committed batch once, in order, beginning with the
-snapshot; on a node that was far behind, `on_snapshot` may come in between. `on_leader` comes after
-everything that was in the log when this node became leader, `on_unleader` when it stops leading.
+→ `wait_ready()`. Listeners receive every committed batch once, in order, starting with the
+snapshot; if a node was far behind, snapshot listeners may be called in between. Leader listeners
+are called after the delivery of all records that were in the log when this node became leader,
+resignation listeners when it stops leading.
 
-Every event goes through `_tell`, one after the other, and its effects are executed at once. The
-hard state and the log are fsynced in the background, while appends gather and share the next fsync.
-Only while the log is truncated or replaced by a snapshot do events wait, since nothing else may use
-the log then.
+Events pass through `_dispatch` one after the other, and their effects are executed at once. The
+hard state and the log are fsynced in the background, while further appends accumulate and share the
+next fsync. Only while the log is being truncated or replaced by a snapshot do events wait, since
+nothing else may use the log then.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from lograft.broker.quorum.metadata_batches import (
     records_batch,
 )
 from lograft.broker.quorum.metadata_loading import LoadedMetadata, write_recovery_point
-from lograft.broker.quorum.outgoing_rpcs import Asker, raw_entries
+from lograft.broker.quorum.outgoing_rpcs import RequestContext, raw_entries
 from lograft.broker.quorum.quorum_state import write_quorum_state
 from lograft.broker.quorum.raft_log import (
     Fetched,
@@ -77,17 +78,19 @@ from lograft.wire import record_frames as frames
 from lograft.wire.message import Message
 from lograft.wire.records import leader_change_message
 
-#: How often a busy log writes down how far it was fsynced, to tell damage from a torn tail later.
+#: Interval at which the recovery point of a busy log is written, which later distinguishes damage
+#: from a torn tail.
 RECOVERY_POINT_INTERVAL_MS: Final = 5_000
-#: Appends that wait for their commit; more are refused: the disk cannot keep up.
+#: Maximum number of appends that wait for their commit. Beyond it they are rejected, since the disk
+#: cannot keep up.
 WAITERS_MAX: Final = 100_000
-#: Requests of other nodes that wait for their answers.
+#: Maximum number of pending requests of other nodes.
 PENDING_REQUESTS_MAX: Final = 10_000
-#: How long a stopping leader waits until the others know of it.
+#: Time limit for a leader that shuts down to inform the other voters.
 HAND_OVER_MS_MAX: Final = 1_000
-#: An observer that was silent for so long is no observer any more.
+#: An observer without contact for this time is no longer listed.
 OBSERVER_MS_MAX: Final = 300_000
-#: Longer than all timeouts of the core: a request that the core dropped must not wait without end.
+#: Longer than all timeouts of the core: bounds the wait for a response that the core dropped.
 RESPONSE_MS_MAX: Final = 60_000
 
 ROLE: Final = Gauge(
@@ -119,11 +122,11 @@ COMMIT_WAITS: Final = Gauge(
 
 
 class ReplicaView(NamedTuple):
-    """Another replica as the leader sees it, or the leader itself."""
+    """The leader's view of a replica, including itself."""
 
     key: ReplicaKey
     end_offset: Offset
-    #: Wall clock; -1: never in this epoch.
+    #: Wall clock time; -1 if never in this epoch.
     last_contact_ms: int
     caught_up_ms: int
     is_voter: bool
@@ -131,12 +134,12 @@ class ReplicaView(NamedTuple):
 
 class CommitListener(Protocol):
     def __call__(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
-        """A committed batch; `offset` is that of its last record. Control batches come with no
-        records. Must not wait; what it raises ends the node."""
+        """Handles a committed batch, whose last record is at `offset`. Control batches have no
+        records. An exception stops the node."""
 
 
-class Asked(NamedTuple):
-    """A request of another node that waits for the core's answer."""
+class PendingRequest(NamedTuple):
+    """A request of another node that waits for the core's response."""
 
     future: "asyncio.Future[core_messages.Response]"
     bytes_max: int
@@ -159,11 +162,11 @@ class RaftDriver:
         self.cluster_id = cluster_id
         self.log = loaded.log
         self.log.lower_recovery_point = self._mark_recovery_point
-        #: Held while the log is flushed, truncated or tidied.
+        #: Held while the log is flushed, truncated or cleaned up.
         self.log_lock = asyncio.Lock()
-        #: As far as it is committed; `core.voters` may be ahead.
+        #: The committed quorum; `core.voters` may be newer.
         self.quorum = loaded.quorum
-        #: Where this node's controller listeners are; set before the start.
+        #: Endpoints of this node's controller listeners; set before the start.
         self.endpoints: tuple[VoterEndpoint, ...] = ()
         self.settings = raft_settings(config)
         self._network = RaftNetwork(
@@ -172,9 +175,9 @@ class RaftDriver:
             listener=config.controller_listener_names[0],
             bootstrap=config.controller_quorum_bootstrap_servers,
             request_timeout_ms=self.settings.request_timeout_ms,
-            on_response=self._on_answer,
-            on_disconnected=lambda node: self._tell(partial(self.core.on_disconnected, node)),
-            on_unreachable=lambda node: self._tell(partial(self.core.on_unreachable, node)),
+            on_response=self._on_response,
+            on_disconnected=lambda node: self._dispatch(partial(self.core.on_disconnected, node)),
+            on_unreachable=lambda node: self._dispatch(partial(self.core.on_unreachable, node)),
         )
         snapshot = self._snapshot
         is_real = snapshot is not None and snapshot.id.end_offset > 0
@@ -204,27 +207,27 @@ class RaftDriver:
         #: The newest snapshot on disk.
         self.snapshot_id: SnapshotId | None = None if snapshot is None else snapshot.id
         self.last_committed_timestamp_ms = 0 if snapshot is None else snapshot.last_timestamp_ms
-        #: Bytes of all batches that were delivered; says how much a snapshot would save.
+        #: Size of all delivered batches, which tells how much a snapshot would save.
         self.committed_bytes = 0
-        #: In the log, not yet delivered.
+        #: Batches in the log that are not delivered yet.
         self._pending: deque[MetadataBatch] = deque(loaded.tail)
         #: Everything below was delivered.
         self.delivered_end = loaded.log_start.offset if snapshot is None else snapshot.id.end_offset
         self._listeners: list[CommitListener] = []
         self._snapshot_listeners: list[Callable[[Snapshot], None]] = []
         self._leader_listeners: list[Callable[[Epoch], None]] = []
-        self._unleader_listeners: list[Callable[[Epoch], None]] = []
+        self._resignation_listeners: list[Callable[[Epoch], None]] = []
         self._waiters: deque[tuple[Offset, asyncio.Future[None]]] = deque()
-        self._asked: dict[int, Asked] = {}
-        self._asked_last = 0
-        #: What happened while the core could not be told.
+        self._pending_requests: dict[int, PendingRequest] = {}
+        self._last_request_id = 0
+        #: Events that wait for the dispatch to the core.
         self._events: deque[Callable[[int], Effects]] = deque()
-        self._is_telling = False
-        #: The log is being cut or replaced.
+        self._is_dispatching = False
+        #: The log is being truncated or replaced.
         self._is_replacing = False
-        #: The epoch in which this node leads from now on, until its listeners know it.
-        self._led: Epoch | None = None
-        #: The high watermark of the leader as of its last answer.
+        #: A new epoch that this node leads, until the leader listeners were called.
+        self._new_leadership: Epoch | None = None
+        #: The leader's high watermark in its last response.
         self._leader_mark = NO_OFFSET
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -234,59 +237,60 @@ class RaftDriver:
         self._marked_ms = -RECOVERY_POINT_INTERVAL_MS
         self._failure: Exception | None = None
         self._is_stopped = False
-        #: A leader that is about to hand over decides nothing more.
-        self._is_leaving = False
+        #: A leader that is about to hand over rejects further appends.
+        self._is_resigning = False
         self._task: Task | None = None
 
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
+    # ── start and stop ───────────────────────────────────────────────────────────────────────
 
     def add_listener(self, listener: CommitListener) -> None:
-        assert self._task is None, "a listener that comes late has missed something"
+        assert self._task is None, "a listener added after the start would miss records"
         self._listeners.append(listener)
 
     def add_snapshot_listener(self, listener: Callable[[Snapshot], None]) -> None:
-        """Hears of a snapshot that stands for batches which were never delivered."""
+        """Adds a listener for snapshots that replace batches which were never delivered."""
         self._snapshot_listeners.append(listener)
 
     def add_leader_listener(self, listener: Callable[[Epoch], None]) -> None:
         self._leader_listeners.append(listener)
 
     def add_resignation_listener(self, listener: Callable[[Epoch], None]) -> None:
-        """Hears the epoch that this node led until now."""
-        self._unleader_listeners.append(listener)
+        """Adds a listener for the end of an epoch that this node led."""
+        self._resignation_listeners.append(listener)
 
     def start(self) -> None:
-        """Delivers the snapshot at once; the rest follows in the background."""
+        """Delivers the snapshot and starts the background task, which delivers the rest."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None and snapshot.id.end_offset > 0:
             last = Offset(snapshot.id.end_offset - 1)
             for listener in self._listeners:
                 listener(last, snapshot.id.epoch, snapshot.records)
         self._task = self._runtime.spawn(self._run(), name="metadata quorum")
-        self._tell(self.core.start)
-        # What a restart finds in the log may be in the page cache only.
+        self._dispatch(self.core.start)
+        # Records found after a restart may be in the page cache only.
         self._wake.set()
 
     async def wait_ready(self) -> None:
-        """Until this node knows what is committed, and all of that has been delivered: it leads, or
-        it has caught up with a leader."""
+        """Waits until all committed records are delivered: this node leads, or has caught up with
+        the leader."""
         await self._ready.wait()
 
     async def resign(self) -> None:
-        """A leader with others beside it hands over to them. Returns when they know, or soon. What
-        was decided is committed and answered first; nothing more is decided."""
+        """Hands leadership over to another voter, if this node leads and there is one. Pending
+        appends are committed first, and new ones rejected. Returns when the others are informed, or
+        after a timeout."""
         if self.core.leadership is None or len(self.core.voters.voters) < 2:
             return
-        self._is_leaving = True
+        self._is_resigning = True
         try:
             async with asyncio.timeout(HAND_OVER_MS_MAX / 1000):
                 while self._waiters:
                     await asyncio.wait([self._waiters[-1][1]])
         except TimeoutError:
             pass
-        self._is_leaving = False
+        self._is_resigning = False
         if self.core.leadership is not None:
-            self._tell(self.core.resign)
+            self._dispatch(self.core.resign)
         try:
             async with asyncio.timeout(HAND_OVER_MS_MAX / 1000):
                 await self._network.drain()
@@ -294,7 +298,7 @@ class RaftDriver:
             pass
 
     async def stop(self) -> None:
-        """Everything appended becomes durable; blocks a worker, not the loop."""
+        """Stops after all appended records are durable."""
         if self._task is not None and self._failure is None:
             await self.resign()
         self._is_stopped = True
@@ -305,9 +309,9 @@ class RaftDriver:
         self._network.close()
         await self._runtime.workers.run(self._close, lane=self.lane)
         self._fail_waiters()
-        for asked in self._asked.values():
-            if not asked.future.done():
-                asked.future.set_exception(NotController("this node is stopping"))
+        for pending in self._pending_requests.values():
+            if not pending.future.done():
+                pending.future.set_exception(NotController("this node is shutting down"))
 
     # ── state and requests of other nodes ────────────────────────────────────────────────────
 
@@ -337,11 +341,11 @@ class RaftDriver:
 
     @property
     def voters(self) -> VoterSet:
-        """The newest set in the log, committed or not: it is the one that counts."""
+        """The newest set in the log, which applies whether committed or not."""
         return self.core.voters
 
     def leader_endpoint(self) -> Address | None:
-        """The listener of the active controller; None if no leader is known."""
+        """Returns the listener of the active controller; None if no leader is known."""
         leader = self.core.leader
         if leader == NO_NODE:
             return None
@@ -350,16 +354,16 @@ class RaftDriver:
         return self._network.address_of(leader, self.core.voters)
 
     def learn(self, node_id: NodeId, address: Address) -> None:
-        """Another node said where it is."""
+        """Stores the address that another node reported of itself."""
         if node_id != self.core.me.node_id:
             self._network.learn({node_id: address})
 
     def describe_voter(self) -> Voter:
-        """This controller as the set of the voters is to name it."""
+        """Returns the entry of this controller for the voter set."""
         return Voter(self.core.me, self.endpoints)
 
     def replicas(self) -> list[ReplicaView]:
-        """Everybody the leader knows of, itself included; nothing on the others."""
+        """Returns all replicas that the leader knows, including itself; empty on other nodes."""
         leadership = self.core.leadership
         if leadership is None:
             return []
@@ -371,19 +375,19 @@ class RaftDriver:
         found = {
             voter.key: ReplicaView(voter.key, NO_OFFSET, -1, -1, True) for voter in voters.voters
         }
-        for each in leadership.replicas():
-            is_gone = each.last_contact_ms + OBSERVER_MS_MAX < clock.mono_ms()
-            if each.key.node_id < 0 or each.durable == NO_OFFSET:
+        for progress in leadership.replicas():
+            key, contact_ms = progress.key, progress.last_contact_ms
+            if key.node_id < 0 or progress.durable == NO_OFFSET:
                 continue
-            if is_gone and not voters.has(each.key):
+            if contact_ms + OBSERVER_MS_MAX < clock.mono_ms() and not voters.has(key):
                 continue
-            caught_up_ms = -1 if each.caught_up_ms < 0 else each.caught_up_ms + back_ms
-            found[each.key] = ReplicaView(
-                each.key,
-                each.durable,
-                each.last_contact_ms + back_ms,
-                caught_up_ms,
-                voters.has(each.key),
+            caught_up_ms = progress.caught_up_ms
+            found[key] = ReplicaView(
+                key,
+                progress.durable,
+                contact_ms + back_ms,
+                -1 if caught_up_ms < 0 else caught_up_ms + back_ms,
+                voters.has(key),
             )
         mine = me if own is None or not voters.has(me) else own.key
         end = self.core.log_end.offset
@@ -393,47 +397,45 @@ class RaftDriver:
     async def ask(
         self, request: core_messages.Request, *, bytes_max: int = 0
     ) -> core_messages.Response:
-        """Another node's request, and the core's answer to it, with at most so many bytes of
-        records or of a snapshot."""
-        if (
-            self._failure is not None
-            or self._is_stopped
-            or len(self._asked) >= PENDING_REQUESTS_MAX
-        ):
-            raise NotController("this node takes no part in the quorum now")
-        self._asked_last += 1
-        number = self._asked_last
+        """Passes another node's request to the core and returns the response, with at most
+        `bytes_max` bytes of records or of a snapshot."""
+        is_full = len(self._pending_requests) >= PENDING_REQUESTS_MAX
+        if self._failure is not None or self._is_stopped or is_full:
+            raise NotController("this node cannot serve requests of the quorum now")
+        self._last_request_id += 1
+        number = self._last_request_id
         future: asyncio.Future[core_messages.Response] = asyncio.get_running_loop().create_future()
-        self._asked[number] = Asked(future, bytes_max)
+        self._pending_requests[number] = PendingRequest(future, bytes_max)
         try:
-            self._tell(partial(self.core.step, replace(request, request_id=number)))
+            self._dispatch(partial(self.core.step, replace(request, request_id=number)))
             async with asyncio.timeout(RESPONSE_MS_MAX / 1000):
                 return await future
         except TimeoutError:
-            raise NotController("this node has no answer") from None
+            raise NotController("the quorum request timed out") from None
         finally:
-            del self._asked[number]
+            del self._pending_requests[number]
 
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
     def append(self, records: Sequence[Message]) -> Offset:
-        """Writes the records as one batch, all or none; returns the offset of the last one. They
-        count once `wait_committed` has returned."""
+        """Appends the records as one atomic batch and returns the offset of the last one. They are
+        valid once `wait_committed` has returned."""
         self._check_leader()
-        if self._is_leaving:
-            raise NotController(f"node {self.core.me.node_id} hands the metadata quorum over")
+        if self._is_resigning:
+            raise NotController(f"node {self.core.me.node_id} is handing over the metadata quorum")
         assert records, "an empty batch has no offset"
         if len(self._waiters) >= WAITERS_MAX:
-            raise NotController("too many decisions wait for the disk of the metadata log")
+            raise NotController("too many appends to the metadata log are waiting for the disk")
         base = self.log.end_offset
         now_ms = self._runtime.clock.wall_ms()
         data = records_batch(records, base_offset=base, epoch=self.epoch, now_ms=now_ms)
         last = self._append(data, tuple(records), (), now_ms)
-        self._settle()
+        self._after_event()
         return last
 
     async def wait_committed(self, offset: Offset) -> None:
-        """Raises NotController if this node stops leading before."""
+        """Waits until the record is committed. Raises NotController if this node stops leading
+        before that."""
         if offset < self.core.high_watermark:
             return
         self._check_leader()
@@ -442,7 +444,7 @@ class RaftDriver:
         await future
 
     async def wait_durable(self, end: Offset) -> None:
-        """Until the own log is on disk up to `end`."""
+        """Waits until the local log is on disk up to `end`."""
         while self.log.durable_offset < end:
             self._flushed.clear()
             self._wake.set()
@@ -454,16 +456,16 @@ class RaftDriver:
         if not self.core.is_leader:
             raise NotController(f"node {self.core.me.node_id} does not lead the metadata quorum")
 
-    # ── snapshots of this node's own ─────────────────────────────────────────────────────────
+    # ── snapshots taken by this node ─────────────────────────────────────────────────────────
 
     def on_snapshot(self, snapshot_id: SnapshotId, size_bytes: int) -> None:
-        """One was written, of what is delivered and on disk."""
+        """A snapshot was written, of records that are delivered and on disk."""
         if self.snapshot_id is None or snapshot_id > self.snapshot_id:
             self.snapshot_id = snapshot_id
-        self._tell(partial(self.core.on_snapshot, snapshot_id, size_bytes))
+        self._dispatch(partial(self.core.on_snapshot, snapshot_id, size_bytes))
 
     def on_snapshots_kept(self, kept: Sequence[SnapshotId]) -> None:
-        """The others were deleted; the log begins with the oldest one that is left, or before."""
+        """The other snapshots were deleted; the log starts at the oldest kept one, or before."""
         for known in list(self.core.snapshots):
             if SnapshotId(*known) not in kept and known != self.core.log.snapshot:
                 self.core.on_snapshot_deleted(known)
@@ -490,37 +492,37 @@ class RaftDriver:
 
     @property
     def lane(self) -> str:
-        """Its own: a commit of metadata does not queue behind the fsyncs of data."""
+        """A separate lane, so that commits of metadata do not queue behind fsyncs of data."""
         return f"{self._folder}#metadata"
 
-    def _tell(self, event: Callable[[int], Effects]) -> None:
-        """What happened, in the order in which it did. Called by timers, connections and tasks: a
-        failure is this node's end, not theirs."""
+    def _dispatch(self, event: Callable[[int], Effects]) -> None:
+        """Passes events to the core in their order. Callers are timers, connections and tasks: a
+        failure stops this node, but is not raised to them."""
         if self._failure is not None or self._is_stopped:
             return
         self._events.append(event)
-        if self._is_telling or self._is_replacing:
+        if self._is_dispatching or self._is_replacing:
             return
-        self._is_telling = True
+        self._is_dispatching = True
         try:
             while self._events and not self._is_replacing:
-                self._do(self._events.popleft()(self._runtime.clock.mono_ms()))
-                self._settle()
+                self._execute(self._events.popleft()(self._runtime.clock.mono_ms()))
+                self._after_event()
         except Exception as error:
             self._fail(error)
         finally:
-            self._is_telling = False
+            self._is_dispatching = False
 
     def _fail(self, error: Exception) -> None:
-        """The task of the node ends with this error, and with it the node."""
+        """Lets the background task raise the error, which stops the node."""
         if self._failure is None:
             self._failure = error
         self._wake.set()
 
-    def _settle(self) -> None:
-        """After the effects of a call: what others are told, and when the core wants to be."""
-        if self._led is not None:
-            epoch, self._led = self._led, None
+    def _after_event(self) -> None:
+        """Calls leader listeners, reports readiness, and sets the timer to the core's deadline."""
+        if self._new_leadership is not None:
+            epoch, self._new_leadership = self._new_leadership, None
             for on_leader in self._leader_listeners:
                 on_leader(epoch)
             self._ready.set()
@@ -540,26 +542,26 @@ class RaftDriver:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_ms = None
-        self._tell(self.core.tick)
+        self._dispatch(self.core.tick)
 
-    def _on_answer(self, response: core_messages.Response) -> None:
+    def _on_response(self, response: core_messages.Response) -> None:
         if isinstance(response, core_messages.FetchResponse):
             if response.entries is not None:
                 data = response.entries.data
                 assert isinstance(data, bytes | bytearray | memoryview)
                 try:
-                    entries = slice_of(data, source=f"an answer of node {response.sender}")
+                    entries = slice_of(data, source=f"a response of node {response.sender}")
                 except MetadataCorrupt as error:
-                    self._network.complain(response.sender, str(error))
+                    self._network.log_once(response.sender, str(error))
                     return
                 response = replace(response, entries=entries)
             if response.sender == response.leader == self.core.leader:
                 self._leader_mark = response.high_watermark
-        self._tell(partial(self.core.step, response))
+        self._dispatch(partial(self.core.step, response))
 
     # ── executing the core's effects ─────────────────────────────────────────────────────────
 
-    def _do(self, effects: Effects) -> None:
+    def _execute(self, effects: Effects) -> None:
         if effects.persist is not None:
             self._network.spawn(self._persist(effects.persist), name="quorum state")
         if effects.step_down is not None:
@@ -567,9 +569,9 @@ class RaftDriver:
         if effects.truncate is not None:
             self._replace(self._truncate(effects.truncate, effects))
         else:
-            self._do_rest(effects)
+            self._execute_rest(effects)
 
-    def _do_rest(self, effects: Effects) -> None:
+    def _execute_rest(self, effects: Effects) -> None:
         if effects.append is not None:
             self._append_fetched(effects.append)
         if effects.chunk is not None:
@@ -594,21 +596,23 @@ class RaftDriver:
 
     def _send(self, to: NodeId, message: core_messages.Message) -> None:
         if isinstance(message, core_messages.Response):
-            asked = self._asked.get(message.request_id)
-            if asked is not None and not asked.future.done():
-                asked.future.set_result(self._filled(message, asked.bytes_max))
+            pending = self._pending_requests.get(message.request_id)
+            if pending is not None and not pending.future.done():
+                pending.future.set_result(self._fill_response(message, pending.bytes_max))
             return
         assert isinstance(message, core_messages.PeerRequest), "only clients change voters"
-        asker = Asker(
+        context = RequestContext(
             self.cluster_id,
             self.endpoints,
             self._config.controller_quorum_fetch_max_bytes,
             self._config.controller_quorum_fetch_snapshot_max_bytes,
         )
-        self._network.send(to, message, asker=asker, voters=self.core.voters)
+        self._network.send(to, message, context=context, voters=self.core.voters)
 
-    def _filled(self, message: core_messages.Response, bytes_max: int) -> core_messages.Response:
-        """With the records, or the piece of a snapshot, that the core leaves to the driver."""
+    def _fill_response(
+        self, message: core_messages.Response, bytes_max: int
+    ) -> core_messages.Response:
+        """Adds the records, or the chunk of a snapshot, which the core leaves to the driver."""
         match message:
             case core_messages.FetchResponse() if message.read_from != NO_OFFSET:
                 data = read_bytes(self.log, message.read_from, bytes_max=bytes_max)
@@ -617,14 +621,14 @@ class RaftDriver:
                 id_ = SnapshotId(*message.snapshot)
                 disk, position = self._runtime.disk, message.position
                 try:
-                    piece = read_snapshot_bytes(
+                    chunk = read_snapshot_bytes(
                         disk, self._folder, id_, position, bytes_max=bytes_max
                     )
                 except FileNotFoundError:
-                    # A newer one has taken its place just now.
+                    # A newer one has just replaced it.
                     error = core_messages.Error.SNAPSHOT_NOT_FOUND
                     return replace(message, error=error, snapshot=None)
-                return replace(message, data=piece)
+                return replace(message, data=chunk)
             case _:
                 return message
 
@@ -636,10 +640,10 @@ class RaftDriver:
         self._wake.set()
 
     def _step_down(self, epoch: Epoch) -> None:
-        self._led = None
+        self._new_leadership = None
         self._fail_waiters()
-        for on_unleader in self._unleader_listeners:
-            on_unleader(epoch)
+        for on_resigned in self._resignation_listeners:
+            on_resigned(epoch)
 
     def _deliver(self, high_watermark: Offset) -> None:
         pending = self._pending
@@ -660,19 +664,22 @@ class RaftDriver:
 
     def _deliver_control(self, batch: MetadataBatch) -> None:
         if voters_in(batch.base_offset, batch.control):
-            # Voters that have moved are where the log says, not where they were.
+            # The voter set has the newest addresses.
             self._network.forget()
         self.quorum = quorum_of(batch.control, self.quorum) or self.quorum
         is_change = batch.control[0][0] == frames.LEADER_CHANGE
         if is_change and self.core.is_leader and batch.epoch == self.core.epoch:
-            self._led = batch.epoch
+            self._new_leadership = batch.epoch
 
     def _fail_waiters(self) -> None:
         waiters, self._waiters = self._waiters, deque()
         for offset, future in waiters:
             if not future.done():
                 future.set_exception(
-                    NotController(f"the record at {offset} may or may not become committed")
+                    NotController(
+                        f"this node stopped leading the metadata quorum: the record at offset"
+                        f" {offset} may or may not be committed later"
+                    )
                 )
 
     # ── writing batches ──────────────────────────────────────────────────────────────────────
@@ -686,8 +693,8 @@ class RaftDriver:
     ) -> Offset:
         if len(data) > BATCH_BYTES_MAX:
             raise MetadataBatchTooLarge(
-                f"{len(records)} records need {len(data)} bytes, one batch of the metadata log"
-                f" holds {BATCH_BYTES_MAX}: split the request"
+                f"{len(records)} records have {len(data)} bytes, but a batch of the metadata log"
+                f" is limited to {BATCH_BYTES_MAX} bytes: split the request"
             )
         size = len(data)
         try:
@@ -708,7 +715,7 @@ class RaftDriver:
             voters=voters[-1][1] if voters else None,
         )
         self._wake.set()
-        self._do(effects)
+        self._execute(effects)
         return last
 
     def _append_control(self, controls: list[Control], epoch: Epoch) -> None:
@@ -718,7 +725,8 @@ class RaftDriver:
         self._append(data, (), tuple(controls), now_ms)
 
     def _append_voters(self, voters: VoterSet) -> None:
-        """The first set of a quorum whose voters were static raises kraft.version, in one batch."""
+        """Appends a voter set. The first one of a static quorum also upgrades kraft.version, in the
+        same batch."""
         is_upgrade = self.core.voters.is_static
         controls = (
             quorum_controls(Quorum(DYNAMIC_VOTERS_VERSION, voters))
@@ -728,8 +736,8 @@ class RaftDriver:
         self._append_control(controls, self.core.epoch)
 
     def _lead(self, change: LeaderChange) -> None:
-        """The first batch of the epoch. The first of all epochs also carries the voters, which so
-        far only the snapshot at offset 0 names."""
+        """Appends the first batch of the epoch. The first batch of the log also contains the
+        voters, which until then are only in the snapshot at offset 0."""
         message = leader_change_message.LeaderChangeMessage(
             version=0,
             leader_id=change.leader,
@@ -743,10 +751,10 @@ class RaftDriver:
             controls += quorum_controls(self.quorum)
         self._append_control(controls, change.epoch)
 
-    # ── what takes time ──────────────────────────────────────────────────────────────────────
+    # ── background work ──────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
-        """Fsyncs what was appended, and ends with the first failure."""
+        """Fsyncs appended records until the first failure, which it raises."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -762,10 +770,10 @@ class RaftDriver:
                         raise
                     self.log.mark_durable(plan)
             self._flushed.set()
-            self._tell(lambda now_ms: self.core.on_durable(self.log.durable_offset, now_ms))
+            self._dispatch(lambda now_ms: self.core.on_durable(self.log.durable_offset, now_ms))
 
     def _flush(self, plan: FlushPlan) -> None:
-        """A worker's job."""
+        """Runs in a worker."""
         plan.run()
         now_ms = self._runtime.clock.mono_ms()
         if now_ms - self._marked_ms >= RECOVERY_POINT_INTERVAL_MS:
@@ -773,7 +781,7 @@ class RaftDriver:
             self._mark_recovery_point(plan.upto)
 
     async def mark_durable(self, upto: Offset) -> None:
-        """Writes down that everything below is on disk, before a snapshot stands for it."""
+        """Writes the recovery point, before a snapshot replaces the records below it."""
         await self._runtime.workers.run(partial(self._mark_recovery_point, upto), lane=self.lane)
 
     def _mark_recovery_point(self, offset: Offset) -> None:
@@ -783,13 +791,13 @@ class RaftDriver:
             raise DiskFailed(self.log.log_dir, error) from error
 
     def _close(self) -> None:
-        """A worker's job. What a failed disk holds is known only to the next start."""
+        """Runs in a worker. After a disk failure only the next start can tell what is on disk."""
         if self._failure is None and not self.log.failed:
             self.log.close(clean=True)
             self._mark_recovery_point(self.log.durable_offset)
 
     async def _persist(self, state: HardState) -> None:
-        # In a lane of its own: a vote need not wait for the fsync of the log.
+        # In a separate lane, since a vote need not wait for the fsync of the log.
         try:
             await self._runtime.workers.run(
                 partial(self._write_state, state), lane=f"{self._folder}#quorum"
@@ -797,7 +805,7 @@ class RaftDriver:
         except DiskFailed as failure:
             self._fail(failure)
             raise
-        self._tell(self.core.on_persisted)
+        self._dispatch(self.core.on_persisted)
 
     def _write_state(self, state: HardState) -> None:
         try:
@@ -812,11 +820,11 @@ class RaftDriver:
             raise DiskFailed(self.log.log_dir, error) from error
 
     def _replace(self, work: Coroutine[Any, Any, None]) -> None:
-        assert not self._is_replacing, "one cut at a time"
+        assert not self._is_replacing, "the log is being replaced already"
         self._is_replacing = True
-        self._network.spawn(self._replacing(work), name="metadata log")
+        self._network.spawn(self._run_replacement(work), name="metadata log")
 
-    async def _replacing(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_replacement(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             async with self.log_lock:
                 await work
@@ -824,21 +832,23 @@ class RaftDriver:
             self._fail(error)
             raise
         self._is_replacing = False
-        # Goes on with what happened meanwhile.
+        # Continues with the events that have accumulated.
         self._wake.set()
-        self._tell(self.core.tick)
+        self._dispatch(self.core.tick)
 
     async def _truncate(self, to: Offset, effects: Effects) -> None:
         await self._runtime.workers.run(partial(self.log.truncate, to), lane=self.lane)
         if self.log.end_offset != to:
-            raise MetadataCorrupt(f"{self._folder} cannot be cut at {to}: a batch lies across it")
+            raise MetadataCorrupt(
+                f"{self._folder} cannot be truncated to offset {to}, which is inside a batch"
+            )
         pending = self._pending
         while pending and pending[-1].last_offset >= to:
             pending.pop()
-        self._do_rest(effects)
+        self._execute_rest(effects)
 
     async def _install(self, snapshot_id: SnapshotId) -> None:
-        """The leader's snapshot takes the place of this node's log."""
+        """Replaces this node's log by the leader's snapshot."""
 
         def job() -> Snapshot:
             found = finish_parts(self._runtime.disk, self._folder, snapshot_id)
@@ -863,7 +873,7 @@ class RaftDriver:
             voters=self.quorum.voters,
             now_ms=self._runtime.clock.mono_ms(),
         )
-        self._do_rest(effects)
+        self._execute_rest(effects)
 
 
 def raft_settings(config: BrokerConfig) -> RaftSettings:

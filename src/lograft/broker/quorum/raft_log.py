@@ -1,5 +1,5 @@
-"""Batches of the metadata log as the core and the driver need them: what came from a leader is
-checked, described for the core and decoded; what a follower asks for is read."""
+"""Batches of the metadata log: checks, describes and decodes those fetched from a leader, and reads
+those that a follower fetches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,18 +14,18 @@ from lograft.storage.log import Log
 
 
 class Fetched(NamedTuple):
-    """The `data` of a LogSlice on its way into the log."""
+    """The `data` of a fetched LogSlice: the bytes for the log, and the decoded batches."""
 
     data: memoryview
     batches: tuple[MetadataBatch, ...]
 
 
 def slice_of(data: Buffer, *, source: str) -> LogSlice:
-    """Of the whole batches; a cut last one is left out. Raises MetadataCorrupt if one is damaged,
-    or if they do not follow each other."""
+    """Returns a slice with the complete batches; an incomplete last one is omitted. Raises
+    MetadataCorrupt if one is damaged, or if they are not contiguous."""
     batches = tuple(read_batches(data, source=source))
     if not batches:
-        raise MetadataCorrupt(f"{source}: {len(data)} bytes hold no whole batch")
+        raise MetadataCorrupt(f"{source}: {len(data)} bytes without a complete batch")
     end = batches[0].base_offset
     for batch in batches:
         if batch.base_offset != end or batch.last_offset < batch.base_offset:
@@ -42,7 +42,7 @@ def slice_of(data: Buffer, *, source: str) -> LogSlice:
 
 
 def epochs_of(batches: Sequence[MetadataBatch]) -> list[tuple[Epoch, Offset]]:
-    """Where each epoch begins."""
+    """Returns the start offset of each epoch in the batches."""
     epochs: list[tuple[Epoch, Offset]] = []
     for batch in batches:
         if not epochs or epochs[-1][0] != batch.epoch:
@@ -51,7 +51,7 @@ def epochs_of(batches: Sequence[MetadataBatch]) -> list[tuple[Epoch, Offset]]:
 
 
 def log_epochs(log: Log) -> list[tuple[Epoch, Offset]]:
-    """Where each epoch of the log begins, as far as the log goes."""
+    """Returns the start offset of each epoch that has records in the log."""
     start = log.log_start_offset
     found: list[tuple[Epoch, Offset]] = []
     for entry in log.epochs.entries:
@@ -63,8 +63,8 @@ def log_epochs(log: Log) -> list[tuple[Epoch, Offset]]:
 
 
 def read_bytes(log: Log, offset: Offset, *, bytes_max: int) -> bytes:
-    """Bytes, not a slice of the file: a leader that is none any more may cut the file before they
-    have left."""
+    """Returns bytes, not a slice of the file: a leader that steps down may truncate the file before
+    the slice is sent."""
     part = log.read(offset, bytes_max=bytes_max, bound=log.end_offset)
     return b"" if part is None else part.file.pread(part.size, part.position)
 

@@ -1,7 +1,7 @@
-"""The other replicas of the metadata quorum as the driver reaches them.
+"""Requests of the driver to the other replicas of the metadata quorum.
 
-Knows where nodes are: from the voters in the log, from what other nodes say, from the settings.
-Bootstrap servers have addresses and no known ids; here they have negative numbers, as in Kafka.
+Addresses of nodes come from the voter set in the log, from responses of other nodes and from the
+settings. Bootstrap servers have addresses but no known ids, and get negative ids, as in Kafka.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableResponse
 from lograft.broker.links.peers import Peers
-from lograft.broker.quorum.outgoing_rpcs import Asker, answer_from_wire, request_to_wire
+from lograft.broker.quorum.outgoing_rpcs import RequestContext, request_to_wire, response_from_wire
 from lograft.consensus import messages as core
 from lograft.consensus.types import VoterSet
 from lograft.model.metrics import Gauge, Sample
@@ -20,10 +20,10 @@ from lograft.model.types import NodeId
 
 LOGGER: Final = logging.getLogger(__name__)
 
-#: The first bootstrap server's; the next have the next lower ones.
+#: Id of the first bootstrap server; the ids of the others are lower.
 BOOTSTRAP_ID: Final = -100
-#: Addresses learned from others; the quorum is small, and its brokers are no part of it.
-LEARNED_MAX: Final = 1_000
+#: Maximum number of addresses from responses. The quorum is small, and brokers are not part of it.
+ADDRESSES_MAX: Final = 1_000
 
 IN_FLIGHT: Final = Gauge(
     "lograft_quorum_requests_in_flight", "Requests to other members of the metadata quorum."
@@ -43,13 +43,13 @@ class RaftNetwork:
         on_disconnected: Callable[[NodeId], None],
         on_unreachable: Callable[[NodeId], None],
     ) -> None:
-        """`listener` is the name of the controllers' listener. `on_disconnected`: what that
-        node was asked gets no answer; `on_unreachable`: its process is gone."""
+        """`listener` is the name of the controllers' listener. `on_disconnected`: the response of
+        that node is lost; `on_unreachable`: its process has terminated."""
         self._runtime = runtime
         self._peers = peers
         self._listener = listener
         self._request_timeout_ms = request_timeout_ms
-        self._on_answer = on_response
+        self._on_response = on_response
         self._on_disconnected = on_disconnected
         self._on_unreachable = on_unreachable
         self._bootstrap = {
@@ -57,24 +57,24 @@ class RaftNetwork:
         }
         self._learned: dict[NodeId, Address] = {}
         self._tasks: dict[int, Task] = {}
-        #: Work of tasks that have not had their first turn: a cancelled one never begins it.
-        self._unbegun: dict[int, Coroutine[Any, Any, None]] = {}
-        self._tasks_begun = 0
+        #: Coroutines whose task has not started yet: cancelling the task would leave them unclosed.
+        self._unstarted: dict[int, Coroutine[Any, Any, None]] = {}
+        self._tasks_started = 0
         self._idle = asyncio.Event()
-        self._complaints: dict[NodeId, str] = {}
+        self._logged_reasons: dict[NodeId, str] = {}
 
     @property
     def bootstrap_ids(self) -> tuple[NodeId, ...]:
         return tuple(self._bootstrap)
 
     def learn(self, addresses: Mapping[NodeId, Address]) -> None:
-        """What another node says about where nodes are is newer than the log."""
+        """Stores addresses from a response, which are newer than those in the log."""
         self._learned.update(addresses)
-        while len(self._learned) > LEARNED_MAX:
+        while len(self._learned) > ADDRESSES_MAX:
             del self._learned[next(iter(self._learned))]
 
     def forget(self) -> None:
-        """The voters changed: what was learned may be older than the log now."""
+        """Discards addresses from responses: the voter set in the log is newer."""
         self._learned.clear()
 
     def address_of(self, node_id: NodeId, voters: VoterSet) -> Address | None:
@@ -89,32 +89,32 @@ class RaftNetwork:
         return None if end is None else Address(end.host, end.port)
 
     def send(
-        self, to: NodeId, request: core.PeerRequest, *, asker: Asker, voters: VoterSet
+        self, to: NodeId, request: core.PeerRequest, *, context: RequestContext, voters: VoterSet
     ) -> None:
         address = self.address_of(to, voters)
         if address is None:
-            self.complain(to, f"nobody has told where controller {to} is")
+            self.log_once(to, f"the address of controller {to} is unknown")
             return
-        self.spawn(self._exchange(to, address, request, asker), name="quorum request")
+        self.spawn(self._exchange(to, address, request, context), name="quorum request")
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """A task that ends with the driver."""
-        self._tasks_begun += 1
-        number = self._tasks_begun
-        self._unbegun[number] = work
-        self._tasks[number] = self._runtime.spawn(self._forgetting(number, work), name=name)
+        """Starts a task that is cancelled with the driver."""
+        self._tasks_started += 1
+        number = self._tasks_started
+        self._unstarted[number] = work
+        self._tasks[number] = self._runtime.spawn(self._run_tracked(number, work), name=name)
 
     def close(self) -> None:
         for task in list(self._tasks.values()):
             task.cancel()
         self._tasks.clear()
-        for work in self._unbegun.values():
+        for work in self._unstarted.values():
             work.close()
-        self._unbegun.clear()
+        self._unstarted.clear()
 
-    async def _forgetting(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_tracked(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         try:
-            del self._unbegun[number]
+            del self._unstarted[number]
             await work
         finally:
             self._tasks.pop(number, None)
@@ -122,44 +122,44 @@ class RaftNetwork:
                 self._idle.set()
 
     async def _exchange(
-        self, to: NodeId, address: Address, request: core.PeerRequest, asker: Asker
+        self, to: NodeId, address: Address, request: core.PeerRequest, context: RequestContext
     ) -> None:
-        wire = request_to_wire(request, asker)
+        wire = request_to_wire(request, context)
         waits = isinstance(request, core.FetchRequest | core.FetchSnapshotRequest)
         try:
-            answer = await self._peers.request(
+            received = await self._peers.request(
                 address,
                 wire.message,
                 wire.versions,
-                wire.answer,
+                wire.response_type,
                 timeout_ms=self._request_timeout_ms,
                 lane="raft fetch" if waits else "raft",
                 listener=self._listener,
             )
-            response, addresses = answer_from_wire(request, to, answer)
+            response, addresses = response_from_wire(request, to, received)
         except PeerUnreachable as error:
-            self.complain(to, str(error))
+            self.log_once(to, str(error))
             if error.refused:
                 self._on_unreachable(to)
         except PeerLost as error:
-            self.complain(to, str(error))
+            self.log_once(to, str(error))
             self._on_disconnected(to)
         except UnusableResponse as error:
             level = logging.ERROR if isinstance(error, ForeignCluster) else logging.INFO
-            self.complain(to, f"{address} is of no use: {error}", level=level)
+            self.log_once(to, f"cannot use the response of {address}: {error}", level=level)
         else:
-            self._complaints.pop(to, None)
+            self._logged_reasons.pop(to, None)
             self.learn(addresses)
-            self._on_answer(response)
+            self._on_response(response)
 
-    def complain(self, to: NodeId, reason: str, *, level: int = logging.INFO) -> None:
-        """Once for each reason: what is tried again a hundred times fails a hundred times."""
-        if self._complaints.get(to) != reason:
-            self._complaints[to] = reason
+    def log_once(self, to: NodeId, reason: str, *, level: int = logging.INFO) -> None:
+        """Logs a failure, but not again for the same reason, since requests are retried often."""
+        if self._logged_reasons.get(to) != reason:
+            self._logged_reasons[to] = reason
             LOGGER.log(level, "metadata quorum: %s", reason)
 
     async def drain(self) -> None:
-        """Until every request has its answer, or has none."""
+        """Waits until no request is in flight."""
         while self._tasks:
             self._idle.clear()
             await self._idle.wait()

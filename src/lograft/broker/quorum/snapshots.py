@@ -1,9 +1,9 @@
 """Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, in Kafka's format.
 
-A header batch (with the voters of a dynamic quorum), the records of an image, a footer batch. A
-snapshot is written beside its place, fsynced and renamed, so a file with the right name and a
-footer is whole. The log's start and the oldest snapshot move together: the snapshot at the start
-stands for everything before it.
+A snapshot consists of a header batch (with the voters of a dynamic quorum), the records of an image
+and a footer batch. It is written under a temporary name, fsynced and renamed, so a file with the
+right name and a footer is complete. The log start and the oldest snapshot advance together: the
+snapshot at the log start replaces everything before it.
 """
 
 import re
@@ -30,16 +30,16 @@ from lograft.wire.records.snapshot_footer_record import SnapshotFooterRecord
 from lograft.wire.records.snapshot_header_record import SnapshotHeaderRecord
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
-#: Of a snapshot that is being written here, and of one that comes from another node.
+#: Suffixes of a snapshot that is being written, and of one that is being fetched.
 PART_SUFFIX: Final = ".part"
 DOWNLOAD_SUFFIX: Final = ".download"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-#: Records in a batch of a snapshot: the unit in which it is written and read.
+#: Number of records in a batch of a snapshot, the unit of writing and reading.
 _BATCH_RECORDS: Final = 2_000
 
 
 class SnapshotId(types.SnapshotId):
-    """With the name of its file."""
+    """Snapshot id with its file name."""
 
     __slots__ = ()
 
@@ -50,7 +50,8 @@ class SnapshotId(types.SnapshotId):
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Who votes, as the log says. kraft.version 0: the log says nothing, the settings do."""
+    """kraft.version and voters in the log. With kraft.version 0 the voters are those in the
+    settings."""
 
     kraft_version: int
     voters: VoterSet
@@ -60,19 +61,19 @@ class Quorum:
 class Snapshot:
     id: SnapshotId
     records: tuple[Message, ...]
-    #: None: the snapshot names no voters.
+    #: None if the snapshot has no voters.
     quorum: Quorum | None
     last_timestamp_ms: int
 
 
 def snapshot_ids(disk: Disk, folder: str) -> list[SnapshotId]:
-    """Oldest first."""
+    """Returns the ids of all snapshots, oldest first."""
     found = (_NAME.fullmatch(name) for name in disk.list_dir(folder))
     return sorted(SnapshotId(Offset(int(m[1])), Epoch(int(m[2]))) for m in found if m)
 
 
 def remove_parts(disk: Disk, folder: str) -> None:
-    """What a stop in the middle of writing has left."""
+    """Deletes incomplete snapshots that a crash has left behind."""
     _remove(disk, folder, (f".checkpoint{PART_SUFFIX}", f".checkpoint{DOWNLOAD_SUFFIX}"))
 
 
@@ -85,7 +86,7 @@ def _remove(disk: Disk, folder: str, suffixes: tuple[str, ...]) -> None:
 def read_snapshot(
     disk: Disk, folder: str, snapshot_id: SnapshotId, *, suffix: str = ""
 ) -> Snapshot:
-    """Raises MetadataCorrupt if the file is not a whole snapshot."""
+    """Reads a snapshot. Raises MetadataCorrupt if the file is not a complete snapshot."""
     records, controls = _read_file(disk, f"{folder}/{snapshot_id.file_name}{suffix}")
     quorum = quorum_of(controls)
     header = controls[0][1]
@@ -96,17 +97,19 @@ def read_snapshot(
 def write_part(
     disk: Disk, folder: str, snapshot_id: SnapshotId, position: int, data: bytes
 ) -> None:
-    """A piece of a snapshot that comes from another node; the first one begins it anew."""
+    """Writes a chunk of a fetched snapshot; the first one starts a new file."""
     if position == 0:
         _remove(disk, folder, (f".checkpoint{DOWNLOAD_SUFFIX}",))
     file = disk.open(f"{folder}/{snapshot_id.file_name}{DOWNLOAD_SUFFIX}", create=True)
     if file.size != position:
-        raise MetadataCorrupt(f"{file.path} has {file.size} bytes, a piece at {position} came")
+        raise MetadataCorrupt(
+            f"{file.path} has {file.size} bytes, but a chunk for position {position} arrived"
+        )
     file.append(data)
 
 
 def finish_parts(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
-    """All pieces are there: the snapshot is checked, then takes its name, durably. Blocks."""
+    """Checks the fetched snapshot and renames its file durably; blocks."""
     path = f"{folder}/{snapshot_id.file_name}"
     snapshot = read_snapshot(disk, folder, snapshot_id, suffix=DOWNLOAD_SUFFIX)
     disk.open(path + DOWNLOAD_SUFFIX).fsync()
@@ -116,7 +119,7 @@ def finish_parts(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
 
 
 def read_newest_snapshot(disk: Disk, folder: str, *, damaged: list[str]) -> Snapshot | None:
-    """Names the damaged files that it passed over in `damaged`."""
+    """Returns the newest intact snapshot, if any. Adds the errors of damaged ones to `damaged`."""
     for snapshot_id in reversed(snapshot_ids(disk, folder)):
         try:
             return read_snapshot(disk, folder, snapshot_id)
@@ -126,7 +129,7 @@ def read_newest_snapshot(disk: Disk, folder: str, *, damaged: list[str]) -> Snap
 
 
 def read_bootstrap(disk: Disk, metadata_dir: str) -> tuple[Message, ...]:
-    """The records that the storage was formatted with; none if there is no such file."""
+    """Returns the records with which the storage was formatted; empty without the file."""
     path = f"{metadata_dir}/{BOOTSTRAP}"
     if not disk.exists(path):
         return ()
@@ -143,7 +146,7 @@ def write_snapshot(
     last_timestamp_ms: int,
     now_ms: int,
 ) -> int:
-    """Blocks until it is on disk; returns its size."""
+    """Writes a snapshot to disk and returns its size; blocks."""
     path = f"{folder}/{snapshot_id.file_name}"
     file = disk.open(path + PART_SUFFIX, create=True)
     if file.size:
@@ -184,7 +187,7 @@ def quorum_controls(quorum: Quorum) -> list[Control]:
 
 
 def quorum_of(controls: Sequence[Control], before: Quorum | None = None) -> Quorum | None:
-    """What the control records say about the quorum, on top of what was known before."""
+    """Returns the quorum after these control records, starting from `before`."""
     kraft_version = 0 if before is None else before.kraft_version
     voters = None if before is None else before.voters
     for _, message in controls:
@@ -205,14 +208,14 @@ def _read_file(disk: Disk, path: str) -> tuple[list[Message], list[Control]]:
         controls += batch.control
         size += batch.size_bytes
     if size != len(data) or len(controls) < 2:
-        raise MetadataCorrupt(f"{path} is cut short after {size} of {len(data)} bytes")
+        raise MetadataCorrupt(f"{path} is incomplete: only {size} of {len(data)} bytes are valid")
     if controls[0][0] != frames.SNAPSHOT_HEADER or controls[-1][0] != frames.SNAPSHOT_FOOTER:
-        raise MetadataCorrupt(f"{path} has no header or no footer")
+        raise MetadataCorrupt(f"{path} lacks its header or its footer")
     return records, controls
 
 
 def voters_in(base_offset: Offset, controls: Sequence[Control]) -> list[tuple[Offset, VoterSet]]:
-    """The voter sets that a control batch writes down, each with the offset of its record."""
+    """Returns the voter sets in a control batch, each with the offset of its record."""
     return [
         (Offset(base_offset + number), _voter_set(message))
         for number, (_, message) in enumerate(controls)

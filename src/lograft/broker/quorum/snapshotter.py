@@ -1,5 +1,6 @@
-"""Takes snapshots of the metadata log when enough was committed since the last one, and lets go
-of what they make superfluous. The loop only copies the image; a worker writes."""
+"""Takes a snapshot of the metadata log when enough was committed since the last one, and deletes
+the log and the older snapshots that it replaces. The event loop only copies the image; a worker
+writes."""
 
 import asyncio
 import logging
@@ -23,7 +24,8 @@ R = TypeVar("R")
 
 
 class Snapshotter:
-    """Add `on_committed` to the driver after the listener that keeps the image."""
+    """Takes snapshots in the background. `on_committed` must be added to the driver after the
+    listener that updates the image."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Snapshotter:
             self._wake.set()
 
     async def run(self) -> None:
-        """A task of the node. Idle but for a look once in the interval."""
+        """Runs as a task of the node, which checks once per interval."""
         interval_ms = self._config.metadata_log_max_snapshot_interval_ms
         while True:
             wait_ms = self._taken_ms + interval_ms - self._runtime.clock.mono_ms()
@@ -61,7 +63,8 @@ class Snapshotter:
             await self.take()
 
     async def take(self) -> SnapshotId | None:
-        """A snapshot of what is committed now; None if the newest one has it all."""
+        """Takes a snapshot of all committed records, and returns its id; None if there are no new
+        ones."""
         self._taken_ms = self._runtime.clock.mono_ms()
         image = self._metadata.image
         newest = self._driver.snapshot_id
@@ -73,8 +76,8 @@ class Snapshotter:
         records = image.copy().records()
         quorum = self._driver.quorum
         timestamp_ms = self._driver.last_committed_timestamp_ms
-        # Committed may be what only the others have on disk: a crash could leave a log here that
-        # parts from the snapshot before its end.
+        # Committed records may be on the disks of other voters only: a crash could leave a log that
+        # diverges from the snapshot before its end.
         await self._driver.wait_durable(snapshot_id.end_offset)
         await self._driver.mark_durable(snapshot_id.end_offset)
         job = partial(
@@ -88,13 +91,13 @@ class Snapshotter:
             now_ms=now_ms,
         )
         size = await self._in_worker(job)
-        LOGGER.info("snapshot %s of %d bytes is written", snapshot_id.file_name, size)
+        LOGGER.info("wrote snapshot %s (%d bytes)", snapshot_id.file_name, size)
         self._driver.on_snapshot(snapshot_id, size)
         await self._retain(now_ms)
         return snapshot_id
 
     async def _retain(self, now_ms: int) -> None:
-        """Old snapshots go by size and time, and with them the log before the oldest one left."""
+        """Deletes old snapshots by size and time, and the log before the oldest remaining one."""
         log, config = self._driver.log, self._config
         job = partial(
             remove_old_snapshots,
@@ -129,7 +132,8 @@ class Snapshotter:
 def remove_old_snapshots(
     disk: Disk, folder: str, *, log_bytes: int, bytes_max: int, oldest_ms: int
 ) -> list[SnapshotId]:
-    """The newest always stays. Returns those that are left, oldest first; blocks."""
+    """Deletes old snapshots, but never the newest. Returns the remaining ones, oldest first;
+    blocks."""
     ids = snapshot_ids(disk, folder)
     sizes = {i: disk.open(f"{folder}/{i.file_name}").size for i in ids}
     total = log_bytes + sum(sizes.values())
@@ -142,7 +146,7 @@ def remove_old_snapshots(
                 if read_snapshot(disk, folder, oldest).last_timestamp_ms >= oldest_ms:
                     break
             except MetadataCorrupt:
-                pass  # a newer one that is whole stands for it
+                pass  # An intact newer one replaces it.
         disk.unlink(f"{folder}/{oldest.file_name}")
         total -= sizes[oldest]
         ids.pop(0)

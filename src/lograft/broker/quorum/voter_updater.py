@@ -1,10 +1,9 @@
-"""Keeps what the voters' set says of this controller true (KIP-853).
+"""Keeps the entry of this controller in the voter set up to date (KIP-853).
 
-A voter whose endpoints have changed tells the leader (UpdateRaftVoter). A static voter
-(kraft.version 0) describes itself to every new leader, which needs that to raise kraft.version.
-With controller.quorum.auto.join.enable a controller that is no voter asks to become one
-(AddRaftVoter); if its predecessor, the same node with another disk, still is one, that one has to
-go first.
+A voter whose endpoints have changed sends UpdateRaftVoter to the leader. A static voter
+(kraft.version 0) sends it to every new leader, which needs its supported versions to upgrade
+kraft.version. With controller.quorum.auto.join.enable a controller that is not a voter sends
+AddRaftVoter; if the same node with another disk still is a voter, it removes that one first.
 """
 
 import asyncio
@@ -38,9 +37,9 @@ class VoterUpdater:
         self._peers = peers
         self._config = config
         self._listener = config.controller_listener_names[0]
-        #: A new voter has to catch up before it is one, and the leader waits for that.
         #: The epoch whose leader knows this static voter.
         self._described_in: Epoch = NO_EPOCH
+        #: The leader responds only after a new voter has caught up.
         self._timeout_ms = driver.settings.voter_change_timeout_ms + config.request_timeout_ms
 
     async def run(self) -> None:
@@ -49,11 +48,11 @@ class VoterUpdater:
             try:
                 await self.check()
             except (NotController, PeerLost, PeerUnreachable) as error:
-                LOGGER.info("the voters' set is not changed yet: %s", error)
+                LOGGER.info("could not update the voter set, retrying: %s", error)
             await asyncio.sleep(self._config.controller_quorum_fetch_timeout_ms / 1000)
 
     async def check(self) -> None:
-        """One step towards a set that is right; nothing where it is."""
+        """Sends the next request that is needed to correct the voter set, if any."""
         driver = self._driver
         leader = driver.leader_endpoint()
         if leader is None:
@@ -65,7 +64,7 @@ class VoterUpdater:
             return
         mine = driver.voters.find(driver.me.node_id)
         if mine is not None and mine.key == driver.me:
-            # An only voter is nobody's to find.
+            # No other voter needs the endpoints of a sole voter.
             if len(driver.voters.voters) > 1 and set(mine.endpoints) != set(driver.endpoints):
                 await self._update(mine, leader)
         elif self._config.controller_quorum_auto_join_enable:
@@ -79,20 +78,21 @@ class VoterUpdater:
         if driver.is_leader or epoch == self._described_in or not driver.voters.has(driver.me):
             return
         code = await self._send_update(driver.describe_voter(), leader)
-        # A leader that cannot raise kraft.version has no use for it.
+        # UNSUPPORTED_VERSION: the leader cannot upgrade kraft.version and does not need it.
         if code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
             self._described_in = epoch
         else:
-            self._say("described itself to the leader", code)
+            self._log_result("report itself to the leader", code)
 
     async def _update(self, mine: Voter, leader: Address) -> None:
         driver = self._driver
         moved = mine._replace(endpoints=driver.endpoints)
         if driver.is_leader:
-            answer = await driver.ask(UpdateVoterRequest(voter=moved))
-            self._say("moved", ErrorCode.NONE if answer.error is Error.NONE else -1)
-            return
-        self._say("moved", await self._send_update(moved, leader))
+            response = await driver.ask(UpdateVoterRequest(voter=moved))
+            code = ErrorCode.NONE if response.error is Error.NONE else -1
+        else:
+            code = await self._send_update(moved, leader)
+        self._log_result("update its endpoints", code)
 
     async def _send_update(self, voter: Voter, leader: Address) -> int:
         driver = self._driver
@@ -143,7 +143,7 @@ class VoterUpdater:
             lane=LANE,
             listener=self._listener,
         )
-        self._say("joined", reply.error_code)
+        self._log_result("join the voters", reply.error_code)
 
     async def _remove(self, key: ReplicaKey, leader: Address) -> None:
         request = RemoveRaftVoterRequest(
@@ -160,11 +160,11 @@ class VoterUpdater:
             lane=LANE,
             listener=self._listener,
         )
-        self._say("taken out its predecessor", reply.error_code)
+        self._log_result("remove the voter with its previous disk", reply.error_code)
 
-    def _say(self, what: str, code: int) -> None:
+    def _log_result(self, action: str, code: int) -> None:
         node_id = self._driver.me.node_id
         if code:
-            LOGGER.info("controller %d has not %s yet: error %d", node_id, what, code)
+            LOGGER.info("controller %d could not %s, retrying: error %d", node_id, action, code)
         else:
-            LOGGER.info("controller %d has %s", node_id, what)
+            LOGGER.info("controller %d succeeded to %s", node_id, action)

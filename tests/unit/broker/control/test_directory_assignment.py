@@ -23,8 +23,8 @@ def test_the_controller_learns_where_replicas_lie() -> None:
         topic = node.image.topic("t")
         assert topic is not None
         for index, directory in enumerate([FIRST, SECOND, node.directory_id]):
-            assigner.opened(topic.topic_id, index, directory)
-        assigner.opened(UUID(int=404), 0, FIRST)
+            assigner.on_opened(topic.topic_id, index, directory)
+        assigner.on_opened(UUID(int=404), 0, FIRST)
         await asyncio.sleep(1)
         assert [state.directories for state in topic.partitions.values()] == [
             (FIRST,),
@@ -32,7 +32,7 @@ def test_the_controller_learns_where_replicas_lie() -> None:
             (node.directory_id,),
         ]
         end = node.driver.log.end_offset
-        assigner.opened(topic.topic_id, 0, FIRST)
+        assigner.on_opened(topic.topic_id, 0, FIRST)
         await asyncio.sleep(1)
         assert node.driver.log.end_offset == end
 
@@ -56,10 +56,10 @@ def test_what_could_not_be_told_is_told_again() -> None:
             link=node.link,
         )
         life.runtime.spawn(assigner.run(), name="directories")
-        assigner.opened(topic.topic_id, 0, FIRST)
+        assigner.on_opened(topic.topic_id, 0, FIRST)
         await asyncio.sleep(2)
         assert topic.partitions[0].directories == (node.directory_id,)
-        assigner.opened(topic.topic_id, 0, SECOND)
+        assigner.on_opened(topic.topic_id, 0, SECOND)
         epoch = node.image.brokers[1].epoch
         await asyncio.sleep(2)
         assert topic.partitions[0].directories == (SECOND,)

@@ -91,12 +91,12 @@ def run(scenario: Callable[[World], Awaitable[None]], *listeners: str) -> None:
 async def test_a_killed_process_is_fenced_at_once(world: World, /) -> None:
     await world.listen(PORT)
     world.on_heartbeat()
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(0.5)
     assert world.controller.fenced == []
     world.other.kill()
     world.controller.sessions.on_disconnected(2, epoch=EPOCH)
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(0.1)
     assert world.controller.fenced == [(2, EPOCH)]
 
@@ -106,7 +106,7 @@ async def test_a_lost_connection_is_no_death(world: World, /) -> None:
     await world.listen(PORT)
     world.on_heartbeat()
     world.controller.sessions.on_disconnected(2, epoch=EPOCH)
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(5)
     assert world.controller.fenced == []
     # The process outlived its connection, but not by much.
@@ -121,7 +121,7 @@ async def test_an_unreachable_machine_is_left_to_the_timeout(world: World, /) ->
     world.other.kill()
     world.machine.network.cut("node", "other")
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(5)
     assert world.controller.fenced == []
     world.machine.network.heal()
@@ -133,7 +133,7 @@ async def test_an_unreachable_machine_is_left_to_the_timeout(world: World, /) ->
 async def test_who_speaks_again_is_left_alone(world: World, /) -> None:
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
     world.machine.network.cut("node", "other")
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(0.1)
     world.on_heartbeat()  # over another connection
     world.machine.network.heal()
@@ -144,7 +144,7 @@ async def test_who_speaks_again_is_left_alone(world: World, /) -> None:
 @scenario(run)
 async def test_a_controller_that_lost_its_office_fences_nobody(world: World, /) -> None:
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-    world.dead.look()
+    world.dead.check()
     world.controller.is_active = False
     await asyncio.sleep(3)
     assert world.controller.fenced == []
@@ -154,7 +154,7 @@ async def test_a_controller_that_lost_its_office_fences_nobody(world: World, /) 
 async def test_without_a_common_listener_all_must_be_closed(world: World, /) -> None:
     await world.listen(PORT + 1)
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(3)
     assert world.controller.fenced == []
     world.other.kill()
@@ -168,7 +168,7 @@ async def test_where_the_common_listener_is_closed_the_others_do_not_matter(
 ) -> None:
     await world.listen(PORT)
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-    world.dead.look()
+    world.dead.check()
     await asyncio.sleep(1)
     assert world.controller.fenced == [(2, EPOCH)]
 
@@ -184,7 +184,7 @@ async def test_the_localhost_of_another_machine_is_not_ours(
     world.controller = FakeController("PLAINTEXT", host="localhost")
     dead = FailureDetector(world.life.runtime, config, world.controller)
     world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
-    dead.look()
+    dead.check()
     await asyncio.sleep(3)
     assert bool(world.controller.fenced) == is_fenced
 

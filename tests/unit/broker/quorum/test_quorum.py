@@ -229,7 +229,7 @@ def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
         assert fetcher is not None
         assert fetcher.in_flight is not None
         # An answer as only a leader could give it that has lost its log.
-        quorum._on_answer(
+        quorum._on_response(
             FetchResponse(
                 sender=quorum.leader,
                 epoch=quorum.epoch,

@@ -53,7 +53,7 @@ def test_a_slice_says_what_the_core_must_know() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (batch(10, 3)[:-1], "no whole batch"),
+        (batch(10, 3)[:-1], "without a complete batch"),
         (batch(10, 3) + batch(13, 3), "expected at 12"),
         (batch(10, 3) + batch(11, 3), "expected at 12"),
         (batch(10, 3)[:-3] + b"x" + batch(10, 3)[-2:], "CRC"),

@@ -229,7 +229,7 @@ def test_retention_lets_go_of_old_snapshots_and_of_the_log_before_them() -> None
         """The newest snapshots are damaged and the log before them is gone: no guessing."""
         for snapshot_id in snapshot_ids(life.disk, FOLDER):
             life.disk.open(f"{FOLDER}/{snapshot_id.file_name}").truncate(100)
-        with pytest.raises(MetadataCorrupt, match="no whole snapshot"):
+        with pytest.raises(MetadataCorrupt, match="no complete snapshot"):
             await ControlNode.start(life, config)
 
     before, after = run(first, machine), run(second, machine)
