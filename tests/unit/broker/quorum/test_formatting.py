@@ -259,10 +259,10 @@ def test_identities_are_checked_before_a_start(tmp_path: object) -> None:
     with pytest.raises(InvalidInput, match=r"belongs to node 1 but node\.id is 2"):
         check_identities(disk, node(tmp_path, node_id="2"))
     other = FormatRequest(cluster_id="other", controllers=Standalone())
-    with pytest.raises(InvalidInput, match="belongs to the cluster 8XUwXa9qSyi9tSOquGtauQ"):
+    with pytest.raises(InvalidInput, match="belongs to cluster 8XUwXa9qSyi9tSOquGtauQ"):
         format_node(node(tmp_path, dirs="a,b"), other)
     format_node(node(tmp_path, dirs="b"), other)
-    with pytest.raises(InvalidInput, match="must name folders of one cluster"):
+    with pytest.raises(InvalidInput, match="must belong to one cluster"):
         check_identities(disk, node(tmp_path))
 
 

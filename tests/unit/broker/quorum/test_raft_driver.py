@@ -264,7 +264,7 @@ def test_damage_in_what_was_fsynced_is_not_cut_away() -> None:
     run(second, machine)
 
 
-def test_a_log_that_is_gone_is_not_begun_anew() -> None:
+def test_missing_log_without_complete_snapshot_stops_the_node() -> None:
     machine = new_machine()
 
     async def first(life: Life) -> None:
@@ -274,7 +274,7 @@ def test_a_log_that_is_gone_is_not_begun_anew() -> None:
 
     async def second(life: Life) -> None:
         life.disk.unlink(f"{FOLDER}/{0:020d}.log")
-        with pytest.raises(MetadataCorrupt, match="the log is gone"):
+        with pytest.raises(MetadataCorrupt, match="the log is missing"):
             await ControlNode.start(life)
 
     run(first, machine)
