@@ -6,14 +6,15 @@ const [bootstrap, topic] = process.argv.slice(2);
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.ERROR, retry: { retries: 3 } });
 const seen = {};
 
-// A new partition's leader may need a moment; kafkajs itself does not ask again.
+// A broker may not lead a new partition yet; kafkajs does not retry this request.
 async function offsetsOf(name) {
   for (let attempt = 0; ; attempt++) {
     try {
       return await admin.fetchTopicOffsets(name);
     } catch (error) {
-      if (!error.retriable || attempt === 100) throw error;
+      if (!error.retriable || attempt === 200) throw error;
     }
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 
