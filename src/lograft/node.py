@@ -1,7 +1,8 @@
-"""The composition root: wires the rooms into one node and owns everything that runs in it.
+"""The composition root: connects the rooms into a node and owns all of its tasks.
 
-`Node` takes its settings and seams and knows nothing of processes or signals, so the simulator
-runs many of them in one loop; `run` gives one the real seams and a process.
+`Node` gets its settings and seams as arguments and does not depend on processes or signals, so the
+simulator can run many nodes in one event loop. `run` runs one node with the real seams in this
+process.
 """
 
 import asyncio
@@ -61,13 +62,14 @@ LOGGER: Final = logging.getLogger(__name__)
 
 
 class Node:
-    """One node: broker and controller, or one of them. A broker alone follows the metadata log as
-    an observer.
+    """A node that is a broker, a controller, or both. A broker that is not a controller follows the
+    metadata log as an observer.
 
-    start: folders → listeners, which let clients wait → metadata log, which needs a leader of the
-    quorum, here or elsewhere → registration → logs → serving. Controllers listen to each other from
-    the beginning.
-    stop: the same way back, so that nothing is acknowledged that a closed log cannot keep.
+    `start` opens the log dirs, then the listeners (brokers accept connections but do not handle
+    requests yet), reads the metadata log up to the quorum's high watermark, which requires an
+    elected leader, registers, recovers the logs, and serves clients. Controllers handle each
+    other's requests from the beginning. `stop` does the reverse, so that no record is acknowledged
+    after its log has been closed.
     """
 
     def __init__(
@@ -80,10 +82,10 @@ class Node:
         interpose: Callable[[Router], HandlerFactory] | None = None,
         api_ranges: ApiRanges | None = None,
     ) -> None:
-        """`halt` is called, with the reason, when the node can no longer do its duty.
-        `host_name` is advertised for listeners on every interface. `interpose` puts something
-        between a listener's connections and its router, `api_ranges` narrows the API versions that
-        the node serves and uses, as in an older build: for tests."""
+        """`halt` is called with a reason when the node cannot continue. `host_name` is advertised
+        for listeners that are bound to all interfaces. For tests, `interpose` wraps the handlers
+        of a listener's connections, and `api_ranges` restricts the API versions that the node
+        serves and uses, as in an older build."""
         _check_supported(config)
         self.config = config
         self._runtime = runtime
@@ -94,11 +96,11 @@ class Node:
         self._locks: list[DirectoryLock] = []
         self._listeners: ListenerSet | None = None
         self._http: HttpListener | None = None
-        #: By listener; the one of a listener that was closed keeps its counts.
+        #: By listener; the router of a closed listener stays here with its counters.
         self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
         #: In the order of their construction.
-        self._measured: list[MetricSource] = []
+        self._metric_sources: list[MetricSource] = []
         self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None
@@ -110,8 +112,8 @@ class Node:
 
     @property
     def broker(self) -> Broker:
-        """Of a node that is one."""
-        assert self._broker is not None, "not started, or a controller only"
+        """The broker; not for nodes that are only controllers."""
+        assert self._broker is not None, "not started, or not a broker"
         return self._broker
 
     @property
@@ -121,13 +123,13 @@ class Node:
 
     @property
     def link(self) -> ControllerLink:
-        """To the active controller."""
+        """The link to the active controller."""
         assert self._link is not None, "not started"
         return self._link
 
     @property
     def addresses(self) -> Mapping[str, Address]:
-        """By listener name, with the ports that were really bound."""
+        """The addresses of the open listeners by name, with the ports to which they are bound."""
         return {} if self._listeners is None else self._listeners.addresses
 
     @property
@@ -147,19 +149,19 @@ class Node:
         return reasons
 
     def collect_samples(self) -> Iterator[Sample]:
-        """The metrics of this node, at any time; between two samples the node may change, so a
-        long collection can be interrupted (docs/internals/metrics.md)."""
+        """Yields the metrics of this node. The node may change between two samples, so that a long
+        collection can be interrupted (docs/internals/metrics.md)."""
         for router in list(self._routers.values()):
             yield from router.collect_samples()
-        for part in self._measured:
-            yield from part.collect_samples()
+        for source in self._metric_sources:
+            yield from source.collect_samples()
 
     async def start(self) -> None:
         _warn_of_settings_without_effect(self.config)
         if any(security.uses_tls for security in self.config.used_listeners.values()):
-            # A store that cannot be read should be known before anything is written.
+            # Stores that cannot be read must be reported before anything is written.
             self._tls_transports()
-        identities = await self._runtime.workers.run(self._open_folders)
+        identities = await self._runtime.workers.run(self._open_log_dirs)
         metadata_dir = identities[self.config.metadata_log_dir]
         driver = await self._start_quorum(metadata_dir)
         shared = self._make_shared(driver, identities)
@@ -169,24 +171,26 @@ class Node:
         driver.add_listener(shared.metadata.on_committed)
         driver.add_snapshot_listener(shared.metadata.on_snapshot)
         driver.add_listener(self._snapshotter.on_committed)
-        # Before anything is written: a port in use or a bad certificate must change nothing.
+        # Before anything is written: if a port is in use or a certificate invalid, nothing changes.
         listeners = await self._listen(shared)
         await self._open_http()
         driver.endpoints = tuple(
-            VoterEndpoint(each.name, each.host, each.port)
-            for each in self._bound(self.config.advertised_controller_listeners)
+            VoterEndpoint(endpoint.name, endpoint.host, endpoint.port)
+            for endpoint in self._bound(self.config.advertised_controller_listeners)
         )
         driver.start()
         listeners.serve("controller")
         await driver.wait_ready()
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
-        known = self._spawn(self._control(driver), name="registration as controller")
+        controller_start = self._spawn(
+            self._start_controller(driver), name="controller registration"
+        )
         if self._broker is not None:
-            await self._join(self._broker)
+            await self._register_broker(self._broker)
         self._follow_tls_settings(shared.metadata)
         if self.config.is_broker:
             listeners.serve("broker")
-        await known
+        await controller_start
         shared.metadata.warn_of_unenforced_state()
         shared.metadata.warn_of_ignored_settings()
 
@@ -196,7 +200,7 @@ class Node:
         if self._registration is not None:
             await self._registration.shut_down()
         if self._driver is not None:
-            # The others choose the next controller while this one is still there to vote.
+            # Elects the next controller while this node can still vote.
             await self._driver.resign()
         if self._listeners is not None:
             await self._listeners.stop()
@@ -215,20 +219,23 @@ class Node:
 
     # ── the steps of a start ─────────────────────────────────────────────────────────────────
 
-    def _open_folders(self) -> dict[str, MetaProperties]:
-        """Locks every log dir that can be used and reads whose it is. Blocks."""
+    def _open_log_dirs(self) -> dict[str, MetaProperties]:
+        """Locks the log dirs that are usable and returns their meta.properties. Blocks."""
         disk, config = self._runtime.disk, self.config
         identities = check_identities(disk, config)
-        for path, known in list(identities.items()):
+        for path, identity in list(identities.items()):
             try:
                 self._locks.append(disk.lock(f"{path}/{LOCK}"))
-                if known.directory_id is None:
-                    # Formatted before there were directory ids.
-                    identities[path] = replace(known, directory_id=self._runtime.randomness.uuid())
+                if identity.directory_id is None:
+                    # Formatted by a version without directory ids.
+                    identities[path] = replace(
+                        identity, directory_id=self._runtime.randomness.uuid()
+                    )
                     write_meta_properties(disk, path, identities[path])
             except BlockingIOError:
                 raise InvalidInput(
-                    f"{path} is in use by another process: stop that one, or take another folder"
+                    f"{path} is in use by another process: stop that process, or use another log"
+                    " directory"
                 ) from None
             except OSError as error:
                 if path == config.metadata_log_dir:
@@ -248,7 +255,7 @@ class Node:
         )
         loaded = await self._runtime.workers.run(load)
         for reason in loaded.damaged:
-            LOGGER.error("a snapshot of the metadata cannot be read: %s", reason)
+            LOGGER.error("cannot read a metadata snapshot: %s", reason)
         self._peers = Peers(
             self._runtime,
             client_id=f"lograft-{self.config.node_id}",
@@ -262,14 +269,15 @@ class Node:
             peers=self._peers,
             cluster_id=metadata_dir.cluster_id,
         )
-        self._measured += [self._peers, self._driver]
+        self._metric_sources += [self._peers, self._driver]
         self._bootstrap = loaded.bootstrap
         return self._driver
 
     def _make_shared(
         self, driver: RaftDriver, identities: Mapping[str, MetaProperties]
     ) -> SharedServices:
-        """With the controller, if the node is one, and the way to the active one."""
+        """Creates the services that all nodes have, the controller if this node is one, and the
+        link to the active controller."""
         config = self.config
         assert self._peers is not None
         metadata = ClusterMetadata(config)
@@ -282,7 +290,7 @@ class Node:
                 cluster_id=cluster_id,
                 bootstrap=self._bootstrap,
             )
-            self._measured.append(self._controller)
+            self._metric_sources.append(self._controller)
         shared = self._shared = SharedServices(
             self._runtime,
             metadata,
@@ -292,13 +300,13 @@ class Node:
             peers=self._peers,
         )
         listener = config.controller_listener_names[0]
-        here = None
+        local_router = None
         if config.is_controller:
-            here = Router(shared, None, listener=listener, role="controller")
+            local_router = Router(shared, None, listener=listener, role="controller")
         self._link = ControllerLink(
-            self._runtime, driver, self._peers, listener=listener, local_controller=here
+            self._runtime, driver, self._peers, listener=listener, local_controller=local_router
         )
-        self._measured += [shared, self._link]
+        self._metric_sources += [shared, self._link]
         return shared
 
     def _make_broker(
@@ -330,16 +338,16 @@ class Node:
             producer_ids=producer_ids,
             halt=self._halt,
         )
-        here = Router(
+        router = Router(
             shared, broker, listener=config.inter_broker_listener_name, role="broker", link=link
         )
-        broker.brokers.call_local = here.call
-        self._measured += [registration, producer_ids, broker]
+        broker.brokers.call_local = router.call
+        self._metric_sources += [registration, producer_ids, broker]
         return broker
 
     async def _open_http(self) -> None:
         self._http = HttpListener(self._runtime, self, transport_of=self._http_transport)
-        self._measured.append(self._http)
+        self._metric_sources.append(self._http)
         await self._http.open(http_endpoints(self.config))
 
     def _http_transport(self, endpoint: HttpEndpoint) -> Transport:
@@ -366,7 +374,7 @@ class Node:
             self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
         )
         self._listeners = listeners
-        self._measured.append(listeners)
+        self._metric_sources.append(listeners)
         await listeners.open()
         metadata = shared.metadata
         metadata.change_checks.append(self._check_new_listeners)
@@ -379,17 +387,17 @@ class Node:
         self._listeners.follow(new)
 
     def _find_apply_failures(self) -> Iterator[str]:
-        """Why settings of listeners that are in force could not be applied."""
+        """Yields the reasons why effective settings of listeners could not be applied."""
         if self._listeners is not None:
             yield from self._listeners.failures
         if self._tls is not None:
             yield from self._tls.failures
 
     def _check_new_listeners(self, old: BrokerConfig, new: BrokerConfig) -> None:
-        """Rejects listeners that could not open for want of certificates."""
-        known = {endpoint.name for endpoint in old.listeners}
+        """Rejects new listeners whose certificates cannot be used."""
+        existing = {endpoint.name for endpoint in old.listeners}
         for endpoint in new.listeners:
-            if endpoint.name not in known and endpoint.security.uses_tls:
+            if endpoint.name not in existing and endpoint.security.uses_tls:
                 self._tls_transports().check_new(endpoint.name, new)
 
     def _tls_transports(self) -> "TlsTransports":
@@ -400,20 +408,21 @@ class Node:
         return self._tls
 
     def _transport_at(self, endpoint: Endpoint, config: BrokerConfig) -> Transport:
-        """For accepting connections, also at a listener that dynamic settings add."""
+        """Returns the transport that accepts connections at a listener, which dynamic settings may
+        have added."""
         if not endpoint.security.uses_tls:
             return self._runtime.transport
         return self._tls_transports().open(endpoint.name, config)
 
     def _transport_of(self, listener: str) -> Transport:
-        """For connecting to this listener of other nodes."""
+        """Returns the transport that connects to this listener of other nodes."""
         security = self.config.listener_security.get(listener.upper())
         if self._tls is None or security is None or not security.uses_tls:
             return self._runtime.transport
         return self._tls.transport(listener.upper())
 
     def _follow_tls_settings(self, metadata: ClusterMetadata) -> None:
-        """Uses the dynamic TLS settings, now and whenever they change."""
+        """Applies the dynamic TLS settings, now and when they change."""
 
         def check(config: BrokerConfig, named: Collection[str]) -> None:
             if self._tls is not None:
@@ -428,14 +437,14 @@ class Node:
         metadata.file_checks.append(check)
         metadata.on_config_changed.append(follow)
 
-    async def _control(self, driver: RaftDriver) -> None:
-        """Returns when the cluster knows this node as a controller, if it is one."""
+    async def _start_controller(self, driver: RaftDriver) -> None:
+        """Starts the controller, if this node is one, and registers it with the active one."""
         if self._controller is None:
             return
         assert self._peers is not None
         self._spawn(self._controller.run(), name="controller")
         balancer = LeaderBalancer(self._runtime, self.config, self._controller)
-        self._measured.append(balancer)
+        self._metric_sources.append(balancer)
         self._spawn(balancer.run(), name="leader balancer")
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
         self._controller.hand_over = switcher.hand_over
@@ -455,10 +464,14 @@ class Node:
         )
         if reply.error_code:
             code = ErrorCode(reply.error_code)
-            raise LograftError(f"this controller is not taken: {code.name} {reply.error_message}")
+            raise LograftError(
+                f"the active controller rejected the registration of this controller: {code.name}"
+                f" {reply.error_message}"
+            )
 
-    async def _join(self, broker: Broker) -> None:
-        """Registers with the controller and returns when clients are told about this broker."""
+    async def _register_broker(self, broker: Broker) -> None:
+        """Registers the broker, recovers its logs, and returns when the controller has unfenced
+        it."""
         registration = self._registration
         assert registration is not None
         registration.prepare(
@@ -466,11 +479,11 @@ class Node:
             endpoints=self._bound(self.config.advertised_listeners),
             previous_epoch=await broker.logs.read_previous_epoch(),
         )
-        # Kafka gives up after a minute; a node of ours waits unless it is told not to.
-        given = "initial.broker.registration.timeout.ms" in self.config.raw
-        limit_ms = self.config.initial_broker_registration_timeout_ms if given else None
+        # Kafka's brokers give up after a minute by default; Lograft's wait without a limit.
+        is_limited = "initial.broker.registration.timeout.ms" in self.config.raw
+        limit_ms = self.config.initial_broker_registration_timeout_ms if is_limited else None
         epoch = await registration.register(timeout_ms=limit_ms)
-        # Not before: what an older image says of leaders is not true any more.
+        # The leaders in an image older than the registration are out of date.
         await broker.metadata.wait_offset(Offset(epoch))
         await broker.load(epoch)
         await broker.logs.mark_running(epoch)
@@ -481,7 +494,7 @@ class Node:
         await registration.wait_unfenced()
 
     def _bound(self, endpoints: tuple[Endpoint, ...]) -> list[RegisteredEndpoint]:
-        """Advertised endpoints, with the real port where the system chose one."""
+        """Returns advertised endpoints, with the bound port instead of port 0."""
         return [
             RegisteredEndpoint(
                 endpoint.name,
@@ -499,7 +512,7 @@ class Node:
 
 
 def _check_supported(config: BrokerConfig) -> None:
-    """Raises InvalidConfig for settings and listeners that Lograft cannot serve as promised."""
+    """Raises InvalidConfig for settings and listeners that Lograft does not support."""
     check_supported(keys_of(config.raw), config.raw)
     http_endpoints(config)
     for name, security in config.used_listeners.items():
@@ -520,11 +533,11 @@ def _warn_of_settings_without_effect(config: BrokerConfig) -> None:
 
 
 class _Stopping(Exception):
-    """Ends the task group, and with it every task of the node."""
+    """Ends the task group and thereby all tasks of the node."""
 
 
 def run(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:
-    """Serves until SIGINT or SIGTERM. Raises LograftError or OSError when it cannot go on."""
+    """Runs a node until SIGINT or SIGTERM. Raises LograftError or OSError if it cannot continue."""
     from lograft.runtime import event_loop
 
     event_loop.run(_serve(config, on_serving))
@@ -555,44 +568,46 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
             )
             node = Node(config, runtime, halt=halt, host_name=socket.gethostname())
             await _start_unless_stopped(node, stop)
-            # What the start has made lives as long as the process: the collector need not look.
+            # The objects of the start live as long as the process: exclude them from collections.
             gc.collect()
             gc.freeze()
             on_serving(node)
             await stop.wait()
             if not halted:
-                LOGGER.info("stopping")
+                LOGGER.info("shutting down")
                 await node.stop()
             raise _Stopping
     except BaseExceptionGroup as group_of_errors:
         error = _first_error(group_of_errors)
         if error is None and halted:
-            error = LograftError(f"the node stops: {halted[0]}")
+            error = LograftError(f"the node is stopping: {halted[0]}")
         if error is not None:
             raise error from None
-        LOGGER.info("stopped")
+        LOGGER.info("shut down completed")
     finally:
         workers.close()
 
 
 def _backlog(config: BrokerConfig) -> int | None:
-    """Only what the file sets: Kafka's default of 50 is small for clients that reconnect."""
+    """Returns the configured backlog; None selects the transport's default, because Kafka's default
+    of 50 is too small when many clients reconnect at once."""
     is_set = "socket.listen.backlog.size" in config.raw
     return config.socket_listen_backlog_size if is_set else None
 
 
 def _buffer_sizes(config: BrokerConfig) -> BufferSizes:
-    """Kafka's small default for sending is right: what waits to be sent stays in the CPU's cache.
-    For receiving the kernel knows better, unless the file says otherwise."""
-    asked = "socket.receive.buffer.bytes" in config.raw
+    """Returns the socket buffer sizes. Kafka's small default for sending keeps unsent data in the
+    CPU's cache; the receive buffer is left to the kernel unless it is configured."""
+    is_set = "socket.receive.buffer.bytes" in config.raw
     return BufferSizes(
         send_bytes=config.socket_send_buffer_bytes,
-        receive_bytes=config.socket_receive_buffer_bytes if asked else -1,
+        receive_bytes=config.socket_receive_buffer_bytes if is_set else -1,
     )
 
 
 async def _start_unless_stopped(node: Node, stop: asyncio.Event) -> None:
-    """A start may recover for minutes: Ctrl-C ends it at once. The next one begins anew."""
+    """Starts the node; raises _Stopping when `stop` is set, since recovery may take minutes. The
+    next start repeats the recovery."""
     async with asyncio.TaskGroup() as group:
         starting = group.create_task(node.start(), name="start")
         stopping = group.create_task(stop.wait(), name="stop")
@@ -603,7 +618,7 @@ async def _start_unless_stopped(node: Node, stop: asyncio.Event) -> None:
 
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """What ended the tasks; None if they were only told to stop."""
+    """Returns the error that ended the tasks; None if they were stopped by _Stopping."""
     for error in group.exceptions:
         found = _first_error(error) if isinstance(error, BaseExceptionGroup) else error
         if found is not None and not isinstance(found, _Stopping):

@@ -66,7 +66,7 @@ class LograftTarget:
                 for push in broker.telemetry.pushes(broker.clock.mono_ms())
             }
 
-        found: dict[str, int] = self._cluster.ask(1, read)
+        found: dict[str, int] = self._cluster.call(1, read)
         return found
 
 

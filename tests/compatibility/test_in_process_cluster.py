@@ -55,7 +55,7 @@ def test_faults_reach_it() -> None:
             {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True}
         )
         assert produced(producer, b"0").offset() == 0
-        cluster.lose_answer("Produce")
+        cluster.lose_response("Produce")
         cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, topic="t", partition=0)
         assert produced(producer, b"1").offset() == 1
         cluster.fail("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -93,7 +93,7 @@ def test_a_mapping_to_sasl_that_no_used_listener_has_is_accepted(
     node_of(**settings)
 
 
-def test_a_starting_node_names_settings_without_effect_in_one_warning(
+def test_a_node_logs_settings_without_effect_in_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = {"num.io.threads": "16", "sasl.jaas.config": "secret", "num.partitions": "3"}
@@ -103,10 +103,10 @@ def test_a_starting_node_names_settings_without_effect_in_one_warning(
     assert record.message.endswith(": num.io.threads, sasl.jaas.config")
 
 
-def test_a_starting_node_warns_of_what_its_metadata_contains_without_effect(
+def test_a_node_warns_about_stored_metadata_that_has_no_effect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Apache Kafka may have written it."""
+    """Apache Kafka may have written the metadata."""
     quota = ClientQuotaRecord(
         entity=[EntityData(entity_type="user", entity_name="ann")],
         key="producer_byte_rate",
@@ -120,7 +120,7 @@ def test_a_starting_node_warns_of_what_its_metadata_contains_without_effect(
 
     with Cluster() as cluster:
         cluster.create_topic("orders", configs={"local.retention.ms": "5"})
-        cluster.ask(1, store_quota)
+        cluster.call(1, store_quota)
         cluster.stop(1)
         caplog.clear()
         cluster.start(1)
@@ -131,10 +131,10 @@ def test_a_starting_node_warns_of_what_its_metadata_contains_without_effect(
     assert [text for text in warnings if "1 client quota is stored but not enforced" in text]
 
 
-def test_a_node_that_cannot_go_on_while_it_starts_says_why(
+def test_a_node_that_halts_during_its_start_exits_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever watches over the process must not take it for one that was told to stop."""
+    """A supervisor must be able to distinguish this from a requested stop."""
 
     async def start(node: Node) -> None:
         node._halt("its disk is full")
@@ -142,5 +142,5 @@ def test_a_node_that_cannot_go_on_while_it_starts_says_why(
 
     monkeypatch.setattr(Node, "start", start)
     config = broker_config(embedded_properties(str(tmp_path), 0))
-    with pytest.raises(LograftError, match="the node stops: its disk is full"):
+    with pytest.raises(LograftError, match="the node is stopping: its disk is full"):
         run(config, lambda node: None)

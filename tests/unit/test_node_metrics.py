@@ -1,4 +1,4 @@
-"""Nodes and clients yield every metric that is declared; nodes can change during a collection."""
+"""Nodes and clients yield every declared metric, also if nodes change during the collection."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ async def test_nodes_and_clients_yield_each_declared_metric(cluster: VirtualClus
 
 
 @scenario(run_in_virtual_cluster, nodes=2)
-async def test_nodes_of_one_process_count_for_themselves(cluster: VirtualCluster, /) -> None:
+async def test_nodes_in_one_process_have_separate_metrics(cluster: VirtualCluster, /) -> None:
     client = cluster.test_client()
     await client.create_topic("t")
     for _ in range(5):
@@ -80,7 +80,7 @@ async def test_a_node_may_change_during_a_collection(cluster: VirtualCluster, /)
     families = Families()
     for number, _ in enumerate(families.gather(node.collect_samples())):
         if number == 1:
-            # Its partitions are still to be collected.
+            # The metrics of its partitions have not been collected yet.
             async with Admin(
                 bootstrap_servers=bootstrap_of(cluster), runtime=cluster.client_runtime()
             ) as admin:

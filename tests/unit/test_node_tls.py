@@ -1,4 +1,4 @@
-"""TLS between real nodes and clients, whose certificates are replaced while they run."""
+"""TLS between real nodes and clients, with certificates that are replaced at run time."""
 
 import socket
 import ssl
@@ -13,13 +13,13 @@ from lograft.model.errors import ErrorCode
 from lograft.testing import Cluster
 from tests.unit.net.certificates import Authority, Identity
 
-#: Between brokers and for clients; named so by Cluster, but with TLS here.
+#: The listener for clients and brokers; `Cluster` names it PLAINTEXT, but here it uses TLS.
 PREFIX = "listener.name.plaintext.ssl."
 CONTROLLER_PREFIX = "listener.name.controller.ssl."
 
 
 class TlsNodes:
-    """A cluster whose listeners all use TLS and demand certificates, with stores in one folder."""
+    """A cluster whose listeners use TLS and require client certificates."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.nodes = nodes
@@ -52,8 +52,8 @@ class TlsNodes:
             "ssl.keystore.location": str(self.key_file),
         }
 
-    def tell_of_new_files(self, store: str) -> None:
-        """Sets the location that is set already, on each broker and for each listener."""
+    def reload_store(self, store: str) -> None:
+        """Sets the location to its present value, on each broker and for each listener."""
         path = str(self.key_file if store == "keystore" else self.trust_file)
         changes = [
             ConfigChange(f"{prefix}{store}.{name}", value)
@@ -64,13 +64,13 @@ class TlsNodes:
             for node_id in range(1, self.nodes + 1):
                 admin.alter_configs({broker_resource(node_id): changes})
 
-    def served(self, node_id: int, listener: str = "PLAINTEXT") -> bytes:
-        """The certificate of a new connection."""
-        where = self.cluster.ask(node_id, lambda node: node.addresses)[listener]
+    def fetch_certificate(self, node_id: int, listener: str = "PLAINTEXT") -> bytes:
+        """Returns the server certificate of a new connection."""
+        address = self.cluster.call(node_id, lambda node: node.addresses)[listener]
         context = ssl.create_default_context(cafile=str(self.trust_file))
         context.load_cert_chain(self.key_file)
         with (
-            socket.create_connection((where.host, where.port), timeout=10) as connection,
+            socket.create_connection((address.host, address.port), timeout=10) as connection,
             context.wrap_socket(connection, server_hostname="localhost") as channel,
         ):
             certificate = channel.getpeercert(binary_form=True)
@@ -78,39 +78,41 @@ class TlsNodes:
         return certificate
 
 
-def der(identity: Identity) -> bytes:
+def der_of(identity: Identity) -> bytes:
     return ssl.PEM_cert_to_DER_cert(identity.certificate_pem())
 
 
-def test_a_new_certificate_is_served_at_once_and_connections_continue(tmp_path: Path) -> None:
+def test_a_new_certificate_is_used_immediately_and_connections_continue(tmp_path: Path) -> None:
     nodes = TlsNodes(tmp_path, 1)
     with nodes.cluster as cluster, Producer(nodes.client_settings()) as producer:
         cluster.create_topic("t")
         assert producer.send("t", "before").offset == 0
-        assert nodes.served(1) == der(nodes.identity)
+        assert nodes.fetch_certificate(1) == der_of(nodes.identity)
         second = nodes.write(nodes.authority.issue())
-        # A new file alone changes nothing.
-        assert nodes.served(1) == der(nodes.identity)
-        nodes.tell_of_new_files("keystore")
-        told = time.monotonic()
-        assert nodes.served(1) == nodes.served(1, "CONTROLLER") == der(second)
-        assert time.monotonic() - told < 1
+        # The new file has no effect until the setting is changed.
+        assert nodes.fetch_certificate(1) == der_of(nodes.identity)
+        nodes.reload_store("keystore")
+        start = time.monotonic()
+        assert (
+            nodes.fetch_certificate(1) == nodes.fetch_certificate(1, "CONTROLLER") == der_of(second)
+        )
+        assert time.monotonic() - start < 1
         assert producer.send("t", "after").offset == 1
 
 
-def test_a_rejected_change_leaves_the_old_certificate(tmp_path: Path) -> None:
+def test_a_rejected_change_keeps_the_old_certificate(tmp_path: Path) -> None:
     nodes = TlsNodes(tmp_path, 1)
     with nodes.cluster, Admin(nodes.client_settings()) as admin:
         change = ConfigChange(f"{PREFIX}keystore.location", str(tmp_path / "nowhere.pem"))
         with pytest.raises(BrokerError, match=r"nowhere\.pem cannot be read: No such") as rejected:
             admin.alter_configs({broker_resource(1): [change]})
         assert rejected.value.code is ErrorCode.INVALID_REQUEST
-        assert nodes.served(1) == der(nodes.identity)
+        assert nodes.fetch_certificate(1) == der_of(nodes.identity)
         found = admin.describe_configs([broker_resource(1)], names=[change.name])
         assert found[broker_resource(1)] == {}
 
 
-def test_a_store_that_was_lost_after_it_was_set(tmp_path: Path) -> None:
+def test_a_deleted_store_keeps_the_certificate_and_is_reported(tmp_path: Path) -> None:
     nodes = TlsNodes(tmp_path, 1)
     with nodes.cluster, Admin(nodes.client_settings()) as admin:
         broker = broker_resource(1)
@@ -119,17 +121,17 @@ def test_a_store_that_was_lost_after_it_was_set(tmp_path: Path) -> None:
         change = ConfigChange(f"{PREFIX}keystore.location", str(second))
         kind = ConfigChange(f"{PREFIX}keystore.type", "PEM")
         admin.alter_configs({broker: [change, kind]})
-        served = nodes.served(1)
+        certificate = nodes.fetch_certificate(1)
         second.unlink()
         admin.alter_configs({broker: [ConfigChange("log.cleaner.threads", "2")]})
         with pytest.raises(BrokerError, match=r"second\.pem cannot be read"):
             admin.alter_configs({broker: [change]})
-        assert nodes.served(1) == served
+        assert nodes.fetch_certificate(1) == certificate
         (failure,) = admin.describe_skipped_configs([1])[1]
         assert failure.startswith("ssl.* of listener PLAINTEXT: ssl.keystore.location: ")
 
 
-def test_brokers_move_to_another_authority_step_by_step(tmp_path: Path) -> None:
+def test_brokers_switch_to_another_certificate_authority(tmp_path: Path) -> None:
     nodes = TlsNodes(tmp_path, 2)
     other = Authority("another ca")
     with nodes.cluster as cluster:
@@ -137,16 +139,20 @@ def test_brokers_move_to_another_authority_step_by_step(tmp_path: Path) -> None:
         with Producer(nodes.client_settings()) as producer:
             assert producer.send("t", "first").offset == 0
             nodes.trust_file.write_text(nodes.authority.pem + other.pem)
-            nodes.tell_of_new_files("truststore")
+            nodes.reload_store("truststore")
             second = nodes.write(other.issue())
-            nodes.tell_of_new_files("keystore")
+            nodes.reload_store("keystore")
             nodes.trust_file.write_text(other.pem)
-            nodes.tell_of_new_files("truststore")
-            # Over the connections of the old authority.
+            nodes.reload_store("truststore")
+            # Uses the connections that the old authority authenticated.
             assert producer.send("t", "second").offset == 1
         for listener in ("PLAINTEXT", "CONTROLLER"):
-            assert nodes.served(1, listener) == nodes.served(2, listener) == der(second)
-        # The other node has to connect again to a node that was never restarted, and the reverse.
+            assert (
+                nodes.fetch_certificate(1, listener)
+                == nodes.fetch_certificate(2, listener)
+                == der_of(second)
+            )
+        # Both nodes have to connect again, one of them without having been restarted.
         cluster.stop(2)
         cluster.start(2)
         with Producer(nodes.client_settings()) as producer:

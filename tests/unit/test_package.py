@@ -1,4 +1,4 @@
-"""What `import lograft` gives, and what it loads."""
+"""The names in the package `lograft`, and the modules that importing it loads."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def loaded_by(statement: str) -> set[str]:
     return modules
 
 
-def test_the_package_loads_no_client_until_one_is_used() -> None:
+def test_importing_the_package_loads_no_client() -> None:
     assert {name for name in loaded_by("import lograft") if name.startswith("lograft")} == {
         "lograft",
         "lograft.model",
@@ -52,7 +52,7 @@ def test_the_clients_load_neither_server_nor_terminal_libraries() -> None:
     assert rooms == {"client", "model", "net", "runtime", "security", "wire"}
 
 
-def test_the_version_is_in_one_place() -> None:
+def test_pyproject_takes_the_version_from_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "lograft.__version__"}

@@ -1,12 +1,13 @@
-"""Clusters for tests, of Lograft's users and of its own.
+"""Clusters inside a test process, for users of Lograft and for its own tests.
 
-`Cluster`         real nodes in threads of this process, real sockets: for any client
-`VirtualCluster`  the same nodes in virtual time, one seed one run: for clients that can be given a
-                  `runtime`, as `lograft.client`'s can
+`Cluster`         real nodes in threads of this process, with real sockets: for any client
+`VirtualCluster`  the same nodes in virtual time, deterministic for a seed: for clients that accept
+                  a `runtime`, such as those of `lograft.client`
 
-Both are there in milliseconds and break by a call: kill, power loss, full disk, cut links, requests
-that fail. `lograft.testing.plugin` has fixtures for pytest, which loads it wherever Lograft is
-installed: so names are imported when they are first used.
+Both start in milliseconds, and a test injects faults with a method call: crashes, power losses,
+full disks, network partitions and failing requests. `lograft.testing.plugin` contains pytest
+fixtures. Since pytest loads it wherever Lograft is installed, the names of this package are
+imported when they are first used.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lograft.testing.node_thread import NodeFailed
     from lograft.testing.virtual import TestClient, VirtualCluster
 
-#: The modules of this package that have them.
+#: The modules of this package that define the names.
 _LAZY: Final = {
     "Cluster": "cluster",
     "Fault": "faults",

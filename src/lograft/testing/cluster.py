@@ -1,4 +1,4 @@
-"""A real cluster inside the test process: nodes in threads, real sockets, disks in memory.
+"""A cluster inside the test process: nodes in threads, with real sockets and in-memory disks.
 
     async with Cluster(nodes=3) as cluster:          # or: with Cluster(nodes=3) as cluster
         cluster.create_topic("t", partitions=2, replication_factor=3)
@@ -7,8 +7,8 @@
             cluster.kill(cluster.leader_of("t", 0))
             await producer.send("t", b"two")
 
-Any Kafka client can talk to it. Nodes do not share the test's event loop, so a call that waits for
-them (`start`, `stop`, `create_topic`) blocks its caller for a few milliseconds and nobody else.
+Any Kafka client can connect to it. Nodes do not share the test's event loop, so a call that waits
+for them (`start`, `stop`, `create_topic`) blocks only its caller, for a few milliseconds.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from lograft.wire.messages.create_topics import (
 HOST: Final = "127.0.0.1"
 CLUSTER_ID: Final = "lograft-test-cluster-1"
 CREATE_TOPICS_VERSIONS: Final = Versions(7, 7)
-#: Small, soon there, and quick to notice: a test waits for all of it.
+#: Small internal topics and short timeouts, since tests wait for them.
 PROPERTIES: Final = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
@@ -61,8 +61,8 @@ PROPERTIES: Final = {
 
 
 class Cluster(FailingRequests):
-    """Nodes are numbered from 1. `properties` are settings of all nodes, by Kafka's names; `seed`
-    draws what a power loss takes."""
+    """Nodes that are numbered from 1. `properties` are settings of all nodes, by Kafka's names;
+    `seed` determines which unflushed data a power loss destroys."""
 
     def __init__(
         self, nodes: int = 1, *, properties: Mapping[str, str] | None = None, seed: int | str = 0
@@ -70,9 +70,9 @@ class Cluster(FailingRequests):
         super().__init__()
         self._random = Random(seed)
         self._links = Links()
-        self._lives: dict[int, NodeThread] = {}
-        #: Nodes whose end is the test's doing: their disk was full.
-        self._hurt: set[int] = set()
+        self._threads: dict[int, NodeThread] = {}
+        #: Nodes whose failure the test has caused: their disk was full.
+        self._failing_nodes: set[int] = set()
         ports = _free_ports(2 * nodes)
         self._addresses = {i: Address(HOST, ports[i - 1]) for i in range(1, nodes + 1)}
         controllers = {i: Address(HOST, ports[nodes + i - 1]) for i in range(1, nodes + 1)}
@@ -83,8 +83,8 @@ class Cluster(FailingRequests):
         self._platters = {i: Platter() for i in self._addresses}
         self._configs: dict[int, BrokerConfig] = {}
         for node_id, address in self._addresses.items():
-            self._links.place(address.port, node_id)
-            self._links.place(controllers[node_id].port, node_id)
+            self._links.add_listener(address.port, node_id)
+            self._links.add_listener(controllers[node_id].port, node_id)
             self._configs[node_id] = broker_config(
                 {
                     **PROPERTIES,
@@ -95,9 +95,9 @@ class Cluster(FailingRequests):
                     **(properties or {}),
                 }
             )
-        self._links.on_change = self._tell_of_links
+        self._links.on_change = self._notify_links_changed
 
-    # ── with ─────────────────────────────────────────────────────────────────────────────────
+    # ── context manager ──────────────────────────────────────────────────────────────────────
 
     def __enter__(self) -> "Cluster":
         try:
@@ -122,7 +122,7 @@ class Cluster(FailingRequests):
         try:
             await asyncio.shield(starting)
         except BaseException:
-            # Who is cancelled here gets no cluster to close; its thread cannot be cancelled.
+            # The caller gets no cluster to close, and the starting thread cannot be cancelled.
             await asyncio.gather(starting, return_exceptions=True)
             await asyncio.to_thread(self.close)
             raise
@@ -137,29 +137,29 @@ class Cluster(FailingRequests):
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
     def close(self) -> list[BaseException]:
-        """Ends all nodes at once. What nodes died of that nobody killed."""
-        for life in self._lives.values():
-            life.kill()
+        """Kills all nodes. Returns the errors of nodes that failed by themselves."""
+        for thread in self._threads.values():
+            thread.kill()
         failures = [
-            life.failure
-            for node_id, life in self._lives.items()
-            if life.failure is not None and node_id not in self._hurt
+            thread.failure
+            for node_id, thread in self._threads.items()
+            if thread.failure is not None and node_id not in self._failing_nodes
         ]
-        self._lives.clear()
+        self._threads.clear()
         return failures
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────
 
     def start(self, *node_ids: int) -> None:
-        """Starts these nodes, or all that do not run, and waits until they serve and know each
-        other. A node that ran before finds what it had on its disk."""
-        wanted = node_ids or tuple(self._configs)
-        for node_id in wanted:
+        """Starts these nodes, or all that are not running, and waits until they serve clients and
+        are registered. A node that ran before continues with the data on its disk."""
+        requested = node_ids or tuple(self._configs)
+        for node_id in requested:
             self._check_node(node_id)
-        for node_id in wanted:
+        for node_id in requested:
             if not self.is_running(node_id):
-                self._forget(node_id)
-                self._lives[node_id] = NodeThread(
+                self._remove_ended(node_id)
+                self._threads[node_id] = NodeThread(
                     self._configs[node_id],
                     self._request,
                     platter=self._platters[node_id],
@@ -168,52 +168,52 @@ class Cluster(FailingRequests):
                         node_id, lambda channel: self._links.node_of(channel) == CLIENTS
                     ),
                 )
-        for node_id in wanted:
-            self._lives[node_id].wait_serving()
+        for node_id in requested:
+            self._threads[node_id].wait_serving()
         running = [i for i in self._configs if self.is_running(i)]
-        for node_id in wanted:
-            self._wait_image(node_id, lambda image: _are_there(image, running))
+        for node_id in requested:
+            self._wait_image(node_id, lambda image: _are_unfenced(image, running))
 
     def stop(self, node_id: int) -> None:
-        """As SIGTERM does; returns when the node has ended."""
-        self._life(node_id).stop()
+        """Shuts the node down like SIGTERM; returns when it has exited."""
+        self._thread_of(node_id).stop()
 
     def kill(self, node_id: int) -> None:
-        """As SIGKILL does: what was written stays."""
-        self._life(node_id).kill()
+        """Kills the node like SIGKILL: written data is preserved."""
+        self._thread_of(node_id).kill()
 
     def lose_power(self, node_id: int) -> None:
-        """As kill, and of what was not fsynced only some is left."""
-        self._life(node_id).kill()
+        """Kills the node; data that was not fsynced is partly lost."""
+        self._thread_of(node_id).kill()
         self._platters[node_id].power_lost(self._random)
 
     def pause(self, node_id: int) -> None:
-        """As SIGSTOP does; `resume` lets it go on."""
-        self._life(node_id).pause()
+        """Suspends the node like SIGSTOP, until `resume`."""
+        self._thread_of(node_id).pause()
 
     def resume(self, node_id: int) -> None:
-        self._life(node_id).resume()
+        self._thread_of(node_id).resume()
 
     def wait_ended(self, node_id: int) -> None:
-        """Until a node has ended that nobody ends: of a full disk, say."""
-        self._life(node_id).wait_ended()
+        """Waits until a node has exited by itself, for example because its disk is full."""
+        self._thread_of(node_id).wait_ended()
 
     def is_running(self, node_id: int) -> bool:
-        return node_id in self._lives and self._lives[node_id].is_running
+        return node_id in self._threads and self._threads[node_id].is_running
 
     # ── links and disks ──────────────────────────────────────────────────────────────────────
 
-    def cut(self, one: int, other: int, *, both_ways: bool = True) -> None:
-        """Nothing gets from one node to the other until `heal`. 0 stands for all clients."""
-        for node_id in (one, other):
+    def cut(self, source: int, target: int, *, both_ways: bool = True) -> None:
+        """Drops the link between two nodes until `heal`. 0 stands for all clients."""
+        for node_id in (source, target):
             if node_id != CLIENTS:
                 self._check_node(node_id)
-        self._links.cut(one, other)
+        self._links.cut(source, target)
         if both_ways:
-            self._links.cut(other, one)
+            self._links.cut(target, source)
 
     def isolate(self, node_id: int, *, clients_too: bool = False) -> None:
-        """From every other node, and from clients if wanted."""
+        """Cuts the links to all other nodes, and to clients if `clients_too`."""
         self._check_node(node_id)
         for other in self._configs:
             if other != node_id:
@@ -222,27 +222,27 @@ class Cluster(FailingRequests):
             self.cut(node_id, CLIENTS)
 
     def fill_disk(self, node_id: int) -> None:
-        """Nothing more can be written there until `heal`. A node ends of that."""
+        """Makes all writes of a node fail until `heal`; the node exits at its next write."""
         self._check_node(node_id)
         platter = self._platters[node_id]
-        self._hurt.add(node_id)
+        self._failing_nodes.add(node_id)
         platter.capacity_bytes = platter.used_bytes
 
     def heal(self) -> None:
-        """Links work, disks have room, requests do not fail, nobody is paused; who has ended is to
-        be started again."""
+        """Removes all faults: links work, disks have free space, requests succeed, paused nodes
+        resume. Nodes that have exited are not restarted."""
         self.faults.clear()
-        self._links.mend()
+        self._links.heal()
         for platter in self._platters.values():
             platter.capacity_bytes = CAPACITY_BYTES
-        for life in self._lives.values():
-            life.resume()
+        for thread in self._threads.values():
+            thread.resume()
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────
+    # ── state ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def bootstrap_servers(self) -> str:
-        """For clients: host:port of every node, with commas between."""
+        """The addresses of all nodes, for clients: host:port, separated by commas."""
         return ",".join(str(address) for address in self._addresses.values())
 
     def address(self, node_id: int) -> str:
@@ -250,18 +250,18 @@ class Cluster(FailingRequests):
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata that any running node has."""
+        """The newest metadata image of the running nodes."""
         images: list[MetadataImage] = [
-            self.ask(node_id, lambda node: node.shared.image)
+            self.call(node_id, lambda node: node.shared.image)
             for node_id in self._configs
             if self.is_running(node_id)
         ]
         if not images:
-            raise ValueError("no node runs that could be asked")
+            raise ValueError("no node is running")
         return max(images, key=lambda image: image.offset)
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """-1: there is none."""
+        """Returns the node id of the leader; -1 if there is none."""
         found = self.image.topic(topic)
         if found is None or partition not in found.partitions:
             return -1
@@ -269,9 +269,9 @@ class Cluster(FailingRequests):
 
     @property
     def controller_id(self) -> int:
-        """The active controller, as the newest epoch has it; -1: nobody knows one."""
+        """The active controller in the newest epoch; -1 if no running node knows it."""
         views: list[tuple[int, int]] = [
-            self.ask(node_id, lambda node: (node.shared.quorum.epoch, node.shared.quorum.leader))
+            self.call(node_id, lambda node: (node.shared.quorum.epoch, node.shared.quorum.leader))
             for node_id in self._configs
             if self.is_running(node_id)
         ]
@@ -285,7 +285,7 @@ class Cluster(FailingRequests):
         replication_factor: int = 1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Returns when every running node knows the topic and its leaders."""
+        """Creates a topic and waits until all running nodes have it in their metadata."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -302,65 +302,66 @@ class Cluster(FailingRequests):
         )
         running = [node_id for node_id in self._configs if self.is_running(node_id)]
         if not running:
-            raise ValueError("no node runs that could be asked")
-        answer: CreateTopicsResponse = self.ask(
+            raise ValueError("no node is running")
+        response: CreateTopicsResponse = self.call(
             running[0],
             lambda node: node.link.request(request, CREATE_TOPICS_VERSIONS, CreateTopicsResponse),
         )
-        told = answer.topics[0]
-        if told.error_code:
+        result = response.topics[0]
+        if result.error_code:
             raise ValueError(
-                f"topic {name!r}: {ErrorCode(told.error_code).name}: {told.error_message}"
+                f"cannot create topic {name!r}: {ErrorCode(result.error_code).name}:"
+                f" {result.error_message}"
             )
         for node_id in running:
             self._wait_image(node_id, lambda image: image.topic(name) is not None)
 
-    def ask(self, node_id: int, question: Callable[[Node], Any]) -> Any:
-        """Calls the question with the node, in its own thread; awaits the answer if it must. For
-        looking at what no client sees."""
-        return self._life(node_id).ask(question)
+    def call(self, node_id: int, function: Callable[[Node], Any]) -> Any:
+        """Calls a function with the node, in the node's thread, and returns its result (that of the
+        coroutine, if it returns one). Gives tests access to state that clients cannot see."""
+        return self._thread_of(node_id).call(function)
 
     def _wait_image(self, node_id: int, is_met: Callable[[MetadataImage], bool]) -> None:
-        self.ask(node_id, lambda node: node.shared.metadata.wait_image(is_met))
+        self.call(node_id, lambda node: node.shared.metadata.wait_image(is_met))
 
     def _check_node(self, node_id: int) -> None:
         if node_id not in self._configs:
             raise ValueError(
-                f"there is no node {node_id}: they are numbered from 1 to {len(self._configs)}"
+                f"node {node_id} does not exist: nodes are numbered from 1 to {len(self._configs)}"
             )
 
-    def _life(self, node_id: int) -> NodeThread:
+    def _thread_of(self, node_id: int) -> NodeThread:
         self._check_node(node_id)
-        life = self._lives.get(node_id)
-        if life is None:
+        thread = self._threads.get(node_id)
+        if thread is None:
             raise ValueError(f"node {node_id} has not been started")
-        return life
+        return thread
 
-    def _forget(self, node_id: int) -> None:
-        """A life that has ended."""
-        life = self._lives.pop(node_id, None)
-        if life is not None and life.failure is not None and node_id not in self._hurt:
-            raise NodeFailed(f"node {node_id} had ended by itself") from life.failure
-        self._hurt.discard(node_id)
+    def _remove_ended(self, node_id: int) -> None:
+        """Removes the thread of a node that has exited; raises NodeFailed if it had failed."""
+        thread = self._threads.pop(node_id, None)
+        if thread is not None and thread.failure is not None and node_id not in self._failing_nodes:
+            raise NodeFailed(f"node {node_id} had failed") from thread.failure
+        self._failing_nodes.discard(node_id)
 
-    def _tell_of_links(self) -> None:
-        for life in list(self._lives.values()):
-            life.links_changed()
+    def _notify_links_changed(self) -> None:
+        for thread in list(self._threads.values()):
+            thread.links_changed()
 
 
-def _are_there(image: MetadataImage, node_ids: list[int]) -> bool:
+def _are_unfenced(image: MetadataImage, node_ids: list[int]) -> bool:
     return all(
         node_id in image.brokers and not image.brokers[node_id].fenced for node_id in node_ids
     )
 
 
 def _free_ports(count: int) -> list[int]:
-    """All held until all are known, so that they differ."""
-    held = [socket.socket() for _ in range(count)]
+    """Returns different free ports: all of them are bound before any is released."""
+    sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in held:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in held]
+        for bound in sockets:
+            bound.bind((HOST, 0))
+        return [bound.getsockname()[1] for bound in sockets]
     finally:
-        for one in held:
-            one.close()
+        for bound in sockets:
+            bound.close()

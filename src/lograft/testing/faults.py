@@ -1,7 +1,7 @@
-"""Requests that fail: a table of faults, and the handler that looks into it before a node does.
+"""Faults of requests: the faults of a cluster, and the frame handler that applies them.
 
-Only requests of clients meet faults. Those that do pass through here as coroutines; while the table
-is empty nothing is looked at.
+Faults apply to requests of clients only. A request with a fault is handled in a coroutine; while
+there are no faults, frames are passed on without being parsed.
 """
 
 import asyncio
@@ -22,7 +22,12 @@ from lograft.model.exchange import (
     Reply,
 )
 from lograft.model.seams import Channel
-from lograft.testing.refusals import Asked, fails_by_partition, is_asked_for, refused
+from lograft.testing.error_responses import (
+    Match,
+    build_error_response,
+    has_partition_errors,
+    match_partition,
+)
 from lograft.wire.apis import API_VERSIONS, FETCH_KEY
 
 KEYS: Final = {spec.name.lower(): key for key, spec in API_VERSIONS.items()}
@@ -30,38 +35,38 @@ KEYS: Final = {spec.name.lower(): key for key, spec in API_VERSIONS.items()}
 
 @dataclass(eq=False, kw_only=True)
 class Fault:
-    """What happens to the requests that match: first they are delayed, then the answer is an error,
-    or is lost with its connection."""
+    """What happens to requests that match: they are delayed, fail with an error, or lose their
+    connection."""
 
     key: int
-    #: None: any.
+    #: None matches any.
     node: int | None = None
     topic: str | None = None
     partition: int | None = None
-    #: How many requests it will still meet; None: all, until it is removed.
+    #: How many more requests it applies to; None: all, until it is removed.
     times: int | None = 1
     delay_seconds: float = 0.0
     code: ErrorCode | None = None
-    #: The connection breaks before the request is handled, or when it has been.
-    breaks: str = ""
-    #: How many requests it has met.
+    #: "before" or "after": when the connection is closed relative to the handling of the request.
+    closes: str = ""
+    #: How many requests it has been applied to.
     hits: int = field(default=0, init=False)
 
 
-#: For a fetch of a session that may be meant: the next one names all that it is for.
-SAY_AGAIN: Final = Fault(key=FETCH_KEY, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+#: For an incremental fetch, whose partitions are not known: the next fetch names all of them.
+RESET_SESSION: Final = Fault(key=FETCH_KEY, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 def key_of(api: str) -> int:
-    """By Kafka's name of the API, such as Produce or FindCoordinator."""
+    """Returns the key of an API by Kafka's name of it, such as Produce or FindCoordinator."""
     key = KEYS.get(api.lower())
     if key is None:
-        raise ValueError(f"there is no API {api!r}: {', '.join(sorted(KEYS))}")
+        raise ValueError(f"unknown API {api!r}: use one of {', '.join(sorted(KEYS))}")
     return key
 
 
 class Faults:
-    """Of a whole cluster; nodes may live in threads."""
+    """The faults of a cluster, whose nodes may run in threads."""
 
     def __init__(self) -> None:
         self._faults: tuple[Fault, ...] = ()
@@ -71,57 +76,59 @@ class Faults:
         return bool(self._faults)
 
     def add(self, fault: Fault) -> Fault:
-        if fault.topic is not None and not fails_by_partition(fault.key):
-            raise ValueError(f"{API_VERSIONS[fault.key].name} has no faults of single topics")
+        if fault.topic is not None and not has_partition_errors(fault.key):
+            raise ValueError(
+                f"{API_VERSIONS[fault.key].name} cannot fail for single topics: omit topic"
+            )
         with self._lock:
             self._faults += (fault,)
         return fault
 
     def remove(self, fault: Fault) -> None:
         with self._lock:
-            self._faults = tuple(one for one in self._faults if one is not fault)
+            self._faults = tuple(other for other in self._faults if other is not fault)
 
     def clear(self) -> None:
         with self._lock:
             self._faults = ()
 
-    def meet(self, node_id: int, frame: memoryview, router: Router) -> Fault | None:
-        """The first fault that this request is for; it has struck once more then."""
+    def take(self, node_id: int, frame: memoryview, router: Router) -> Fault | None:
+        """Returns the first fault that matches this request, and counts the hit."""
         key = int.from_bytes(frame[:2], "big")
         with self._lock:
             for fault in self._faults:
                 if fault.key != key or fault.node not in (None, node_id):
                     continue
-                asked = is_asked_for(frame, router, fault.topic, fault.partition)
-                if asked is Asked.UNSAID:
-                    return SAY_AGAIN
-                if asked is Asked.YES:
-                    self._strike(fault)
+                match = match_partition(frame, router, fault.topic, fault.partition)
+                if match is Match.UNKNOWN:
+                    return RESET_SESSION
+                if match is Match.YES:
+                    self._count_hit(fault)
                     return fault
         return None
 
-    def _strike(self, fault: Fault) -> None:
+    def _count_hit(self, fault: Fault) -> None:
         fault.hits += 1
         if fault.times is not None:
             fault.times -= 1
             if not fault.times:
-                self._faults = tuple(one for one in self._faults if one is not fault)
+                self._faults = tuple(other for other in self._faults if other is not fault)
 
     def interpose(
         self, node_id: int, is_client: Callable[[Channel], bool]
     ) -> Callable[[Router], HandlerFactory]:
-        """For `Node`: every connection of a client meets the faults."""
+        """Returns the `interpose` argument of a node, which applies the faults to its clients."""
 
-        def between(router: Router) -> HandlerFactory:
+        def wrap(router: Router) -> HandlerFactory:
             return lambda channel: FaultyHandler(
                 self, node_id, router, router(channel), lambda: is_client(channel)
             )
 
-        return between
+        return wrap
 
 
 class FailingRequests:
-    """What clusters for tests offer: the requests of clients fail as the test wants."""
+    """Methods of clusters that make requests of clients fail."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -136,8 +143,9 @@ class FailingRequests:
         node: int | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """The next requests of clients get this error as their answer, and nothing else happens.
-        `api` is Kafka's name, such as "Produce". With a topic: only that topic, or partition."""
+        """Makes the next requests of clients fail with this error, without being handled. `api` is
+        Kafka's name of the API, such as "Produce". With `topic` (and `partition`), only that topic
+        or partition fails."""
         return self.faults.add(
             Fault(
                 key=key_of(api),
@@ -159,7 +167,7 @@ class FailingRequests:
         node: int | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """The next requests are handled so much later."""
+        """Delays the next requests by this many seconds."""
         return self.faults.add(
             Fault(
                 key=key_of(api),
@@ -172,20 +180,20 @@ class FailingRequests:
         )
 
     def lose_request(self, api: str, *, node: int | None = None, times: int | None = 1) -> Fault:
-        """The next requests break their connection, and nothing else happens."""
-        return self.faults.add(Fault(key=key_of(api), breaks="before", node=node, times=times))
+        """Closes the connection of the next requests instead of handling them."""
+        return self.faults.add(Fault(key=key_of(api), closes="before", node=node, times=times))
 
-    def lose_answer(self, api: str, *, node: int | None = None, times: int | None = 1) -> Fault:
-        """The next requests are handled, but their connection breaks instead of an answer."""
-        return self.faults.add(Fault(key=key_of(api), breaks="after", node=node, times=times))
+    def lose_response(self, api: str, *, node: int | None = None, times: int | None = 1) -> Fault:
+        """Handles the next requests, but closes their connection instead of responding."""
+        return self.faults.add(Fault(key=key_of(api), closes="after", node=node, times=times))
 
     def remove(self, fault: Fault) -> None:
-        """The fault strikes no more."""
+        """Removes a fault, so that it applies to no further requests."""
         self.faults.remove(fault)
 
 
 class FaultyHandler:
-    """The frame handler of one connection, with the faults before it."""
+    """The frame handler of a connection, which applies faults before the node's own handler."""
 
     def __init__(
         self,
@@ -211,10 +219,10 @@ class FaultyHandler:
 
     def handle_frame(self, frame: memoryview) -> Reply:
         if self._faults and self._is_client():
-            fault = self._faults.meet(self._node_id, frame, self._router)
+            fault = self._faults.take(self._node_id, frame, self._router)
             if fault is not None:
-                # The frame is ours only during this call.
-                return PendingReply(self._fail(fault, memoryview(bytearray(frame))))
+                # The frame is valid only during this call.
+                return PendingReply(self._apply(fault, memoryview(bytearray(frame))))
         return self._inner.handle_frame(frame)
 
     def on_frames_handled(self) -> None:
@@ -223,36 +231,39 @@ class FaultyHandler:
     def on_closed(self) -> None:
         self._inner.on_closed()
 
-    async def _fail(self, fault: Fault, frame: memoryview) -> EncodedResponse | None:
+    async def _apply(self, fault: Fault, frame: memoryview) -> EncodedResponse | None:
         if fault.delay_seconds:
             await asyncio.sleep(fault.delay_seconds)
-        if fault.breaks == "before":
-            raise CloseConnection("a fault that the test asked for: the request is lost")
+        if fault.closes == "before":
+            raise CloseConnection("injected fault: the request is lost")
         if fault.code is None:
-            answer = await settled(self._inner.handle_frame(frame))
+            response = await wait_response(self._inner.handle_frame(frame))
         else:
-            refusal = refused(frame, self._router, fault.code, fault.topic, fault.partition)
-            answer = refusal.answer
-            if refusal.rest is not None:
-                answer = refusal.merged(await settled(self._inner.handle_frame(refusal.rest)))
-        if fault.breaks == "after":
-            raise CloseConnection("a fault that the test asked for: the answer is lost")
-        return answer
+            error = build_error_response(
+                frame, self._router, fault.code, fault.topic, fault.partition
+            )
+            response = error.encode()
+            if error.rest is not None:
+                handled = await wait_response(self._inner.handle_frame(error.rest))
+                response = error.merge(handled)
+        if fault.closes == "after":
+            raise CloseConnection("injected fault: the response is lost")
+        return response
 
 
-async def settled(reply: Reply) -> EncodedResponse | None:
-    """Waits for whatever a handler says it will answer."""
+async def wait_response(reply: Reply) -> EncodedResponse | None:
+    """Waits for the response of a handler, whatever form its reply has."""
     while isinstance(reply, DelayedReply):
-        looked = asyncio.Event()
-        reply.begin(looked.set)
+        changed = asyncio.Event()
+        reply.begin(changed.set)
         try:
-            while (then := reply.try_complete()) is reply:
-                await looked.wait()
-                looked.clear()
+            while (next_reply := reply.try_complete()) is reply:
+                await changed.wait()
+                changed.clear()
         except asyncio.CancelledError:
             reply.cancel()
             raise
-        reply = then
+        reply = next_reply
     if isinstance(reply, PendingReply):
         return await reply.response
     return EncodedResponse([reply]) if isinstance(reply, bytes) else reply

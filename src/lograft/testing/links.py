@@ -1,8 +1,8 @@
-"""Real sockets between nodes and to clients, which can be cut.
+"""Real sockets between nodes and to clients, with links that can be cut.
 
-A link that is cut keeps its connections: what is sent waits, what arrives is not read, and who
-connects hears nothing until it is mended or gives up. Of a connection between two nodes only the
-end that connected is held: that is both ways already.
+A cut link keeps its connections: outgoing data is buffered, incoming data is not read, and a
+connection attempt waits until the link is restored or the attempt times out. On a connection
+between two nodes only the end that connected is blocked, which blocks both directions.
 """
 
 import asyncio
@@ -12,50 +12,51 @@ from typing import Final
 from lograft.model.seams import Address, Channel, Listener, Part, Receiver
 from lograft.net.sockets import SocketTransport
 
-#: The number that stands for all clients where links are cut.
+#: The node id that stands for all clients in links.
 CLIENTS: Final = 0
 
 
 class Links:
-    """Which node is where, and who cannot talk to whom. Nodes live in threads: everything here is
-    changed as a whole, never in place."""
+    """The nodes behind ports, and the links that are cut. Since nodes run in threads, dicts and
+    sets are replaced and never changed in place."""
 
     def __init__(self) -> None:
+        #: Node id by listening port.
         self._nodes: dict[int, int] = {}
-        #: Of connections between nodes: the port of the end that connected, and whose it is.
+        #: Node id of the end that connected, by its port.
         self._connected: dict[int, int] = {}
         #: (from, to)
         self._cut: frozenset[tuple[int, int]] = frozenset()
-        #: Called in any thread when something has changed.
+        #: Called, in any thread, after a change.
         self.on_change: Callable[[], None] = lambda: None
 
-    def place(self, port: int, node_id: int) -> None:
-        """The node listens there."""
+    def add_listener(self, port: int, node_id: int) -> None:
+        """Records that the node listens on the port."""
         self._nodes = {**self._nodes, port: node_id}
 
     def node_at(self, address: Address) -> int:
         return self._nodes.get(address.port, CLIENTS)
 
     def node_of(self, channel: Channel) -> int:
-        """Who connected."""
+        """Returns the node that opened the connection, or CLIENTS."""
         return self._connected.get(channel.peer.port, CLIENTS)
 
-    def connected(self, channel: Channel, node_id: int) -> None:
+    def add_connection(self, channel: Channel, node_id: int) -> None:
         self._connected = {**self._connected, channel.local.port: node_id}
         if self._cut:
-            # The end that was connected to may have taken it for a client's.
+            # The accepting node may have treated the connection as that of a client.
             self.on_change()
 
-    def disconnected(self, channel: Channel) -> None:
-        left = dict(self._connected)
-        left.pop(channel.local.port, None)
-        self._connected = left
+    def remove_connection(self, channel: Channel) -> None:
+        remaining = dict(self._connected)
+        remaining.pop(channel.local.port, None)
+        self._connected = remaining
 
     def cut(self, source: int, target: int) -> None:
         self._cut |= {(source, target)}
         self.on_change()
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         self._cut = frozenset()
         self.on_change()
 
@@ -64,15 +65,15 @@ class Links:
 
 
 class CuttableChannel:
-    """A channel that holds what a cut link would."""
+    """A channel that can be blocked in each direction."""
 
     def __init__(self, inner: Channel, on_closed: "Callable[[CuttableChannel], None]") -> None:
         self._inner = inner
         self._on_closed = on_closed
-        self._held: list[Part] = []
-        self._holds_out = False
-        self._holds_in = False
-        self._reads = True
+        self._buffered: list[Part] = []
+        self._blocks_outgoing = False
+        self._blocks_incoming = False
+        self._is_reading = True
         self._is_closing = False
 
     @property
@@ -87,17 +88,17 @@ class CuttableChannel:
     def unsent_bytes(self) -> int:
         return self._inner.unsent_bytes
 
-    def hold(self, *, outgoing: bool, incoming: bool) -> None:
-        if incoming != self._holds_in:
-            self._holds_in = incoming
+    def block(self, *, outgoing: bool, incoming: bool) -> None:
+        if incoming != self._blocks_incoming:
+            self._blocks_incoming = incoming
             if incoming:
                 self._inner.pause_reading()
-            elif self._reads:
+            elif self._is_reading:
                 self._inner.resume_reading()
-        self._holds_out = outgoing
-        if not outgoing and self._held:
-            held, self._held = self._held, []
-            self._inner.send(held)
+        self._blocks_outgoing = outgoing
+        if not outgoing and self._buffered:
+            buffered, self._buffered = self._buffered, []
+            self._inner.send(buffered)
             if self._is_closing:
                 self._inner.close()
 
@@ -106,23 +107,23 @@ class CuttableChannel:
         self._inner.start(self)
 
     def send(self, parts: Sequence[Part]) -> None:
-        if self._holds_out:
-            self._held += parts
+        if self._blocks_outgoing:
+            self._buffered += parts
         else:
             self._inner.send(parts)
 
     def pause_reading(self) -> None:
-        self._reads = False
+        self._is_reading = False
         self._inner.pause_reading()
 
     def resume_reading(self) -> None:
-        self._reads = True
-        if not self._holds_in:
+        self._is_reading = True
+        if not self._blocks_incoming:
             self._inner.resume_reading()
 
     def close(self) -> None:
         self._is_closing = True
-        if not self._held:
+        if not self._buffered:
             self._inner.close()
 
     def abort(self) -> None:
@@ -146,7 +147,7 @@ class CuttableChannel:
 
 
 class CuttableTransport:
-    """The network of one node, for one of its lives."""
+    """The network of a node, from its start until it exits."""
 
     def __init__(self, links: Links, node_id: int) -> None:
         self._links = links
@@ -159,10 +160,10 @@ class CuttableTransport:
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
         def accept(channel: Channel) -> None:
-            wrapped = CuttableChannel(channel, self._accepted.discard)
-            self._accepted.add(wrapped)
-            self._hold_accepted(wrapped)
-            on_channel(wrapped)
+            cuttable = CuttableChannel(channel, self._accepted.discard)
+            self._accepted.add(cuttable)
+            self._block_accepted(cuttable)
+            on_channel(cuttable)
 
         listener = await self._inner.listen(address, accept)
         self._listeners.append(listener)
@@ -182,33 +183,34 @@ class CuttableTransport:
         channel = CuttableChannel(
             await self._inner.connect(address, timeout_ms=timeout_ms), self._forget
         )
-        self._links.connected(channel, self._node_id)
+        self._links.add_connection(channel, self._node_id)
         self._connected[channel] = other
-        self._hold(channel, other)
+        self._block(channel, other)
         return channel
 
     def _forget(self, channel: CuttableChannel) -> None:
         self._connected.pop(channel, None)
-        self._links.disconnected(channel)
+        self._links.remove_connection(channel)
 
     def links_changed(self) -> None:
         for channel in list(self._accepted):
-            self._hold_accepted(channel)
+            self._block_accepted(channel)
         for channel, other in list(self._connected.items()):
-            self._hold(channel, other)
+            self._block(channel, other)
         self._changed.set()
 
-    def die(self) -> None:
-        """The process is gone: its sockets are closed, whatever waits in them."""
+    def abort(self) -> None:
+        """Closes all sockets immediately, as at the end of a process."""
         for listener in self._listeners:
             listener.close()
         for channel in [*self._accepted, *self._connected]:
             channel.abort()
 
-    def _hold_accepted(self, channel: CuttableChannel) -> None:
+    def _block_accepted(self, channel: CuttableChannel) -> None:
         if self._links.node_of(channel) == CLIENTS:
-            self._hold(channel, CLIENTS)
+            self._block(channel, CLIENTS)
 
-    def _hold(self, channel: CuttableChannel, other: int) -> None:
-        links, me = self._links, self._node_id
-        channel.hold(outgoing=links.is_cut(me, other), incoming=links.is_cut(other, me))
+    def _block(self, channel: CuttableChannel, other: int) -> None:
+        outgoing = self._links.is_cut(self._node_id, other)
+        incoming = self._links.is_cut(other, self._node_id)
+        channel.block(outgoing=outgoing, incoming=incoming)

@@ -1,4 +1,4 @@
-"""The disk of a node under test: in memory, and it can fill up or lose what was not fsynced."""
+"""An in-memory disk for nodes under test, which can be full or lose data that was not fsynced."""
 
 import asyncio
 import errno
@@ -18,12 +18,12 @@ class MemoryFile(SimulatedFile):
     __slots__ = ()
 
     def fileno(self) -> int:
-        # Whoever would use sendfile reads instead.
+        # Makes senders read the file instead of calling sendfile.
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), self.path)
 
 
 class NoTrace(Trace):
-    """Nobody compares two runs in real time."""
+    """Records nothing: runs in real time are not compared."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class NoTrace(Trace):
 
 
 class MemoryDisk(SimulatedDisk):
-    """What one life of a node sees of its platter."""
+    """A node's view of its platter, from its start until it exits."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class MemoryDisk(SimulatedDisk):
 
 
 class MemoryWorkers:
-    """Memory never blocks: a job is done where it is asked for. Others have their turn first."""
+    """Runs jobs in the event loop, since memory never blocks; other tasks run first."""
 
     async def run(self, job: Callable[[], T], *, lane: str = "") -> T:
         await asyncio.sleep(0)

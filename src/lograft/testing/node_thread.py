@@ -1,7 +1,7 @@
-"""One node in a thread of its own: a process, as far as anybody can see.
+"""Runs a node in a thread of its own, so that it behaves like a process.
 
-Nothing is shared with other nodes but sockets. So a kill is simple: the loop stops between two
-callbacks and never goes on, and what the node has on its disk is all that is left of it.
+Nodes share nothing but sockets. A kill stops the event loop between two callbacks for good, so that
+only the data on the node's disk remains.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from lograft.testing.memory import MemoryDisk, MemoryWorkers
 
 T = TypeVar("T")
 
-#: For what a node is asked from outside; a machine under load may be slow.
-PATIENCE_SECONDS: Final = 60
+#: Limit for calls from other threads; long, because the machine may be under load.
+TIMEOUT_SECONDS: Final = 60
 
 
 class NodeFailed(Exception):
-    """A node under test ended by itself, or did not start."""
+    """A node under test failed by itself, or did not start."""
 
 
 class NodeThread:
-    """One life of a node."""
+    """A node from its start until it exits."""
 
     def __init__(
         self,
@@ -52,48 +52,49 @@ class NodeThread:
         self._platter = platter
         self._links = links
         self._interpose = interpose
-        #: Why it ended, if nobody asked it to.
+        #: The error with which it exited by itself.
         self.failure: BaseException | None = None
-        self._is_asked_to_end = False
+        self._is_exit_expected = False
         self._serving: Future[Node] = Future()
         self._unpaused = threading.Event()
         self._unpaused.set()
         self._loop = fastest_loop_factory()()
         self._loop.set_exception_handler(self._on_loop_failure)
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"lograft node {self.node_id}", daemon=True
         )
         self._thread.start()
 
-    # ── from other threads ───────────────────────────────────────────────────────────────────
+    # ── called in other threads ──────────────────────────────────────────────────────────────
 
     @property
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
     def wait_serving(self) -> Node:
-        """Raises NodeFailed."""
+        """Waits until the node serves clients; raises NodeFailed."""
         try:
-            return self._serving.result(PATIENCE_SECONDS)
+            return self._serving.result(TIMEOUT_SECONDS)
         except TimeoutError:
             raise NodeFailed(
-                f"node {self.node_id} does not serve after {PATIENCE_SECONDS} s"
+                f"node {self.node_id} did not start within {TIMEOUT_SECONDS} s"
             ) from None
 
-    def ask(self, question: Callable[[Node], Any]) -> Any:
-        """Asks the node something in its own thread; awaits what it answers with, if it must."""
+    def call(self, function: Callable[[Node], Any]) -> Any:
+        """Calls a function with the node in the node's thread; awaits its result if it is a
+        coroutine."""
 
-        async def answer() -> Any:
-            found = question(self.wait_serving())
-            return await found if asyncio.iscoroutine(found) else found
+        async def run() -> Any:
+            result = function(self.wait_serving())
+            return await result if asyncio.iscoroutine(result) else result
 
         node = self.wait_serving()
         assert node is not None
-        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result(PATIENCE_SECONDS)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(TIMEOUT_SECONDS)
 
     def post(self, function: Callable[[], object]) -> None:
-        """Something to be done in the node's thread; nothing, if it has ended."""
+        """Calls a function in the node's thread; does nothing if the node has exited."""
         try:
             self._loop.call_soon_threadsafe(function)
         except RuntimeError:
@@ -103,50 +104,50 @@ class NodeThread:
         self.post(lambda: self._transport.links_changed())
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Acts like SIGSTOP."""
         self._unpaused.clear()
         self.post(self._unpaused.wait)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Acts like SIGCONT."""
         self._unpaused.set()
 
     def stop(self) -> None:
-        """SIGTERM; returns when the node has ended."""
-        self._is_asked_to_end = True
-        self.post(self._stop_asked.set)
-        self._end()
+        """Acts like SIGTERM; returns when the node has exited."""
+        self._is_exit_expected = True
+        self.post(self._stop_requested.set)
+        self._wait_exit()
 
     def kill(self) -> None:
-        """SIGKILL."""
-        self._is_asked_to_end = True
-        self.post(self._die)
-        self._end()
+        """Acts like SIGKILL."""
+        self._is_exit_expected = True
+        self.post(self._exit_now)
+        self._wait_exit()
 
-    def _end(self) -> None:
+    def _wait_exit(self) -> None:
         self._unpaused.set()
         self.wait_ended()
 
     def wait_ended(self) -> None:
-        """Raises NodeFailed if it goes on."""
-        self._thread.join(PATIENCE_SECONDS)
+        """Waits until the node has exited; raises NodeFailed if it does not."""
+        self._thread.join(TIMEOUT_SECONDS)
         if self._thread.is_alive():
-            raise NodeFailed(f"node {self.node_id} does not end")
+            raise NodeFailed(f"node {self.node_id} did not exit within {TIMEOUT_SECONDS} s")
 
-    # ── in the node's thread ─────────────────────────────────────────────────────────────────
+    # ── called in the node's thread ──────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._disk = MemoryDisk(self._platter, wall_ms=SystemClock().wall_ms)
         self._transport = CuttableTransport(self._links, self.node_id)
         self._spawn = OwnedSpawn(self._on_failure)
-        life = self._loop.create_task(self._live(), name="life")
-        life.add_done_callback(self._on_life_ended)
+        main = self._loop.create_task(self._main(), name="main")
+        main.add_done_callback(self._on_main_done)
         try:
             self._loop.run_forever()
         finally:
-            if not life.done():
-                self._bury()
+            if not main.done():
+                self._close_tasks()
             asyncio.set_event_loop(None)
             self._loop.close()
             if not self._serving.done():
@@ -154,7 +155,7 @@ class NodeThread:
                 failure.__cause__ = self.failure
                 self._serving.set_exception(failure)
 
-    async def _live(self) -> None:
+    async def _main(self) -> None:
         runtime = Runtime(
             clock=SystemClock(),
             randomness=SystemRandomness(),
@@ -175,12 +176,12 @@ class NodeThread:
         node = Node(self._config, runtime, halt=self._on_halt, interpose=self._interpose)
         await node.start()
         self._serving.set_result(node)
-        await self._stop_asked.wait()
+        await self._stop_requested.wait()
         await node.stop()
         await self._spawn.close()
 
-    def _on_life_ended(self, life: "asyncio.Task[None]") -> None:
-        if not life.cancelled() and (error := life.exception()) is not None:
+    def _on_main_done(self, main: "asyncio.Task[None]") -> None:
+        if not main.cancelled() and (error := main.exception()) is not None:
             self._on_failure(error)
         self._loop.stop()
 
@@ -188,10 +189,10 @@ class NodeThread:
         self._on_failure(NodeFailed(f"node {self.node_id} halted: {reason}"))
 
     def _on_failure(self, error: BaseException) -> None:
-        if not self._is_asked_to_end:
-            self._is_asked_to_end = True
+        if not self._is_exit_expected:
+            self._is_exit_expected = True
             self.failure = error
-            self._loop.call_soon(self._die)
+            self._loop.call_soon(self._exit_now)
 
     def _on_loop_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if self._disk.is_dead:
@@ -202,18 +203,19 @@ class NodeThread:
         else:
             loop.default_exception_handler(context)
 
-    def _die(self) -> None:
-        # What still runs in this round of the loop finds a disk that does nothing.
+    def _exit_now(self) -> None:
+        # The remaining callbacks of this iteration of the loop must not write to the disk.
         self._disk.kill()
-        self._transport.die()
+        self._transport.abort()
         self._loop.stop()
 
-    def _bury(self) -> None:
-        """Tasks of a dead node end here: none of them may go on when memory is collected."""
+    def _close_tasks(self) -> None:
+        """Closes the coroutines of a killed node, so that the garbage collector does not resume
+        them."""
         for task in asyncio.all_tasks(self._loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             try:
                 task.get_coro().close()
             except BaseException:
-                # Whatever they still wanted to do, they cannot.
+                # The cleanup of a coroutine may fail, since the disk and the sockets are gone.
                 pass

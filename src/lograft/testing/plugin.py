@@ -1,4 +1,4 @@
-"""Fixtures for pytest; they are there wherever Lograft is installed.
+"""pytest fixtures, which are available wherever Lograft is installed.
 
 def test_it(lograft_cluster: Cluster) -> None:
     consumer = AnyKafkaClient(lograft_cluster.bootstrap_servers)
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "lograft(nodes, properties, seed): what the fixture lograft_cluster is made of"
+        "markers", "lograft(nodes, properties, seed): the cluster of the fixture lograft_cluster"
     )
 
 
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def lograft_cluster(
     request: pytest.FixtureRequest, lograft_clusters: "Callable[..., Cluster]"
 ) -> "Cluster":
-    """A cluster of the test's own: one node, unless the mark `lograft` says otherwise."""
+    """A cluster for a single test: one node, or as given by the marker `lograft`."""
     mark = request.node.get_closest_marker("lograft")
     options: dict[str, Any] = {} if mark is None else mark.kwargs
     return lograft_clusters(*(() if mark is None else mark.args), **options)
@@ -40,8 +40,8 @@ def lograft_bootstrap_servers(lograft_cluster: "Cluster") -> str:
 
 @pytest.fixture
 def lograft_clusters() -> "Iterator[Callable[..., Cluster]]":
-    """Makes clusters, `lograft_clusters(nodes=3)`; they end with the test."""
-    # Here, because pytest loads this file in tests that have nothing to do with Lograft.
+    """A function that starts clusters, `lograft_clusters(nodes=3)`; they stop after the test."""
+    # Not at the top: pytest loads this module also for tests that do not use Lograft.
     from lograft.testing.cluster import Cluster
 
     with ExitStack() as stack:
@@ -50,7 +50,7 @@ def lograft_clusters() -> "Iterator[Callable[..., Cluster]]":
 
 @pytest.fixture(scope="session")
 def lograft_server() -> "Iterator[Cluster]":
-    """One node for all tests that do not break it: let each have topics of its own."""
+    """A node that is shared by tests that inject no faults; each should use its own topics."""
     from lograft.testing.cluster import Cluster
 
     with Cluster() as cluster:

@@ -1,11 +1,11 @@
-"""Settings that follow from the size of a cluster."""
+"""Settings that depend on the size of a cluster."""
 
 
 def internal_topics(nodes: int) -> dict[str, str]:
-    """Replicas of the topics that brokers make for themselves: three, or as many as can be."""
-    copies, in_sync = str(min(nodes, 3)), str(min(nodes, 2))
+    """Returns the replication settings of internal topics: up to three replicas."""
+    replicas, in_sync = str(min(nodes, 3)), str(min(nodes, 2))
     return {
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
     }

@@ -1,8 +1,8 @@
-"""A whole cluster inside a test: real nodes in one thread, virtual time, faults by a call.
+"""A cluster inside a test, in virtual time: real nodes in one thread, on simulated links and disks.
 
     from lograft.testing import VirtualCluster
 
-    def test_a_leader_dies() -> None:
+    def test_a_killed_leader_is_replaced() -> None:
         async def scenario(cluster: VirtualCluster) -> None:
             client = cluster.test_client()
             await client.create_topic("t", partitions=1, replication_factor=3)
@@ -13,8 +13,9 @@
 
         VirtualCluster(nodes=3, seed=7).play(scenario)
 
-The same seed gives the same run, another one another interleaving. Seconds cost nothing: sleep as
-long as you like (`asyncio.sleep`). A node that dies of itself fails the test.
+The same seed gives the same run, another seed another interleaving. Virtual time passes instantly,
+so tests may sleep (`asyncio.sleep`) as long as they like. A node that fails by itself fails the
+test.
 """
 
 import asyncio
@@ -35,13 +36,13 @@ from lograft.wire.messages import produce as producing
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 0.1
-PATIENCE_SECONDS: Final = 60
+TIMEOUT_SECONDS: Final = 60
 PRODUCE_VERSION: Final = 12
 FETCH_VERSION: Final = 12
 
 
 class VirtualCluster(SimulatedCluster, FailingRequests):
-    """As `Cluster`, but in virtual time, on simulated links and disks."""
+    """Like `Cluster`, but in virtual time, on simulated links and disks."""
 
     def __init__(self, nodes: int = 3, **options: Any) -> None:
         FailingRequests.__init__(self)
@@ -67,7 +68,7 @@ class VirtualCluster(SimulatedCluster, FailingRequests):
 
 
 class TestClient:
-    """Retries for a minute of virtual time whatever may pass: a test wants to know the outcome."""
+    """A simple client that retries retriable errors for a minute of virtual time."""
 
     __test__ = False
 
@@ -91,7 +92,8 @@ class TestClient:
     async def produce(
         self, topic: str, partition: int, values: Sequence[bytes], *, acks: int = -1
     ) -> int:
-        """One batch; returns its base offset. Without idempotence: a retry may write it twice."""
+        """Sends one batch and returns its base offset. It is not idempotent: a retry may append it
+        twice."""
         route = self.cluster.partition(topic, partition)
         batch = build_batch([Record(i, 0, None, value) for i, value in enumerate(values)])
         request = producing.ProduceRequest(
@@ -106,10 +108,10 @@ class TestClient:
         )
 
         async def attempt() -> int:
-            answer = await route.request(
+            response = await route.request(
                 request, PRODUCE_VERSION, producing.ProduceResponse, timeout_ms=TIMEOUT_MS
             )
-            result = answer.responses[0].partition_responses[0]
+            result = response.responses[0].partition_responses[0]
             if result.error_code:
                 route.look_again()
                 raise ErrorResponse(result.error_code)
@@ -118,7 +120,7 @@ class TestClient:
         return await self.retry(attempt)
 
     async def read(self, topic: str, partition: int) -> list[bytes]:
-        """All values from the log start to the high watermark."""
+        """Reads all values from the log start offset to the high watermark."""
 
         async def attempt() -> list[bytes]:
             route = self.cluster.partition(topic, partition)
@@ -139,9 +141,9 @@ class TestClient:
         return await self.retry(attempt)
 
     async def retry(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Until it succeeds, or a minute is over: then the last failure comes out."""
+        """Retries until it succeeds; raises the last error after a minute."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_SECONDS
+        deadline = loop.time() + TIMEOUT_SECONDS
         while True:
             try:
                 return await attempt()

@@ -76,7 +76,7 @@ def keep(cluster: Cluster, group_id: str, records: list[Record]) -> None:
             ),
         )
 
-    cluster.ask(1, write)
+    cluster.call(1, write)
 
 
 @pytest.fixture
@@ -161,12 +161,12 @@ def test_different_assignors_are_still_the_other_cause(cluster: Cluster) -> None
 def test_groups_describe_shows_type_and_state(lograft: Commands) -> None:
     share = lograft("groups", "describe", "share")
     assert share.code == 0
-    assert share.out.startswith("share  share  Stable  members unknown: Lograft does not")
+    assert share.out.startswith("share  share  Stable  members not shown: Lograft does not")
     streams = lograft("groups", "describe", "streams")
-    assert streams.out.startswith("streams  streams  Assigning  members unknown")
+    assert streams.out.startswith("streams  streams  Assigning  members not shown")
     assert "full-0" in streams.out
     missing = lograft("groups", "describe", "nowhere")
-    assert "there is no group nowhere" in missing.err
+    assert "group nowhere does not exist" in missing.err
 
 
 def test_groups_delete_names_the_type_as_the_cause(lograft: Commands) -> None:

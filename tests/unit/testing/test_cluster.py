@@ -1,4 +1,4 @@
-"""The cluster for tests: real sockets, any client, faults by a call."""
+"""`Cluster`: nodes with real sockets, and injected faults."""
 
 import asyncio
 import threading
@@ -29,20 +29,20 @@ def play(scenario: Scenario, *, nodes: int = 1, **settings: Any) -> None:
 
 
 def end_offset(cluster: Cluster, node_id: int, partition: int = 0) -> int:
-    """Of a replica of topic t, as its node has it."""
+    """Returns the log end offset of a replica of topic t."""
 
-    def question(node: Any) -> int:
-        (found,) = [
-            one.log.end_offset
-            for one in node.broker.partitions
-            if str(one.topic_partition) == f"t-{partition}"
+    def find(node: Any) -> int:
+        (offset,) = [
+            replica.log.end_offset
+            for replica in node.broker.partitions
+            if str(replica.topic_partition) == f"t-{partition}"
         ]
-        return int(found)
+        return int(offset)
 
-    return int(cluster.ask(node_id, question))
+    return int(cluster.call(node_id, find))
 
 
-def test_nothing_is_left_when_it_is_closed() -> None:
+def test_closing_a_cluster_ends_all_threads() -> None:
     before = set(threading.enumerate())
     with Cluster(nodes=3) as cluster:
         assert len(cluster.bootstrap_servers.split(",")) == 3
@@ -51,7 +51,7 @@ def test_nothing_is_left_when_it_is_closed() -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_nothing_is_left_of_a_start_that_was_cancelled() -> None:
+def test_cancelling_the_start_ends_all_threads() -> None:
     before = threading.active_count()
 
     async def scenario() -> None:
@@ -60,7 +60,7 @@ def test_nothing_is_left_of_a_start_that_was_cancelled() -> None:
                 raise AssertionError("it was not cancelled")
 
         using = asyncio.create_task(use())
-        # Its nodes start in a thread, which goes on when the task is cancelled.
+        # The nodes start in a thread, which continues when the task is cancelled.
         await asyncio.sleep(0)
         using.cancel()
         await asyncio.wait([using])
@@ -70,26 +70,26 @@ def test_nothing_is_left_of_a_start_that_was_cancelled() -> None:
     assert threading.active_count() == before
 
 
-def test_calls_that_cannot_be_are_told() -> None:
+def test_calls_for_unknown_nodes_and_errors_are_rejected() -> None:
     with Cluster() as cluster:
-        wrong: list[Callable[[], Any]] = [
+        invalid_calls: list[Callable[[], Any]] = [
             lambda: cluster.kill(2),
             lambda: cluster.start(2),
             lambda: cluster.cut(1, 2),
             lambda: cluster.isolate(2),
             lambda: cluster.fill_disk(2),
         ]
-        for call in wrong:
-            with pytest.raises(ValueError, match="there is no node 2"):
+        for call in invalid_calls:
+            with pytest.raises(ValueError, match="node 2 does not exist"):
                 call()
         with pytest.raises(ValueError, match="NOT_ENOUGH"):
             cluster.fail("Produce", "NOT_ENOUGH")  # type: ignore[arg-type]
         cluster.kill(1)
-        with pytest.raises(ValueError, match="no node runs"):
+        with pytest.raises(ValueError, match="no node is running"):
             cluster.leader_of("t", 0)
 
 
-def test_a_topic_that_cannot_be_created_is_told() -> None:
+def test_create_topic_raises_the_brokers_error() -> None:
     with Cluster() as cluster:
         cluster.create_topic("t")
         with pytest.raises(ValueError, match="TOPIC_ALREADY_EXISTS"):
@@ -111,9 +111,7 @@ async def test_records_survive_a_kill_and_a_stop(cluster: Cluster, producer: Pro
 
 
 @scenario(play, nodes=3)
-async def test_a_leader_dies_and_another_takes_over(
-    cluster: Cluster, producer: Producer, /
-) -> None:
+async def test_a_killed_leader_is_replaced(cluster: Cluster, producer: Producer, /) -> None:
     await producer.send("t", b"one", partition=0)
     leader = cluster.leader_of("t", 0)
     cluster.kill(leader)
@@ -124,10 +122,10 @@ async def test_a_leader_dies_and_another_takes_over(
 
 
 @scenario()
-async def test_a_power_loss_takes_what_nobody_fsynced() -> None:
-    """One node, no fsync: of a thousand records some are gone, with some draw."""
+async def test_a_power_loss_destroys_unflushed_records() -> None:
+    """With one node and no fsync, some of the records are lost for some seed."""
 
-    async def lost(seed: int) -> bool:
+    async def loses_records(seed: int) -> bool:
         async with Cluster(seed=seed) as cluster:
             cluster.create_topic("t")
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -137,23 +135,23 @@ async def test_a_power_loss_takes_what_nobody_fsynced() -> None:
                 cluster.start(1)
             return end_offset(cluster, 1) < 100
 
-    assert any([await lost(seed) for seed in range(8)])
+    assert any([await loses_records(seed) for seed in range(8)])
 
 
 @scenario(play, linger_ms=50)
 async def test_requests_fail_by_api_and_partition(cluster: Cluster, producer: Producer, /) -> None:
     fault = cluster.fail("Produce", ErrorCode.INVALID_RECORD, topic="t", partition=1)
     sent = [producer.send("t", b"v", partition=i) for i in (0, 1)]
-    good, bad = await asyncio.gather(*sent, return_exceptions=True)
-    assert not isinstance(good, BaseException)
-    assert isinstance(bad, BrokerError)
-    assert bad.code == ErrorCode.INVALID_RECORD
+    delivered, failed = await asyncio.gather(*sent, return_exceptions=True)
+    assert not isinstance(delivered, BaseException)
+    assert isinstance(failed, BrokerError)
+    assert failed.code == ErrorCode.INVALID_RECORD
     assert fault.hits == 1
     assert (await producer.send("t", b"v", partition=1)).offset == 0
 
 
 @scenario(play)
-async def test_an_error_that_passes_is_tried_again(cluster: Cluster, producer: Producer, /) -> None:
+async def test_a_retriable_error_is_retried(cluster: Cluster, producer: Producer, /) -> None:
     fault = cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=3)
     assert (await producer.send("t", b"v", partition=0)).offset == 0
     assert fault.hits == 3
@@ -161,7 +159,7 @@ async def test_an_error_that_passes_is_tried_again(cluster: Cluster, producer: P
 
 
 @scenario(play)
-async def test_an_error_of_a_whole_request(cluster: Cluster, producer: Producer, /) -> None:
+async def test_a_request_fails_as_a_whole(cluster: Cluster, producer: Producer, /) -> None:
     fault = cluster.fail("InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
         await producer.send("t", b"v", partition=0)
@@ -169,30 +167,30 @@ async def test_an_error_of_a_whole_request(cluster: Cluster, producer: Producer,
 
 
 @scenario(play)
-async def test_a_lost_answer_makes_no_duplicate_and_a_lost_request_no_gap(
+async def test_a_lost_response_or_request_causes_no_duplicate_and_no_gap(
     cluster: Cluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"zero", partition=0)
-    lost = [cluster.lose_answer("Produce"), cluster.lose_request("Produce")]
+    lost = [cluster.lose_response("Produce"), cluster.lose_request("Produce")]
     assert (await producer.send("t", b"one", partition=0)).offset == 1
     assert [fault.hits for fault in lost] == [1, 1]
     assert (await producer.send("t", b"two", partition=0)).offset == 2
 
 
 @scenario(play)
-async def test_a_delay_is_waited_for(cluster: Cluster, producer: Producer, /) -> None:
+async def test_a_delay_postpones_the_response(cluster: Cluster, producer: Producer, /) -> None:
     await producer.send("t", b"v", partition=0)
     fault = cluster.delay("Produce", 0.3, times=None)
-    began = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     await producer.send("t", b"v", partition=0)
-    assert asyncio.get_running_loop().time() - began >= 0.3
+    assert asyncio.get_running_loop().time() - start >= 0.3
     cluster.remove(fault)
     await producer.send("t", b"v", partition=0)
     assert fault.hits == 1
 
 
 @scenario(play, nodes=3)
-async def test_a_follower_that_is_cut_off_leaves_and_comes_back(
+async def test_an_isolated_follower_leaves_the_isr_and_catches_up(
     cluster: Cluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"zero", partition=0)
@@ -207,7 +205,9 @@ async def test_a_follower_that_is_cut_off_leaves_and_comes_back(
 
 
 @scenario(play)
-async def test_clients_are_cut_off_from_a_node(cluster: Cluster, producer: Producer, /) -> None:
+async def test_a_cut_link_to_clients_delays_requests_until_it_is_healed(
+    cluster: Cluster, producer: Producer, /
+) -> None:
     await producer.send("t", b"zero", partition=0)
     cluster.cut(1, 0)
     delivery = await producer.enqueue("t", b"one", partition=0)
@@ -218,7 +218,9 @@ async def test_clients_are_cut_off_from_a_node(cluster: Cluster, producer: Produ
 
 
 @scenario(play)
-async def test_a_paused_node_goes_on(cluster: Cluster, producer: Producer, /) -> None:
+async def test_a_paused_node_responds_after_it_is_resumed(
+    cluster: Cluster, producer: Producer, /
+) -> None:
     await producer.send("t", b"zero", partition=0)
     cluster.pause(1)
     delivery = await producer.enqueue("t", b"one", partition=0)
@@ -229,7 +231,7 @@ async def test_a_paused_node_goes_on(cluster: Cluster, producer: Producer, /) ->
 
 
 @scenario(play)
-async def test_a_full_disk_ends_a_node_and_room_lets_it_start_again(
+async def test_a_node_exits_when_its_disk_is_full_and_restarts_after_heal(
     cluster: Cluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"zero", partition=0)
@@ -241,23 +243,23 @@ async def test_a_full_disk_ends_a_node_and_room_lets_it_start_again(
     assert (await delivery).offset >= 0
 
 
-def test_a_node_that_dies_of_itself_fails_the_test() -> None:
-    async def boom() -> None:
+def test_a_node_that_fails_by_itself_fails_the_test() -> None:
+    async def fail() -> None:
         raise RuntimeError("a bug")
 
-    def fail_inside(node: Any) -> None:
-        node._spawn(boom(), name="bug")
+    def spawn_failing_task(node: Any) -> None:
+        node._spawn(fail(), name="bug")
 
     def run() -> None:
         with Cluster() as cluster:
-            cluster.ask(1, fail_inside)
+            cluster.call(1, spawn_failing_task)
             cluster.wait_ended(1)
 
     with pytest.raises(RuntimeError, match="a bug"):
         run()
 
 
-def test_settings_that_cannot_be_are_told_at_once() -> None:
+def test_invalid_settings_fail_the_start() -> None:
     with (
         pytest.raises(NodeFailed, match="did not start"),
         Cluster(properties={"authorizer.class.name": "x"}),
@@ -267,18 +269,18 @@ def test_settings_that_cannot_be_are_told_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("api", "topic", "problem"),
-    [("Prodcue", None, "no API"), ("Heartbeat", "t", "no faults of single topics")],
+    [("Prodcue", None, "unknown API"), ("Heartbeat", "t", "cannot fail for single topics")],
 )
-def test_faults_that_cannot_be_are_refused(api: str, topic: str | None, problem: str) -> None:
+def test_invalid_faults_are_rejected(api: str, topic: str | None, problem: str) -> None:
     cluster = Cluster()
     with pytest.raises(ValueError, match=problem):
         cluster.fail(api, ErrorCode.UNKNOWN_SERVER_ERROR, topic=topic)
 
 
 @scenario(play, retries=0, enable_idempotence=False)
-async def test_the_outcome_is_unknown_when_nobody_tries_again(
+async def test_the_outcome_is_unknown_without_retries(
     cluster: Cluster, producer: Producer, /
 ) -> None:
-    cluster.lose_answer("Produce", times=None)
+    cluster.lose_response("Produce", times=None)
     with pytest.raises(OutcomeUnknown):
         await producer.send("t", b"v", partition=0)

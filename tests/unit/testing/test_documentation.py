@@ -1,4 +1,4 @@
-"""The examples in docs/testing.md are tests that pass."""
+"""Runs the examples of docs/testing.md, which are tests."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     assert len(examples) >= 4
     for number, example in enumerate(examples):
         (tmp_path / f"test_example_{number}.py").write_text(example)
-    ended = subprocess.run(
+    result = subprocess.run(
         [
             sys.executable,
             *("-m", "pytest", "-q", "-p", "lograft.testing.plugin"),
@@ -24,4 +24,4 @@ def test_the_examples_pass(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
