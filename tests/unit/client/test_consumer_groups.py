@@ -1,5 +1,5 @@
-"""Consumers in groups on simulated clusters, in both protocols: every partition has one owner,
-every record comes, positions pass from one to the next, and listeners hear of it in order."""
+"""Consumer groups on simulated clusters, with both protocols: every partition has one owner, every
+record is read, committed offsets carry over, and listeners are called in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from lograft.client.types import TopicPartition
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
 
-Scenario = Callable[[VirtualCluster, "Makes"], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, "ConsumerFactory"], Awaitable[None]]
 Settings = dict[str, Any]
 
 PARTITIONS = 4
@@ -34,28 +34,28 @@ PROTOCOLS = {
 }
 
 
-class Makes:
-    """Consumers that are closed with the test."""
+class ConsumerFactory:
+    """Creates consumers that are closed at the end of the test."""
 
     def __init__(self, cluster: VirtualCluster, stack: AsyncExitStack) -> None:
         self._cluster = cluster
         self._stack = stack
 
-    async def consumer(
+    async def create(
         self,
         *settings: Settings,
         listener: RebalanceListener | None = None,
         subscribes: bool = True,
     ) -> Consumer:
-        given: Settings = {
+        merged: Settings = {
             "bootstrap.servers": ",".join(map(str, self._cluster.bootstrap())),
             "group.id": "g",
             "auto.offset.reset": "earliest",
             "request.timeout.ms": 5_000,
         }
-        for one in settings:
-            given |= one
-        consumer = Consumer(given, runtime=self._cluster.client_runtime())
+        for overrides in settings:
+            merged |= overrides
+        consumer = Consumer(merged, runtime=self._cluster.client_runtime())
         await self._stack.enter_async_context(consumer)
         if subscribes:
             consumer.subscribe(["t"], listener=listener)
@@ -67,7 +67,7 @@ def play(scenario: Scenario, *, nodes: int = 1, seed: int = 3) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=PARTITIONS, replication_factor=nodes)
         async with AsyncExitStack() as stack:
-            await scenario(cluster, Makes(cluster, stack))
+            await scenario(cluster, ConsumerFactory(cluster, stack))
 
     properties = {
         "offsets.topic.replication.factor": str(nodes),
@@ -88,26 +88,32 @@ async def write(cluster: VirtualCluster, values: Iterable[bytes]) -> None:
             await producer.enqueue("t", value, partition=i % PARTITIONS)
 
 
-async def until(done: Callable[[], bool], consumers: Sequence[Consumer]) -> list[bytes]:
-    """Polls all of them in turn; what they got."""
-    got: list[bytes] = []
+async def poll_until(done: Callable[[], bool], consumers: Sequence[Consumer]) -> list[bytes]:
+    """Polls the consumers in turn until the condition is met. Returns the values that they read."""
+    values: list[bytes] = []
     for _ in range(2_000):
         if done():
-            return got
+            return values
         for consumer in consumers:
             polled = await consumer.poll(timeout_ms=50)
-            got += [record.value for records in polled.values() for record in records]
+            values += [record.value for records in polled.values() for record in records]
     raise AssertionError([consumer.assignment() for consumer in consumers])
 
 
-def shared(consumers: Sequence[Consumer], wanted: set[TopicPartition] = ALL) -> Callable[[], bool]:
-    """Whether they have everything between them, each some, none twice."""
+def are_assigned(
+    consumers: Sequence[Consumer], expected: set[TopicPartition] = ALL
+) -> Callable[[], bool]:
+    """A condition: each consumer has partitions, and each expected partition has one owner."""
 
-    def is_so() -> bool:
-        parts = [consumer.assignment() for consumer in consumers]
-        return all(parts) and sum(map(len, parts)) == len(wanted) and set().union(*parts) == wanted
+    def is_met() -> bool:
+        shares = [consumer.assignment() for consumer in consumers]
+        return (
+            all(shares)
+            and sum(map(len, shares)) == len(expected)
+            and set().union(*shares) == expected
+        )
 
-    return is_so
+    return is_met
 
 
 @pytest.fixture(params=PROTOCOLS)
@@ -116,49 +122,49 @@ def protocol(request: pytest.FixtureRequest) -> Settings:
 
 
 @scenario(play)
-async def test_members_share_the_partitions_and_take_over_where_others_stopped(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_members_share_partitions_and_continue_at_committed_offsets(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    first = await makes.consumer(protocol)
+    first = await factory.create(protocol)
     await write(cluster, [b"%d" % i for i in range(40)])
-    got: list[bytes] = []
-    while len(got) < 40:
+    values: list[bytes] = []
+    while len(values) < 40:
         for records in (await first.poll()).values():
-            got += [record.value for record in records]
+            values += [record.value for record in records]
     assert first.assignment() == ALL
-    second = await makes.consumer(protocol)
-    assert await until(shared([first, second]), [first, second]) == []
+    second = await factory.create(protocol)
+    assert await poll_until(are_assigned([first, second]), [first, second]) == []
     await write(cluster, [b"%d" % i for i in range(40, 80)])
-    while len(got) < 80:
+    while len(values) < 80:
         for consumer in (first, second):
             for records in (await consumer.poll(timeout_ms=50)).values():
-                got += [record.value for record in records]
-    assert sorted(got, key=int) == [b"%d" % i for i in range(80)]
+                values += [record.value for record in records]
+    assert sorted(values, key=int) == [b"%d" % i for i in range(80)]
     await first.close()
-    assert await until(shared([second]), [second]) == []
-    # What the first has read is committed: nothing comes again.
+    assert await poll_until(are_assigned([second]), [second]) == []
+    # What the first one has read is committed: no record is read again.
     assert await second.poll(timeout_ms=2_000) == {}
 
 
-class Diary(RebalanceListener):
-    """Plain in one method, `async` in the others."""
+class RecordingListener(RebalanceListener):
+    """One method is plain, the others are `async`."""
 
     def __init__(self) -> None:
-        self.pages: list[tuple[str, int]] = []
+        self.calls: list[tuple[str, int]] = []
 
     async def on_assigned(self, partitions: Any) -> None:
         await asyncio.sleep(0.01)
-        self.pages.append(("assigned", len(partitions)))
+        self.calls.append(("assigned", len(partitions)))
 
     def on_revoked(self, partitions: Any) -> None:
-        self.pages.append(("revoked", len(partitions)))
+        self.calls.append(("revoked", len(partitions)))
 
     async def on_lost(self, partitions: Any) -> None:
-        self.pages.append(("lost", len(partitions)))
+        self.calls.append(("lost", len(partitions)))
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         (EAGER, [("assigned", 4), ("revoked", 4), ("assigned", 2), ("revoked", 2)]),
         (COOPERATIVE, [("assigned", 4), ("revoked", 2), ("assigned", 0), ("revoked", 2)]),
@@ -167,127 +173,131 @@ class Diary(RebalanceListener):
     ids=["eager", "cooperative", "consumer"],
 )
 @scenario(play)
-async def test_listeners_hear_what_goes_and_what_comes(
-    cluster: VirtualCluster, makes: Makes, /, settings: Settings, told: list[tuple[str, int]]
+async def test_listeners_are_called_for_revoked_and_assigned_partitions(
+    cluster: VirtualCluster,
+    factory: ConsumerFactory,
+    /,
+    settings: Settings,
+    expected: list[tuple[str, int]],
 ) -> None:
-    diary = Diary()
-    first = await makes.consumer(settings, listener=diary)
-    await until(shared([first]), [first])
-    second = await makes.consumer(settings)
-    await until(shared([first, second]), [first, second])
+    listener = RecordingListener()
+    first = await factory.create(settings, listener=listener)
+    await poll_until(are_assigned([first]), [first])
+    second = await factory.create(settings)
+    await poll_until(are_assigned([first, second]), [first, second])
     await first.close()
-    # A member that keeps all it has is told of an empty gift, as by Java's consumer.
-    pages = [page for page in diary.pages if page != ("assigned", 0)]
-    assert pages == [page for page in told if page != ("assigned", 0)]
+    # on_assigned is also called without new partitions, as in Java's consumer.
+    calls = [call for call in listener.calls if call != ("assigned", 0)]
+    assert calls == [call for call in expected if call != ("assigned", 0)]
 
 
 @scenario(play)
-async def test_what_is_consumed_is_committed_before_it_goes(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_positions_are_committed_before_partitions_are_revoked(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    class Sees(RebalanceListener):
+    class ReadingCommitted(RebalanceListener):
         consumer: Consumer
         committed: Any = None
 
         async def on_revoked(self, partitions: Any) -> None:
             self.committed = await self.consumer.committed(partitions)
 
-    sees = Sees()
-    first = await makes.consumer(protocol, {"max.poll.records": 1}, listener=sees)
-    sees.consumer = first
+    listener = ReadingCommitted()
+    first = await factory.create(protocol, {"max.poll.records": 1}, listener=listener)
+    listener.consumer = first
     await write(cluster, [b"%d" % i for i in range(40)])
     count = 0
     while count < 10:
         count += sum(map(len, (await first.poll()).values()))
-    second = await makes.consumer(protocol, {"max.poll.records": 1})
+    second = await factory.create(protocol, {"max.poll.records": 1})
     positions: dict[TopicPartition, int] = {}
 
-    async def follow() -> None:
-        while sees.committed is None:
-            for one in first.assignment():
-                positions[one] = await first.position(one)
+    async def poll_until_revoked() -> None:
+        while listener.committed is None:
+            for partition in first.assignment():
+                positions[partition] = await first.position(partition)
             await first.poll(timeout_ms=50)
             await second.poll(timeout_ms=50)
 
-    await follow()
-    for one, place in sees.committed.items():
-        assert place is not None
-        assert place.offset == positions[one]
+    await poll_until_revoked()
+    for partition, committed in listener.committed.items():
+        assert committed is not None
+        assert committed.offset == positions[partition]
 
 
 @scenario(play)
-async def test_a_program_that_is_too_slow_loses_its_partitions_and_comes_back(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_a_slow_application_loses_its_partitions_and_rejoins(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    diary = Diary()
-    slow = await makes.consumer(protocol, {"max.poll.interval.ms": 10_000}, listener=diary)
-    await until(shared([slow]), [slow])
-    other = await makes.consumer(protocol)
-    await until(shared([slow, other]), [slow, other])
+    listener = RecordingListener()
+    slow = await factory.create(protocol, {"max.poll.interval.ms": 10_000}, listener=listener)
+    await poll_until(are_assigned([slow]), [slow])
+    other = await factory.create(protocol)
+    await poll_until(are_assigned([slow, other]), [slow, other])
     polled_at = cluster.loop.time()
     while other.assignment() != ALL:
         await other.poll(timeout_ms=100)
     assert cluster.loop.time() - polled_at > 9
     with pytest.raises(CommitFailed):
         await slow.commit(dict.fromkeys(slow.assignment(), 0))
-    diary.pages.clear()
-    await until(shared([slow, other]), [slow, other])
-    assert diary.pages[0] == ("lost", 2)
+    listener.calls.clear()
+    await poll_until(are_assigned([slow, other]), [slow, other])
+    assert listener.calls[0] == ("lost", 2)
 
 
 @scenario(play)
-async def test_who_is_out_of_the_group_commits_nothing_even_if_nobody_else_is_in(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_a_consumer_outside_the_group_cannot_commit(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    early = await makes.consumer(protocol)
+    early = await factory.create(protocol)
     with pytest.raises(CommitFailed, match="is not a member"):
         await early.commit({TopicPartition("t", 0): 5})
     await early.close()
-    slow = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000})
-    await until(shared([slow]), [slow])
+    slow = await factory.create(protocol, {"max.poll.interval.ms": 5_000})
+    await poll_until(are_assigned([slow]), [slow])
     await asyncio.sleep(30)
     with pytest.raises(CommitFailed, match="is not a member"):
         await slow.commit({TopicPartition("t", 0): 5})
     assert await slow.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): None}
-    # The next call hears of the loss, and joins again.
+    # The next call handles the loss and joins again.
     await slow.poll(timeout_ms=10_000)
     await slow.commit({TopicPartition("t", 0): 5})
 
 
 @scenario(play)
-async def test_waiting_for_records_is_not_being_slow(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_waiting_in_poll_does_not_exceed_the_poll_interval(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    diary = Diary()
-    one = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000}, listener=diary)
-    assert await one.poll(timeout_ms=60_000) == {}
-    assert one.assignment() == ALL
-    assert diary.pages == [("assigned", 4)]
+    listener = RecordingListener()
+    consumer = await factory.create(protocol, {"max.poll.interval.ms": 5_000}, listener=listener)
+    assert await consumer.poll(timeout_ms=60_000) == {}
+    assert consumer.assignment() == ALL
+    assert listener.calls == [("assigned", 4)]
 
 
 @scenario(play)
-async def test_static_members_come_back_to_what_they_had(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_a_static_member_gets_its_partitions_back(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    first = await makes.consumer(protocol, {"group.instance.id": "one"})
-    second = await makes.consumer(protocol, {"group.instance.id": "two"})
-    await until(shared([first, second]), [first, second])
+    first = await factory.create(protocol, {"group.instance.id": "one"})
+    second = await factory.create(protocol, {"group.instance.id": "two"})
+    await poll_until(are_assigned([first, second]), [first, second])
     before = second.assignment()
     await second.close()
-    again = await makes.consumer(protocol, {"group.instance.id": "two"})
-    while not again.assignment():
-        await again.poll(timeout_ms=50)
+    rejoined = await factory.create(protocol, {"group.instance.id": "two"})
+    while not rejoined.assignment():
+        await rejoined.poll(timeout_ms=50)
         await first.poll(timeout_ms=50)
-    assert again.assignment() == before
+    assert rejoined.assignment() == before
 
 
 @scenario(play)
-async def test_two_with_one_instance_id_are_one_too_many(
-    cluster: VirtualCluster, makes: Makes, /
+async def test_the_second_member_with_an_instance_id_fences_the_first(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
 ) -> None:
-    first = await makes.consumer(EAGER, {"group.instance.id": "one"})
-    await until(shared([first]), [first])
-    second = await makes.consumer(EAGER, {"group.instance.id": "one"})
+    first = await factory.create(EAGER, {"group.instance.id": "one"})
+    await poll_until(are_assigned([first]), [first])
+    second = await factory.create(EAGER, {"group.instance.id": "one"})
     while not second.assignment():
         await second.poll(timeout_ms=100)
     for _ in range(2):
@@ -296,79 +306,80 @@ async def test_two_with_one_instance_id_are_one_too_many(
 
 
 @scenario(play)
-async def test_patterns_find_topics_that_come_later(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_patterns_match_topics_that_are_created_later(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    one = await makes.consumer(protocol, {"metadata.max.age.ms": 2_000}, subscribes=False)
-    one.subscribe_pattern("t|later-.*")
-    await until(lambda: one.assignment() == ALL, [one])
+    consumer = await factory.create(protocol, {"metadata.max.age.ms": 2_000}, subscribes=False)
+    consumer.subscribe_pattern("t|later-.*")
+    await poll_until(lambda: consumer.assignment() == ALL, [consumer])
     await cluster.test_client("admin").create_topic("later-1", partitions=1)
     await cluster.test_client("admin").create_topic("not-later-1", partitions=1)
-    wanted = ALL | {TopicPartition("later-1", 0)}
-    await until(lambda: one.assignment() == wanted, [one])
+    expected = ALL | {TopicPartition("later-1", 0)}
+    await poll_until(lambda: consumer.assignment() == expected, [consumer])
     if protocol is CONSUMER:
-        one.subscribe_pattern("(")
+        consumer.subscribe_pattern("(")
         with pytest.raises(BrokerError, match="INVALID_REGULAR_EXPRESSION"):
-            await one.poll(timeout_ms=30_000)
+            await consumer.poll(timeout_ms=30_000)
     else:
-        # The group's own topics are there by now, and hidden.
-        one.subscribe_pattern(".*")
-        everything = wanted | {TopicPartition("not-later-1", 0)}
-        await until(lambda: one.assignment() == everything, [one])
+        # The internal topics exist by now, and are excluded.
+        consumer.subscribe_pattern(".*")
+        all_topics = expected | {TopicPartition("not-later-1", 0)}
+        await poll_until(lambda: consumer.assignment() == all_topics, [consumer])
         with pytest.raises(WrongUse, match="is not a valid regular expression"):
-            one.subscribe_pattern("(")
+            consumer.subscribe_pattern("(")
 
 
 @scenario(play)
-async def test_another_subscription_and_none(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_subscriptions_can_be_replaced_and_removed(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
     await cluster.test_client("admin").create_topic("u", partitions=2)
-    one = await makes.consumer(protocol)
-    await until(lambda: one.assignment() == ALL, [one])
-    one.subscribe(["u"])
-    wanted = {TopicPartition("u", 0), TopicPartition("u", 1)}
-    await until(lambda: one.assignment() == wanted, [one])
-    assert one.subscription() == {"u"}
+    consumer = await factory.create(protocol)
+    await poll_until(lambda: consumer.assignment() == ALL, [consumer])
+    consumer.subscribe(["u"])
+    expected = {TopicPartition("u", 0), TopicPartition("u", 1)}
+    await poll_until(lambda: consumer.assignment() == expected, [consumer])
+    assert consumer.subscription() == {"u"}
     with pytest.raises(WrongUse, match="unsubscribe"):
-        one.assign([TopicPartition("t", 0)])
-    await one.unsubscribe()
-    assert one.assignment() == set()
-    one.assign([TopicPartition("t", 0)])
+        consumer.assign([TopicPartition("t", 0)])
+    await consumer.unsubscribe()
+    assert consumer.assignment() == set()
+    consumer.assign([TopicPartition("t", 0)])
     with pytest.raises(WrongUse, match="assign"):
-        one.subscribe(["t"])
+        consumer.subscribe(["t"])
 
 
 @scenario(play)
-async def test_a_call_that_is_given_up_leaves_no_rebalance_half_done(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_a_cancelled_poll_does_not_interrupt_a_rebalance(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    class Slow(Diary):
+    class SlowListener(RecordingListener):
         async def on_assigned(self, partitions: Any) -> None:
             await asyncio.sleep(5)
             await super().on_assigned(partitions)
 
-    diary = Slow()
-    one = await makes.consumer(protocol, listener=diary)
+    listener = SlowListener()
+    consumer = await factory.create(protocol, listener=listener)
     for _ in range(40):
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(one.poll(), 0.2)
+            await asyncio.wait_for(consumer.poll(), 0.2)
     await write(cluster, [b"v"])
-    assert await one.poll() != {}
-    assert diary.pages == [("assigned", 4)]
+    assert await consumer.poll() != {}
+    assert listener.calls == [("assigned", 4)]
 
 
 @scenario(play)
-async def test_listeners_may_ask_seek_and_not_leave(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_listeners_may_seek_and_must_not_unsubscribe_or_close(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    class Curious(RebalanceListener):
+    class Seeking(RebalanceListener):
         consumer: Consumer
         positions: dict[TopicPartition, int]
 
         async def on_assigned(self, partitions: Any) -> None:
-            asked = {one: await self.consumer.position(one) for one in partitions}
-            self.positions = asked
+            self.positions = {
+                partition: await self.consumer.position(partition) for partition in partitions
+            }
             self.consumer.seek(TopicPartition("t", 1), 7)
             with pytest.raises(WrongUse, match="a rebalance listener cannot unsubscribe"):
                 await self.consumer.unsubscribe()
@@ -376,40 +387,40 @@ async def test_listeners_may_ask_seek_and_not_leave(
                 await self.consumer.close()
 
     await write(cluster, [b"%d" % i for i in range(40)])
-    curious = Curious()
-    one = await makes.consumer(protocol, listener=curious)
-    curious.consumer = one
-    firsts: dict[int, int] = {}
-    while len(firsts) < PARTITIONS:
-        for partition, records in (await one.poll()).items():
-            firsts.setdefault(partition.partition, records[0].offset)
-    assert curious.positions == dict.fromkeys(ALL, 0)
-    assert firsts == {0: 0, 1: 7, 2: 0, 3: 0}
+    listener = Seeking()
+    consumer = await factory.create(protocol, listener=listener)
+    listener.consumer = consumer
+    first_offsets: dict[int, int] = {}
+    while len(first_offsets) < PARTITIONS:
+        for partition, records in (await consumer.poll()).items():
+            first_offsets.setdefault(partition.partition, records[0].offset)
+    assert listener.positions == dict.fromkeys(ALL, 0)
+    assert first_offsets == {0: 0, 1: 7, 2: 0, 3: 0}
 
 
 @scenario(play)
-async def test_a_loop_ends_when_the_consumer_is_closed_meanwhile(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_a_loop_ends_when_the_consumer_is_closed(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    one = await makes.consumer(protocol)
+    consumer = await factory.create(protocol)
 
-    async def loop() -> list[bytes]:
-        return [record.value async for record in one]
+    async def read_all() -> list[bytes]:
+        return [record.value async for record in consumer]
 
-    looping = asyncio.ensure_future(loop())
+    reading = asyncio.ensure_future(read_all())
     await write(cluster, [b"v"])
     await asyncio.sleep(10)
-    await one.close()
-    assert await looping == [b"v"]
+    await consumer.close()
+    assert await reading == [b"v"]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 2_000])
 @scenario(play)
-async def test_closing_takes_no_longer_than_its_timeout(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings, timeout_ms: int
+async def test_close_returns_within_its_timeout(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings, timeout_ms: int
 ) -> None:
-    """Committing and leaving share it, also when the coordinator does not answer."""
-    consumer = await makes.consumer(protocol, {"request.timeout.ms": 30_000})
+    """The commit and LeaveGroup share it, even if the coordinator does not respond."""
+    consumer = await factory.create(protocol, {"request.timeout.ms": 30_000})
     await write(cluster, [b"v"])
     assert await consumer.poll(timeout_ms=10_000) != {}
     cluster.pause(1)
@@ -420,98 +431,111 @@ async def test_closing_takes_no_longer_than_its_timeout(
 
 
 @scenario(play)
-async def test_a_listener_that_raises_is_told_after_the_rebalance(
-    cluster: VirtualCluster, makes: Makes, /
+async def test_an_error_of_a_listener_is_raised_after_the_rebalance(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
 ) -> None:
-    class Broken(RebalanceListener):
+    class Failing(RebalanceListener):
         def on_assigned(self, partitions: Any) -> None:
             raise RuntimeError("on purpose")
 
-    one = await makes.consumer(listener=Broken())
+    consumer = await factory.create(listener=Failing())
     with pytest.raises(ListenerFailed, match="on_assigned: on purpose"):
-        await one.poll(timeout_ms=10_000)
-    assert one.assignment() == ALL
+        await consumer.poll(timeout_ms=10_000)
+    assert consumer.assignment() == ALL
     await write(cluster, [b"v"])
-    assert await one.poll() != {}
+    assert await consumer.poll() != {}
 
 
 @pytest.mark.parametrize("settings", [EAGER, CONSUMER], ids=["classic", "consumer"])
 @scenario(play, nodes=3)
-async def test_coordinators_die_and_the_group_goes_on(
-    cluster: VirtualCluster, makes: Makes, /, settings: Settings
+async def test_the_group_survives_failures_of_its_coordinator(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, settings: Settings
 ) -> None:
-    pair = [await makes.consumer(settings) for _ in range(2)]
-    await until(shared(pair), pair)
+    pair = [await factory.create(settings) for _ in range(2)]
+    await poll_until(are_assigned(pair), pair)
     for round_ in range(2):
         victim = [1, 2, 3][round_]
         cluster.kill(victim)
         cluster.loop.call_later_ns(8_000_000_000, cluster.boot, victim)
         await write(cluster, [b"%d" % i for i in range(round_ * 40, round_ * 40 + 40)])
-        got: set[bytes] = set()
-        while len(got) < 40:
+        values: set[bytes] = set()
+        while len(values) < 40:
             for consumer in pair:
                 for records in (await consumer.poll(timeout_ms=100)).values():
-                    got |= {record.value for record in records}
+                    values |= {record.value for record in records}
         for consumer in pair:
             await consumer.poll(timeout_ms=10_000)
-    await until(shared(pair), pair)
+    await poll_until(are_assigned(pair), pair)
 
 
 @scenario(play)
-async def test_ptp_topics_belong_to_one_group(
-    cluster: VirtualCluster, makes: Makes, /, protocol: Settings
+async def test_only_one_group_reads_a_ptp_topic(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
 ) -> None:
-    first = await makes.consumer(protocol, subscribes=False)
+    first = await factory.create(protocol, subscribes=False)
     first.subscribe(["t"], mode="ptp")
-    await until(shared([first]), [first])
-    stranger = await makes.consumer(protocol, {"group.id": "other"}, subscribes=False)
-    stranger.subscribe(["t"], mode="ptp")
+    await poll_until(are_assigned([first]), [first])
+    other_group = await factory.create(protocol, {"group.id": "other"}, subscribes=False)
+    other_group.subscribe(["t"], mode="ptp")
     with pytest.raises(BrokerError, match=r"point to point .* \(POLICY_VIOLATION\)"):
-        await stranger.poll(timeout_ms=30_000)
-    wrong = await makes.consumer(protocol, {"group.id": "other"}, subscribes=False)
-    wrong.subscribe(["t"], mode="psb")
+        await other_group.poll(timeout_ms=30_000)
+    other_mode = await factory.create(protocol, {"group.id": "other"}, subscribes=False)
+    other_mode.subscribe(["t"], mode="psb")
     with pytest.raises(WrongMode, match=r"subscription.mode=ptp"):
-        await wrong.poll(timeout_ms=30_000)
-    # Who names no group joins the one that there is.
-    joins = Consumer({**first_settings(cluster), **protocol}, runtime=cluster.client_runtime())
-    async with joins:
-        joins.subscribe(["t"], mode="ptp")
-        await until(shared([first, joins]), [first, joins])
-        assert joins.group_metadata().group_id == "g"
+        await other_mode.poll(timeout_ms=30_000)
+    # A consumer without group.id joins the group of the topic.
+    joining = Consumer(
+        {**bootstrap_settings(cluster), **protocol}, runtime=cluster.client_runtime()
+    )
+    async with joining:
+        joining.subscribe(["t"], mode="ptp")
+        await poll_until(are_assigned([first, joining]), [first, joining])
+        assert joining.group_metadata().group_id == "g"
         with pytest.raises(WrongUse, match="must be one of ptp, psb"):
-            joins.subscribe(["t"], mode="queue")
+            joining.subscribe(["t"], mode="queue")
 
 
-def first_settings(cluster: VirtualCluster) -> Settings:
+def bootstrap_settings(cluster: VirtualCluster) -> Settings:
     return {"bootstrap.servers": ",".join(map(str, cluster.bootstrap()))}
 
 
 @scenario(play)
-async def test_psb_topics_are_every_groups(cluster: VirtualCluster, makes: Makes, /) -> None:
-    pair = [await makes.consumer({"group.id": name}, subscribes=False) for name in ("one", "two")]
+async def test_any_group_may_read_a_psb_topic(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
+) -> None:
+    pair = [await factory.create({"group.id": name}, subscribes=False) for name in ("one", "two")]
     for consumer in pair:
         consumer.subscribe(["t"], mode="psb")
-        await until(shared([consumer]), [consumer])
+        await poll_until(are_assigned([consumer]), [consumer])
+
+
+def owners(consumers: Sequence[Consumer]) -> dict[TopicPartition, int]:
+    """Returns the index of the owner of each partition."""
+    return {
+        partition: index
+        for index, consumer in enumerate(consumers)
+        for partition in consumer.assignment()
+    }
 
 
 @scenario(play)
-async def test_the_server_assigns_by_its_ring_if_it_is_asked_to(
-    cluster: VirtualCluster, makes: Makes, /
+async def test_the_coordinator_assigns_by_consistent_hashing(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
 ) -> None:
     ring = {**CONSUMER, "group.remote.assignor": "consistent"}
-    trio = [await makes.consumer(ring) for _ in range(3)]
+    trio = [await factory.create(ring) for _ in range(3)]
 
     def is_complete() -> bool:
-        parts = [consumer.assignment() for consumer in trio]
-        return sum(map(len, parts)) == PARTITIONS and set().union(*parts) == ALL
+        shares = [consumer.assignment() for consumer in trio]
+        return sum(map(len, shares)) == PARTITIONS and set().union(*shares) == ALL
 
-    await until(is_complete, trio)
-    before = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
+    await poll_until(is_complete, trio)
+    before = owners(trio)
     await trio.pop().close()
-    await until(is_complete, trio)
-    after = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
-    # Only what the last one had has moved.
-    assert all(after[one] == owner for one, owner in before.items() if owner < 2)
-    unknown = await makes.consumer({**CONSUMER, "group.remote.assignor": "nobody"})
+    await poll_until(is_complete, trio)
+    after = owners(trio)
+    # Only the partitions of the third member have moved.
+    assert all(after[partition] == owner for partition, owner in before.items() if owner < 2)
+    unknown = await factory.create({**CONSUMER, "group.remote.assignor": "missing"})
     with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):
         await unknown.poll()

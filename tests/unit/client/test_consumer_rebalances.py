@@ -1,4 +1,4 @@
-"""Rebalances that a program asks for, and assignments that look at racks, on simulated clusters."""
+"""Rebalances and commits in special cases, and rack-aware assignment, on simulated clusters."""
 
 import asyncio
 
@@ -22,19 +22,19 @@ from tests.unit.client.test_consumer_groups import (
     CONSUMER,
     COOPERATIVE,
     EAGER,
-    Diary,
-    Makes,
+    ConsumerFactory,
+    RecordingListener,
     Settings,
+    are_assigned,
     play,
-    shared,
-    until,
+    poll_until,
     write,
 )
 from tests.unit.client.test_producer_metadata import delete
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         (EAGER, [("assigned", 4), ("revoked", 4), ("assigned", 4)]),
         (COOPERATIVE, [("assigned", 4), ("assigned", 0)]),
@@ -42,37 +42,43 @@ from tests.unit.client.test_producer_metadata import delete
     ids=["eager", "cooperative"],
 )
 @scenario(play)
-async def test_a_member_may_ask_for_a_rebalance(
-    cluster: VirtualCluster, makes: Makes, /, settings: Settings, told: list[tuple[str, int]]
+async def test_enforce_rebalance_triggers_one_rebalance(
+    cluster: VirtualCluster,
+    factory: ConsumerFactory,
+    /,
+    settings: Settings,
+    expected: list[tuple[str, int]],
 ) -> None:
-    diary = Diary()
-    consumer = await makes.consumer(settings, listener=diary)
-    await until(shared([consumer]), [consumer])
+    listener = RecordingListener()
+    consumer = await factory.create(settings, listener=listener)
+    await poll_until(are_assigned([consumer]), [consumer])
     before = consumer.group_metadata().generation
-    consumer.enforce_rebalance("to see what comes")
+    consumer.enforce_rebalance("the first reason")
     consumer.enforce_rebalance()
-    await until(lambda: consumer.group_metadata().generation > before, [consumer])
-    await until(lambda: diary.pages == told, [consumer])
-    assert consumer.group_metadata().generation == before + 1, "asking twice is asking once"
+    await poll_until(lambda: consumer.group_metadata().generation > before, [consumer])
+    await poll_until(lambda: listener.calls == expected, [consumer])
+    assert consumer.group_metadata().generation == before + 1, "two calls trigger one rebalance"
 
 
 @scenario(play)
-async def test_whose_decision_it_is_not(cluster: VirtualCluster, makes: Makes, /) -> None:
-    alone = await makes.consumer(EAGER, subscribes=False)
-    with pytest.raises(WrongUse, match="in no group"):
-        alone.enforce_rebalance()
-    member = await makes.consumer(CONSUMER)
+async def test_enforce_rebalance_requires_membership_in_a_classic_group(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
+) -> None:
+    outside = await factory.create(EAGER, subscribes=False)
+    with pytest.raises(WrongUse, match="not in a group"):
+        outside.enforce_rebalance()
+    member = await factory.create(CONSUMER)
     with pytest.raises(WrongUse, match="only the coordinator"):
         member.enforce_rebalance()
 
 
 @pytest.mark.parametrize("settings", [EAGER, COOPERATIVE, CONSUMER])
 @scenario(play)
-async def test_a_topic_that_was_deleted_holds_nobody_up(
-    cluster: VirtualCluster, makes: Makes, /, settings: Settings
+async def test_a_deleted_topic_does_not_delay_the_commit(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, settings: Settings
 ) -> None:
     await cluster.test_client("admin").create_topic("gone", partitions=1)
-    consumer = await makes.consumer(
+    consumer = await factory.create(
         settings,
         {
             "metadata.max.age.ms": 500,
@@ -83,22 +89,22 @@ async def test_a_topic_that_was_deleted_holds_nobody_up(
     )
     consumer.subscribe(["t", "gone"])
     both = {*ALL, TopicPartition("gone", 0)}
-    await until(lambda: consumer.assignment() == both, [consumer])
+    await poll_until(lambda: consumer.assignment() == both, [consumer])
     await write(cluster, [b"%d" % i for i in range(40)])
-    read = 0
-    while read < 40:
-        read += sum(map(len, (await consumer.poll()).values()))
+    count = 0
+    while count < 40:
+        count += sum(map(len, (await consumer.poll()).values()))
     await delete(cluster, "gone")
-    began = cluster.loop.time()
-    await until(lambda: consumer.assignment() == ALL, [consumer])
+    started_at = cluster.loop.time()
+    await poll_until(lambda: consumer.assignment() == ALL, [consumer])
     await consumer.close()
-    assert cluster.loop.time() - began < 4  # the commit would be tried for request.timeout.ms
-    following = await makes.consumer(settings)
-    places = await following.committed(ALL)
-    assert sum(place.offset for place in places.values() if place is not None) == 40
+    assert cluster.loop.time() - started_at < 4  # not request.timeout.ms
+    next_member = await factory.create(settings)
+    offsets = await next_member.committed(ALL)
+    assert sum(entry.offset for entry in offsets.values() if entry is not None) == 40
 
 
-def test_ranges_are_read_from_replicas_in_the_members_own_racks() -> None:
+def test_range_assigns_partitions_to_members_in_their_racks() -> None:
     cluster = VirtualCluster(nodes=3, seed=5, properties={"group.initial.rebalance.delay.ms": "0"})
     for host, rack in zip(cluster.hosts.values(), "abc", strict=True):
         host.config = broker_config({**host.config.raw, "broker.rack": rack})
@@ -106,8 +112,8 @@ def test_ranges_are_read_from_replicas_in_the_members_own_racks() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         async with Admin(bootstrap_servers=servers, runtime=cluster.client_runtime()) as admin:
-            placed = {0: [1], 1: [2], 2: [3]}
-            await admin.create_topics([NewTopic("t", assignment=placed)])
+            replicas = {0: [1], 1: [2], 2: [3]}
+            await admin.create_topics([NewTopic("t", assignment=replicas)])
         consumers = [
             Consumer(
                 bootstrap_servers=servers,
@@ -120,8 +126,10 @@ def test_ranges_are_read_from_replicas_in_the_members_own_racks() -> None:
         for consumer in consumers:
             await consumer.start()
             consumer.subscribe(["t"])
-        near = [{TopicPartition("t", partition)} for partition in (2, 0, 1)]
-        await until(lambda: [one.assignment() for one in consumers] == near, consumers)
+        expected = [{TopicPartition("t", partition)} for partition in (2, 0, 1)]
+        await poll_until(
+            lambda: [consumer.assignment() for consumer in consumers] == expected, consumers
+        )
         for consumer in consumers:
             await consumer.close()
 
@@ -129,31 +137,31 @@ def test_ranges_are_read_from_replicas_in_the_members_own_racks() -> None:
 
 
 @scenario(play)
-async def test_a_commit_under_way_is_not_for_the_topic_that_is_made_anew(
-    cluster: VirtualCluster, makes: Makes, /
+async def test_a_commit_in_flight_does_not_apply_to_a_recreated_topic(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
 ) -> None:
     admin = cluster.test_client("admin")
-    await admin.create_topic("again", partitions=1)
-    consumer = await makes.consumer({"metadata.max.age.ms": 500}, subscribes=False)
-    again = TopicPartition("again", 0)
-    consumer.assign([again])
-    assert await consumer.position(again) == 0
-    await delete(cluster, "again")
-    commit = asyncio.create_task(consumer.commit({again: 10}))
+    await admin.create_topic("recreated", partitions=1)
+    consumer = await factory.create({"metadata.max.age.ms": 500}, subscribes=False)
+    partition = TopicPartition("recreated", 0)
+    consumer.assign([partition])
+    assert await consumer.position(partition) == 0
+    await delete(cluster, "recreated")
+    commit = asyncio.create_task(consumer.commit({partition: 10}))
     await asyncio.sleep(1)
-    await admin.create_topic("again", partitions=1)
+    await admin.create_topic("recreated", partitions=1)
     with pytest.raises(TimedOut):
         await commit
-    assert await consumer.committed([again]) == {again: None}
+    assert await consumer.committed([partition]) == {partition: None}
 
 
 @pytest.mark.parametrize("settings", [EAGER, COOPERATIVE, CONSUMER])
 @scenario(play)
-async def test_an_interval_shorter_than_that_of_heartbeats_is_kept(
-    cluster: VirtualCluster, makes: Makes, /, settings: Settings
+async def test_a_poll_interval_shorter_than_the_heartbeat_interval_is_enforced(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, settings: Settings
 ) -> None:
-    consumer = await makes.consumer(settings, {"max.poll.interval.ms": 400})
-    await until(shared([consumer]), [consumer])
+    consumer = await factory.create(settings, {"max.poll.interval.ms": 400})
+    await poll_until(are_assigned([consumer]), [consumer])
     await asyncio.sleep(0.3)
     await consumer.commit({TopicPartition("t", 0): 1})
     await asyncio.sleep(0.2)
@@ -163,10 +171,10 @@ async def test_an_interval_shorter_than_that_of_heartbeats_is_kept(
 
 @pytest.mark.parametrize("settings", [EAGER, COOPERATIVE, CONSUMER])
 @scenario(play)
-async def test_who_has_waited_for_long_is_not_slow_at_once(
-    cluster: VirtualCluster, makes: Makes, /, settings: Settings
+async def test_the_poll_interval_starts_at_the_end_of_a_long_poll(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, settings: Settings
 ) -> None:
-    consumer = await makes.consumer(
+    consumer = await factory.create(
         settings, {"max.poll.interval.ms": 5_000, "enable.auto.commit": "false"}
     )
     assert await consumer.poll(timeout_ms=60_000) == {}
@@ -175,11 +183,11 @@ async def test_who_has_waited_for_long_is_not_slow_at_once(
 
 
 @scenario(play)
-async def test_who_knows_no_assignor_of_the_group_is_told_what_to_change(
-    cluster: VirtualCluster, makes: Makes, /
+async def test_a_member_without_a_common_assignor_is_rejected_with_advice(
+    cluster: VirtualCluster, factory: ConsumerFactory, /
 ) -> None:
-    first = await makes.consumer(EAGER)
-    await until(shared([first]), [first])
-    stranger = await makes.consumer({"partition.assignment.strategy": "roundrobin"})
+    first = await factory.create(EAGER)
+    await poll_until(are_assigned([first]), [first])
+    rejected = await factory.create({"partition.assignment.strategy": "roundrobin"})
     with pytest.raises(BrokerError, match=r"in common .* in partition\.assignment\.strategy"):
-        await stranger.poll(timeout_ms=30_000)
+        await rejected.poll(timeout_ms=30_000)
