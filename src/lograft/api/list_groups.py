@@ -32,10 +32,10 @@ async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResp
         return await _list_users(context, request)
     states = frozenset(state.lower() for state in request.states_filter)
     types = frozenset(kind.lower() for kind in request.types_filter)
-    answers: list[ListGroupsResponse] = await context.broker.groups.ask_every(
+    responses: list[ListGroupsResponse] = await context.broker.groups.ask_every(
         lambda shard, ticket, _: list_groups(shard, ticket, states=states, types=types)
     )
-    groups = [group for answer in answers for group in answer.groups]
+    groups = [group for response in responses for group in response.groups]
     hidden = find_denied(
         context,
         GROUP_DESCRIBE,
@@ -48,10 +48,10 @@ async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResp
 async def _list_users(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     groups = context.broker.groups
     partitions = groups.loaded_partitions()
-    answers: list[ListGroupsResponse] = await groups.ask_every(
+    responses: list[ListGroupsResponse] = await groups.ask_every(
         lambda shard, ticket, _: list_users(shard, ticket, request.used_topics, request.group_ids)
     )
-    found = [group for answer in answers for group in answer.groups]
+    found = [group for response in responses for group in response.groups]
     found += (
         ListedGroup(group_id=group_id, used_topics=[topic])
         for group_id, topic in context.broker.claims.claiming(request.used_topics)

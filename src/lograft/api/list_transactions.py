@@ -21,10 +21,10 @@ API: Final = Api(key=66, versions=range(3), needs=each_item(TRANSACTIONAL_ID_DES
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
     wanted = TransactionFilter(request)
-    answers: list[ListTransactionsResponse] = await context.broker.transactions.ask_every(
+    responses: list[ListTransactionsResponse] = await context.broker.transactions.ask_every(
         lambda shard, ticket, _: list_matching(shard, ticket, wanted)
     )
-    states = [state for answer in answers for state in answer.transaction_states]
+    states = [state for response in responses for state in response.transaction_states]
     hidden = find_denied(
         context, TRANSACTIONAL_ID_DESCRIBE, (state.transactional_id for state in states)
     )

@@ -228,7 +228,7 @@ def _topic(
 def _partition(
     index: int, state: PartitionState, alive: Container[int], image: MetadataImage, version: int
 ) -> MetadataResponsePartition:
-    answer = MetadataResponsePartition(
+    response = MetadataResponsePartition(
         partition_index=index,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
@@ -239,14 +239,14 @@ def _partition(
     if state.leader not in alive:
         # Since v6 a leader without an endpoint on this listener has its own error code.
         without_listener = state.leader in image.brokers and version >= LISTENER_ERROR_SINCE
-        answer.error_code = (
+        response.error_code = (
             ErrorCode.LISTENER_NOT_FOUND if without_listener else ErrorCode.LEADER_NOT_AVAILABLE
         )
-        answer.leader_id = NO_NODE
+        response.leader_id = NO_NODE
     elif version == 0:
         # Clients of v0 cannot resolve replicas that are not in the list of brokers.
-        answer.replica_nodes = [node for node in state.replicas if node in alive]
-        answer.isr_nodes = [node for node in state.isr if node in alive]
-        if len(answer.replica_nodes) < len(state.replicas):
-            answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
-    return answer
+        response.replica_nodes = [node for node in state.replicas if node in alive]
+        response.isr_nodes = [node for node in state.isr if node in alive]
+        if len(response.replica_nodes) < len(state.replicas):
+            response.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return response

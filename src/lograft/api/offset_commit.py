@@ -58,11 +58,11 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     if request.reset_action != ResetAction.NONE:
         _check_all(image, rejected)
         request.topics = known
-        answer: OffsetCommitResponse = await context.broker.groups.ask(
+        response: OffsetCommitResponse = await context.broker.groups.ask(
             request.group_id,
             lambda shard, ticket, now_ms: reset_offsets(shard, request, ticket, now_ms),
         )
-        return answer
+        return response
     reply = OffsetCommitResponse()
     if known:
         request.topics = known

@@ -109,8 +109,8 @@ class ReadCompiler(SourceBuilder):
         wanted = "memoryview" if self._view else "bytes"
         self._emit(f"if type(data) is not {wanted}: data = {wanted}(data)")
         self._emit("end = len(data)")
-        answers = kind.__name__.endswith("Response")
-        self._emit(f"budget = {RESPONSE_ELEMENTS_MAX if answers else ELEMENTS_MAX}")
+        is_response = kind.__name__.endswith("Response")
+        self._emit(f"budget = {RESPONSE_ELEMENTS_MAX if is_response else ELEMENTS_MAX}")
         self._struct(kind, "message")
         self._flush()
         self._emit(f"if position > end: reject_end({kind.__name__!r})")

@@ -1,4 +1,4 @@
-"""Classic groups in a broker on a bench, as clients join and leave them."""
+"""Classic groups in a broker on a bench, which clients join and leave."""
 
 import asyncio
 from struct import Struct
@@ -18,13 +18,13 @@ from lograft.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 from lograft.wire.records.consumer_protocol_subscription import ConsumerProtocolSubscription
-from tests.unit.api.offsets_bench import find, run_coordinator
+from tests.unit.api.offsets_bench import find_coordinator, run_coordinator
 from tests.unit.broker.bench import Bench, Scenario
 
 
 def subscription(*topics: str) -> bytes:
-    said = ConsumerProtocolSubscription(topics=list(topics))
-    return Struct(">h").pack(1) + write(said, 1)
+    encoded = ConsumerProtocolSubscription(topics=list(topics))
+    return Struct(">h").pack(1) + write(encoded, 1)
 
 
 def join_request(
@@ -53,7 +53,7 @@ async def join(bench: Bench, version: int, request: JoinGroupRequest) -> JoinGro
 async def sync(
     bench: Bench, version: int, joined: JoinGroupResponse, **assigned: bytes
 ) -> SyncGroupResponse:
-    """assigned: by member id, with _ for its dashes."""
+    """`assigned` is by member id, with _ in place of its dashes."""
     request = SyncGroupRequest(
         group_id="g",
         generation_id=joined.generation_id,
@@ -69,7 +69,7 @@ async def sync(
 
 
 async def member_of(bench: Bench, group: str = "g") -> JoinGroupResponse:
-    """The only member of a stable group."""
+    """Returns the response of the only member, once the group is stable."""
     joined = await join(bench, 9, join_request(group=group))
     assert joined.error_code == 0
     request = SyncGroupRequest(
@@ -84,7 +84,7 @@ async def member_of(bench: Bench, group: str = "g") -> JoinGroupResponse:
     return joined
 
 
-async def beat(bench: Bench, joined: JoinGroupResponse, version: int = 4) -> int:
+async def heartbeat(bench: Bench, joined: JoinGroupResponse, version: int = 4) -> int:
     request = HeartbeatRequest(
         group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
     )
@@ -103,7 +103,7 @@ async def leave(bench: Bench, joined: JoinGroupResponse, version: int = 5) -> Le
 def play(scenario: Scenario) -> None:
     async def with_coordinator(bench: Bench) -> None:
         await bench.create_topic("t", partitions=3)
-        await find(bench)
+        await find_coordinator(bench)
         async with asyncio.timeout(600):
             await scenario(bench)
 

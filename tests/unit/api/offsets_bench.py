@@ -1,4 +1,4 @@
-"""Offsets in a broker on a bench, as clients commit and fetch them."""
+"""Committed offsets in a broker on a bench, which clients commit and fetch."""
 
 import asyncio
 from functools import partial
@@ -30,7 +30,7 @@ run_coordinator = partial(
 async def commit(
     bench: Bench, version: int, topic: str, positions: dict[int, int], **fields: object
 ) -> dict[int, int]:
-    """The error code of each partition."""
+    """Returns the error code of each partition."""
     asked = OffsetCommitRequestTopic(
         partitions=[
             OffsetCommitRequestPartition(
@@ -48,9 +48,9 @@ async def commit(
         asked.name = topic
     request = OffsetCommitRequest(group_id="g", topics=[asked], **fields)  # type: ignore[arg-type]
     response = await bench.ask(request, version, OffsetCommitResponse)
-    (answer,) = response.topics
-    assert answer.topic_id == asked.topic_id
-    return {one.partition_index: one.error_code for one in answer.partitions}
+    (result,) = response.topics
+    assert result.topic_id == asked.topic_id
+    return {one.partition_index: one.error_code for one in result.partitions}
 
 
 async def fetch_all(
@@ -89,8 +89,8 @@ def positions_of(topic: OffsetFetchResponseTopics) -> dict[int, tuple[int, int, 
     }
 
 
-async def find(bench: Bench) -> None:
-    """As clients do: makes the internal topic, whose coordinators are loaded soon."""
+async def find_coordinator(bench: Bench) -> None:
+    """Requests the coordinator as clients do, which creates the internal topic."""
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     response = await bench.ask(request, 4, FindCoordinatorResponse)
     assert response.coordinators[0].error_code == 0
@@ -101,7 +101,7 @@ async def find(bench: Bench) -> None:
 def play(scenario: Scenario) -> None:
     async def with_coordinator(bench: Bench) -> None:
         await bench.create_topic("t", partitions=3)
-        await find(bench)
+        await find_coordinator(bench)
         await scenario(bench)
 
     run_coordinator(with_coordinator)

@@ -1,4 +1,5 @@
-"""An authorizer in memory, for tests: allows what is not denied, and remembers the questions."""
+"""An authorizer in memory, for tests: allows everything that is not denied, and records
+requests."""
 
 from collections.abc import Sequence
 
@@ -7,17 +8,17 @@ from lograft.security.authorization import Need, Permission
 
 class StandInAuthorizer:
     def __init__(self) -> None:
-        #: What nobody may do.
+        #: Permissions that all principals are denied.
         self.denied: set[Permission] = set()
-        #: Resources on which nobody may do anything.
+        #: Resources on which all principals are denied every operation.
         self.hidden: set[str] = set()
-        #: What these may do. Others are allowed all that is not denied.
+        #: The permissions of these principals. Others are allowed everything that is not denied.
         self.granted: dict[str, set[Permission]] = {}
-        #: Principal, host and need of every question.
-        self.asked: list[tuple[str, str, Need]] = []
+        #: Principal, host and need of every request.
+        self.requested: list[tuple[str, str, Need]] = []
 
     def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> list[bool]:
-        self.asked += ((principal, host, need) for need in needs)
+        self.requested += ((principal, host, need) for need in needs)
         return [
             self._is_allowed(principal, Permission(need.operation, need.resource_type))
             and need.name not in self.hidden
@@ -25,7 +26,7 @@ class StandInAuthorizer:
         ]
 
     def authorize_any(self, principal: str, host: str, permission: Permission) -> bool:
-        self.asked.append((principal, host, Need(*permission, "*")))
+        self.requested.append((principal, host, Need(*permission, "*")))
         return self._is_allowed(principal, permission)
 
     def _is_allowed(self, principal: str, permission: Permission) -> bool:
@@ -33,5 +34,5 @@ class StandInAuthorizer:
         return permission not in self.denied and (granted is None or permission in granted)
 
     @property
-    def permissions_asked(self) -> set[Permission]:
-        return {Permission(need.operation, need.resource_type) for _, _, need in self.asked}
+    def permissions_requested(self) -> set[Permission]:
+        return {Permission(need.operation, need.resource_type) for _, _, need in self.requested}

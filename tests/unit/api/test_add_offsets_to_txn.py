@@ -17,7 +17,7 @@ from tests.unit.broker.bench import Bench
 
 @pytest.mark.parametrize("version", range(5))
 @scenario(play)
-async def test_the_groups_partition_takes_part(bench: Bench, /, version: int) -> None:
+async def test_adds_the_partition_of_the_group(bench: Bench, /, version: int) -> None:
     producer = await begin(bench)
     assert await add_offsets(bench, producer, "g", version) == OK
     (topic,) = (await describe(bench)).topics
@@ -31,10 +31,10 @@ async def test_the_groups_partition_takes_part(bench: Bench, /, version: int) ->
 
 @pytest.mark.parametrize("version", range(5))
 @scenario(play)
-async def test_who_may_not(bench: Bench, /, version: int) -> None:
+async def test_old_and_unknown_producers_are_rejected(bench: Bench, /, version: int) -> None:
     old = await begin(bench)
     await begin(bench)
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
     assert await add_offsets(bench, old, "g", version) == fenced
-    nobody = old._replace(transactional_id="")
-    assert await add_offsets(bench, nobody, "g", version) == ErrorCode.INVALID_REQUEST
+    unknown = old._replace(transactional_id="")
+    assert await add_offsets(bench, unknown, "g", version) == ErrorCode.INVALID_REQUEST

@@ -24,7 +24,7 @@ from tests.unit.broker.bench import Bench
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_they_become_part_of_the_transaction(bench: Bench, /, version: int) -> None:
+async def test_adds_partitions_to_the_transaction(bench: Bench, /, version: int) -> None:
     producer = await begin(bench)
     asked = {"t": [0, 2]}
     assert await add(bench, producer, asked, version=version) == {("t", 0): OK, ("t", 2): OK}
@@ -35,7 +35,7 @@ async def test_they_become_part_of_the_transaction(bench: Bench, /, version: int
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_one_that_is_not_there_keeps_the_others_out(bench: Bench, /, version: int) -> None:
+async def test_unknown_partition_prevents_adding_the_others(bench: Bench, /, version: int) -> None:
     producer = await begin(bench)
     unknown, kept_out = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
     codes = await add(bench, producer, {"t": [0, 7], "u": [0]}, version=version)
@@ -45,16 +45,16 @@ async def test_one_that_is_not_there_keeps_the_others_out(bench: Bench, /, versi
 
 @pytest.mark.parametrize("version", range(4))
 @scenario(play)
-async def test_producers_do_not_write_to_internal_topics(bench: Bench, /, version: int) -> None:
+async def test_producers_cannot_add_internal_topics(bench: Bench, /, version: int) -> None:
     producer = await begin(bench)
-    refused, kept_out = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
+    rejected, kept_out = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
     codes = await add(bench, producer, {"t": [0], OFFSETS_TOPIC: [0]}, version=version)
-    assert codes == {("t", 0): kept_out, (OFFSETS_TOPIC, 0): refused}
+    assert codes == {("t", 0): kept_out, (OFFSETS_TOPIC, 0): rejected}
 
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_who_may_not(bench: Bench, /, version: int) -> None:
+async def test_old_and_unknown_producers_are_rejected(bench: Bench, /, version: int) -> None:
     producer = await begin(bench)
     newer = await begin(bench)
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
@@ -72,7 +72,7 @@ async def test_who_may_not(bench: Bench, /, version: int) -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 @scenario(play)
-async def test_brokers_only_look(bench: Bench, /, version: int) -> None:
+async def test_brokers_verify_without_adding(bench: Bench, /, version: int) -> None:
     producer = await begin(bench)
     await add(bench, producer, {"t": [0]})
     codes = await add(bench, producer, {"t": [0, 1]}, version=version, verify_only=True)
@@ -83,7 +83,7 @@ async def test_brokers_only_look(bench: Bench, /, version: int) -> None:
 
 
 @scenario(play)
-async def test_brokers_ask_for_many_at_once(bench: Bench, /) -> None:
+async def test_brokers_verify_several_transactions_in_one_request(bench: Bench, /) -> None:
     producers = [await begin(bench, f"x{number}") for number in range(5)]
     await end(bench, producers[3], commit=False)
     request = AddPartitionsToTxnRequest(

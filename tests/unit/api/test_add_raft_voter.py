@@ -34,7 +34,9 @@ def request(**fields: object) -> AddRaftVoterRequest:
     ],
 )
 @scenario(run)
-async def test_the_core_decides(bench: Bench, /, error: core.Error, code: ErrorCode) -> None:
+async def test_errors_of_the_core_become_error_codes(
+    bench: Bench, /, error: core.Error, code: ErrorCode
+) -> None:
     bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3), error=error)
     response = await bench.ask(request(), 1, AddRaftVoterResponse, role="controller")
     assert response.error_code == code
@@ -54,7 +56,7 @@ async def test_the_core_decides(bench: Bench, /, error: core.Error, code: ErrorC
     ],
 )
 @scenario(run)
-async def test_a_voter_that_nobody_could_reach_is_refused(
+async def test_voter_without_the_quorum_listener_is_rejected(
     bench: Bench, /, asked: AddRaftVoterRequest, code: ErrorCode
 ) -> None:
     response = await bench.ask(asked, 0, AddRaftVoterResponse, role="controller")

@@ -8,7 +8,7 @@ from tests.unit.broker.bench import Bench, run
 
 
 @scenario(run)
-async def test_blocks_never_overlap(bench: Bench, /) -> None:
+async def test_blocks_do_not_overlap(bench: Bench, /) -> None:
     epoch = bench.broker.image.brokers[1].epoch
 
     async def allocate(broker_epoch: int) -> AllocateProducerIdsResponse:

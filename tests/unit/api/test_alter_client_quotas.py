@@ -15,7 +15,7 @@ from tests.unit.broker.bench import Bench, run
 @pytest.mark.parametrize("role", ["broker", "controller"])
 @pytest.mark.parametrize("version", [0, 1])
 @scenario(run)
-async def test_every_entry_is_rejected_with_a_reason(
+async def test_every_entry_is_rejected_with_a_message(
     bench: Bench, /, version: int, role: str
 ) -> None:
     users = ["alice", None]

@@ -13,7 +13,7 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(3))
 @scenario(run)
-async def test_replaces_all_that_was_set(bench: Bench, /, version: int) -> None:
+async def test_replaces_the_whole_configuration(bench: Bench, /, version: int) -> None:
     (partition,) = await bench.create_topic("a", retention_ms="1000", flush_messages="7")
 
     async def alter(name: str, validate_only: bool = False, **configs: str) -> int:
@@ -39,7 +39,7 @@ async def test_replaces_all_that_was_set(bench: Bench, /, version: int) -> None:
     assert partition.config.retention_ms == 2000
     assert partition.config.flush_messages > 7
     assert partition.log is not None
-    assert partition.log.config is partition.config, "the log follows without a restart"
+    assert partition.log.config is partition.config, "the log uses the new config immediately"
     assert await alter("a", retention_ms="soon") == ErrorCode.INVALID_CONFIG
     assert await alter("b", retention_ms="1") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     bench.controller.down = True
@@ -47,7 +47,7 @@ async def test_replaces_all_that_was_set(bench: Bench, /, version: int) -> None:
 
 
 @scenario(run)
-async def test_other_brokers_are_refused(bench: Bench, /) -> None:
+async def test_requests_for_other_brokers_are_rejected(bench: Bench, /) -> None:
     def setting(name: str) -> AlterConfigsResource:
         return AlterConfigsResource(
             resource_type=4,
@@ -64,5 +64,5 @@ async def test_other_brokers_are_refused(bench: Bench, /) -> None:
     ]
     assert "broker 1" in str(response.responses[0].error_message)
     only = AlterConfigsRequest(resources=[setting("x")])
-    (refused,) = (await bench.ask(only, 2, AlterConfigsResponse)).responses
-    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    (rejected,) = (await bench.ask(only, 2, AlterConfigsResponse)).responses
+    assert rejected.error_code == ErrorCode.INVALID_REQUEST

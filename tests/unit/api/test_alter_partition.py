@@ -12,7 +12,7 @@ from tests.unit.broker.bench import Bench, run
 
 
 @scenario(run)
-async def test_a_leader_is_heard_and_a_stranger_is_not(bench: Bench, /) -> None:
+async def test_leader_is_accepted_and_unknown_broker_rejected(bench: Bench, /) -> None:
     await bench.create_topic("t")
     epoch = bench.broker.image.brokers[1].epoch
     topic_id = bench.broker.image.topic_ids["t"]
@@ -23,7 +23,7 @@ async def test_a_leader_is_heard_and_a_stranger_is_not(bench: Bench, /) -> None:
         request = AlterPartitionRequest(broker_id=1, broker_epoch=broker_epoch, topics=[topic])
         return await bench.ask(request, 2, AlterPartitionResponse, role="controller")
 
-    answer = await propose(epoch)
-    assert answer.error_code == 0
-    assert answer.topics[0].partitions[0].isr == [1]
+    response = await propose(epoch)
+    assert response.error_code == 0
+    assert response.topics[0].partitions[0].isr == [1]
     assert (await propose(epoch + 9)).error_code == ErrorCode.STALE_BROKER_EPOCH

@@ -1,4 +1,4 @@
-"""Reassignments over the wire; the rules are tested with the decision."""
+"""Reassignments in requests; the rules are tested with the decision."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(2))
 @scenario(run)
-async def test_one_partition_by_itself(bench: Bench, /, version: int) -> None:
+async def test_each_partition_has_its_own_error(bench: Bench, /, version: int) -> None:
     await bench.create_topic("t")
     ones = [
         ReassignablePartition(partition_index=0, replicas=[1]),
@@ -24,9 +24,9 @@ async def test_one_partition_by_itself(bench: Bench, /, version: int) -> None:
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name="t", partitions=ones)]
     )
-    answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
-    codes = [one.error_code for one in answer.responses[0].partitions]
+    response = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
+    codes = [one.error_code for one in response.responses[0].partitions]
     assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     bench.controller.down = True
-    answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
-    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    response = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
+    assert response.error_code == ErrorCode.REQUEST_TIMED_OUT

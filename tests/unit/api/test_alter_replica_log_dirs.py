@@ -27,9 +27,9 @@ async def alter(
     response = await bench.ask(request, version, AlterReplicaLogDirsResponse)
     (result,) = response.results
     assert result.topic_name == topic
-    (answer,) = result.partitions
-    assert answer.partition_index == partition
-    return ErrorCode(answer.error_code)
+    (reply,) = result.partitions
+    assert reply.partition_index == partition
+    return ErrorCode(reply.error_code)
 
 
 async def places(bench: Bench) -> dict[str, list[tuple[bool, int, int]]]:
@@ -46,7 +46,7 @@ async def places(bench: Bench) -> dict[str, list[tuple[bool, int, int]]]:
 
 @pytest.mark.parametrize("version", [1, 2])
 @scenario(run, log_dirs="/one,/two")
-async def test_a_replica_is_seen_on_its_way_and_arrives(bench: Bench, /, version: int) -> None:
+async def test_replica_move_is_listed_until_it_completes(bench: Bench, /, version: int) -> None:
     (partition,) = await bench.create_topic("a")
     batch = batch_of(b"x" * 100)
     for _ in range(3):
@@ -82,7 +82,7 @@ async def test_a_replica_whose_log_is_being_opened_is_not_available_yet(bench: B
 
 
 @scenario(run, log_dirs="/one,/two")
-async def test_what_cannot_be_moved(bench: Bench, /) -> None:
+async def test_replicas_that_cannot_be_moved(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     assert await alter(bench, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
     assert await alter(bench, "/two", "b") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""What every API module declares must be what the wire's table advertises for it."""
+"""The declarations of every API module match the table of the protocol."""
 
 import inspect
 from importlib import import_module
@@ -16,7 +16,7 @@ SERVED = sorted({*served_apis("broker"), *served_apis("controller")})
 
 
 @pytest.mark.parametrize("spec", SERVED, ids=lambda spec: spec.name)
-def test_the_head_of_a_module_says_what_is_served(spec: ApiSpec) -> None:
+def test_module_docstring_starts_with_name_and_versions(spec: ApiSpec) -> None:
     module = import_module(f"lograft.api.{spec.module}")
     assert isinstance(module.API, Api)
     assert module.API.key == spec.key
@@ -31,19 +31,19 @@ def test_the_head_of_a_module_says_what_is_served(spec: ApiSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", SERVED, ids=lambda spec: spec.name)
-def test_a_route_can_be_made(spec: ApiSpec) -> None:
+def test_route_can_be_created(spec: ApiSpec) -> None:
     route = Route(spec)
     assert route.request_kind.__name__ == f"{spec.name}Request"
     assert route.response_kind.__name__ == f"{spec.name}Response"
 
 
-#: Their handlers report the errors of each partition; nothing else is expected to fail.
+#: Their handlers report the errors of each partition; no other errors are expected.
 WITHOUT_ERROR_RESPONSE = {"Produce", "ListOffsets", "OffsetForLeaderEpoch"}
 
 
 @pytest.mark.parametrize("spec", SERVED, ids=lambda spec: spec.name)
-def test_a_failed_request_gets_a_response(spec: ApiSpec) -> None:
-    """Without one the connection would be closed, and the client would not learn why."""
+def test_failed_request_gets_a_response(spec: ApiSpec) -> None:
+    """Without a response the connection would be closed, and the client would not know why."""
     route = Route(spec)
     if spec.name in WITHOUT_ERROR_RESPONSE:
         assert route.error_response is None

@@ -27,7 +27,7 @@ REQUEST = ApiVersionsRequest(client_software_name="librdkafka", client_software_
 
 
 def context(version: int, role: str = "broker") -> Context:
-    # A log that Apache Kafka wrote may finalize features that we do not have.
+    # A log that Apache Kafka wrote may finalize features that Lograft does not have.
     features = {"metadata.version": 30, "feature.of.tomorrow": 1}
     image = MetadataImage(offset=Offset(42), features=features)
     return Context(
@@ -56,12 +56,12 @@ def context(version: int, role: str = "broker") -> Context:
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_advertises_what_is_served(version: int, role: str) -> None:
+def test_advertises_the_served_apis(version: int, role: str) -> None:
     response = api_versions.handle(context(version, role), REQUEST)
     assert response.error_code == 0
     offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
     assert offered == {
-        # Produce from 0 on, for old librdkafka's sake (KAFKA-18659).
+        # Produce from 0 on, because of old librdkafka clients (KAFKA-18659).
         spec.key: (spec.min_version if spec.key else 0, spec.max_version)
         for spec in served_apis(role)
         if spec.key not in api_versions.TELEMETRY_KEYS
@@ -71,7 +71,7 @@ def test_advertises_what_is_served(version: int, role: str) -> None:
 
 
 @scenario(run)
-async def test_telemetry_is_advertised_while_it_is_wanted(bench: Bench, /) -> None:
+async def test_telemetry_is_advertised_while_there_are_subscriptions(bench: Bench, /) -> None:
     async def is_advertised() -> bool:
         response = await bench.ask(REQUEST, 4, ApiVersionsResponse)
         return {each.api_key for each in response.api_keys} >= api_versions.TELEMETRY_KEYS
@@ -89,7 +89,7 @@ async def test_telemetry_is_advertised_while_it_is_wanted(bench: Bench, /) -> No
     assert await is_advertised()
 
 
-def test_features() -> None:
+def test_supported_and_finalized_features() -> None:
     response = api_versions.handle(context(4), REQUEST)
     supported = {
         each.name: VersionRange(each.min_version, each.max_version)
@@ -104,7 +104,7 @@ def test_features() -> None:
     assert response.finalized_features_epoch == 42
 
 
-def test_version_three_leaves_out_features_from_level_zero() -> None:
+def test_version_3_omits_features_with_minimum_level_0() -> None:
     response = api_versions.handle(context(3), REQUEST)
     names = {each.name for each in response.supported_features}
     assert names == {name for name, levels in SUPPORTED.items() if levels.min_version > 0}
@@ -124,7 +124,9 @@ def test_version_three_leaves_out_features_from_level_zero() -> None:
         ("a\n", "1", False),
     ],
 )
-def test_the_clients_name_must_be_one(name: str, software_version: str, good: bool) -> None:
+def test_client_software_name_and_version_are_validated(
+    name: str, software_version: str, good: bool
+) -> None:
     request = ApiVersionsRequest(
         client_software_name=name, client_software_version=software_version
     )

@@ -15,7 +15,7 @@ PartitionData = AssignReplicasToDirsRequestPartitionData
 
 
 @scenario(run, log_dirs="/data,/second")
-async def test_the_controller_learns_where_replicas_lie(bench: Bench, /) -> None:
+async def test_controller_stores_the_log_dirs_of_replicas(bench: Bench, /) -> None:
     await bench.create_topic("t", 2)
     topic_id, second = bench.topic_id("t"), directory_id("/second")
 

@@ -1,5 +1,5 @@
-"""Every API with an authorizer that denies: the error codes of Kafka, and no questions beyond those
-that the API declares."""
+"""Every API with an authorizer that denies: Kafka's error codes, and no authorization requests
+beyond the permissions that the API declares."""
 
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -84,12 +84,12 @@ TRANSACTIONAL = batch_of(b"v", producer_id=1, producer_epoch=0, base_sequence=0,
 
 class Case(NamedTuple):
     api: str
-    #: All of these are denied: one would have been enough.
+    #: All of these are denied, although one would be enough.
     denied: tuple[Permission, ...]
     #: Fields of the request and of everything inside it, by name.
     fields: dict[str, Any] = {}  # noqa: RUF012
     version: int | None = None
-    #: That of the last permission, unless given.
+    #: The code of the last permission by default.
     code: ErrorCode | None = None
 
     def describe(self) -> str:
@@ -213,8 +213,8 @@ CASES = [
     case("UpdateRaftVoter", CLUSTER_ACTION),
 ]
 
-#: What is not allowed is missing in the response, or there must be something to describe first.
-#: Other tests play these.
+#: Items that are denied are missing in the response, or must exist to be described. Covered by
+#: other tests.
 FILTERS = {
     ("Metadata", CLUSTER_DESCRIBE),
     ("DescribeCluster", CLUSTER_DESCRIBE),
@@ -227,7 +227,7 @@ FILTERS = {
     ("OffsetDelete", TOPIC_READ),
     ("CreateTopics", TOPIC_DESCRIBE_CONFIGS),
     ("DeleteTopics", TOPIC_DESCRIBE),
-    # Version 6, which is not stable, has it.
+    # Only version 6 has it, which is not stable.
     ("InitProducerId", TRANSACTIONAL_ID_TWO_PHASE_COMMIT),
     # There are no tokens yet.
     ("CreateDelegationToken", USER_CREATE_TOKENS),
@@ -241,7 +241,7 @@ def role_of(spec: ApiSpec) -> str:
 
 
 def filled(kind: type[Message], version: int, fields: dict[str, Any]) -> Any:
-    """A message with one element in every array, about topic t."""
+    """Returns a message with one element in every array, for topic t."""
     return kind(
         **{
             field.name: fields[field.name]
@@ -281,38 +281,38 @@ def codes_in(message: Message) -> set[int]:
     return found
 
 
-async def ask(bench: Bench, asked: Case) -> Any:
-    spec = SPECS[asked.api]
-    version = spec.max_version if asked.version is None else asked.version
-    fields = {"topic_id": bench.topic_id("t"), "timeout_ms": 5_000} | asked.fields
+async def ask(bench: Bench, case: Case) -> Any:
+    spec = SPECS[case.api]
+    version = spec.max_version if case.version is None else case.version
+    fields = {"topic_id": bench.topic_id("t"), "timeout_ms": 5_000} | case.fields
     request = filled(request_class(spec.key), version, fields)
     return await bench.ask(request, version, response_class(spec.key), role=role_of(spec))
 
 
-@pytest.mark.parametrize("asked", CASES, ids=Case.describe)
+@pytest.mark.parametrize("case", CASES, ids=Case.describe)
 @scenario(run)
-async def test_denied_and_allowed(bench: Bench, /, asked: Case) -> None:
-    code = asked.code or DENIED_CODE[asked.denied[-1].resource_type]
+async def test_requests_with_denied_and_allowed_permission(bench: Bench, /, case: Case) -> None:
+    code = case.code or DENIED_CODE[case.denied[-1].resource_type]
 
     await bench.create_topic("t")
     before = bench.broker.image.offset
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
-    authorizer.denied.update(asked.denied)
-    codes = codes_in(await ask(bench, asked))
+    authorizer.denied.update(case.denied)
+    codes = codes_in(await ask(bench, case))
     assert code in codes
     assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
     assert bench.broker.image.offset == before
     assert bench.broker.partitions.get("t", 0) is not None
     assert bench.partition("t").high_watermark == 0
     authorizer.denied.clear()
-    for allowed in asked.denied[:-1] or ((),):
-        # Another permission is as good.
-        authorizer.denied.update({asked.denied[-1]} if allowed else ())
-        assert code not in codes_in(await ask(bench, asked))
-    declared = import_module(f"lograft.api.{SPECS[asked.api].module}").API.needs.permissions
-    if asked.api != "DescribeTopicPartitions":  # It always tells all authorized operations.
-        assert authorizer.permissions_asked <= declared
+    for allowed in case.denied[:-1] or ((),):
+        # An alternative permission is sufficient.
+        authorizer.denied.update({case.denied[-1]} if allowed else ())
+        assert code not in codes_in(await ask(bench, case))
+    declared = import_module(f"lograft.api.{SPECS[case.api].module}").API.needs.permissions
+    if case.api != "DescribeTopicPartitions":  # It always returns all authorized operations.
+        assert authorizer.permissions_requested <= declared
 
 
 def test_every_declared_permission_has_a_case() -> None:
@@ -326,7 +326,7 @@ def test_every_declared_permission_has_a_case() -> None:
 
 
 @scenario(run)
-async def test_a_request_that_needs_nothing_asks_nothing(bench: Bench, /) -> None:
+async def test_requests_without_needs_are_not_authorized(bench: Bench, /) -> None:
     await bench.create_topic("t")
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
@@ -335,7 +335,7 @@ async def test_a_request_that_needs_nothing_asks_nothing(bench: Bench, /) -> Non
         if not needs.permissions:
             fields = {"client_software_name": "a", "client_software_version": "1"}
             await ask(bench, Case(spec.name, (), fields))
-    assert authorizer.asked == []
+    assert authorizer.requested == []
 
 
 @scenario(offsets_bench.play)
@@ -353,15 +353,16 @@ async def test_hidden_groups_are_not_listed(bench: Bench, /) -> None:
     assert await listed() == ["g"]
     authorizer.denied.add(GROUP_DESCRIBE)
     assert await listed() == []
-    # Who may describe the cluster may describe all groups.
+    # A principal that may describe the cluster may describe all groups.
     authorizer.denied.remove(CLUSTER_DESCRIBE)
     assert await listed() == ["g"]
 
 
 @pytest.mark.parametrize("version", [7, 9, 10])
 @scenario(offsets_bench.play)
-async def test_offsets_of_hidden_topics(bench: Bench, /, version: int) -> None:
-    """Named: an error for each partition. Among all: missing."""
+async def test_offsets_of_hidden_topics_are_not_returned(bench: Bench, /, version: int) -> None:
+    """Requested by name, each partition has an error. In a request for all topics they are
+    missing."""
     await offsets_bench.commit(bench, 9, "t", {0: 1})
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
@@ -413,7 +414,7 @@ async def test_hidden_transactions_are_not_listed(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_authorized_operations(bench: Bench, /) -> None:
+async def test_authorized_operations_are_returned_on_request(bench: Bench, /) -> None:
     await bench.create_topic("t")
     await bench.create_topic("u")
     authorizer = StandInAuthorizer()
@@ -427,9 +428,9 @@ async def test_authorized_operations(bench: Bench, /) -> None:
             include_topic_authorized_operations=True,
         )
         response = await bench.ask(metadata, 10, MetadataResponse)
-        answer = await bench.ask(cluster, 2, DescribeClusterResponse)
+        result = await bench.ask(cluster, 2, DescribeClusterResponse)
         return (
-            answer.cluster_authorized_operations,
+            result.cluster_authorized_operations,
             response.cluster_authorized_operations,
             {topic.name: topic.topic_authorized_operations for topic in response.topics},
         )
@@ -445,7 +446,7 @@ async def test_authorized_operations(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_created_topic_hides_its_settings(bench: Bench, /) -> None:
+async def test_settings_of_a_created_topic_need_permission(bench: Bench, /) -> None:
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     authorizer.denied |= {TOPIC_DESCRIBE_CONFIGS, CLUSTER_CREATE}
@@ -467,7 +468,7 @@ async def test_a_created_topic_hides_its_settings(bench: Bench, /) -> None:
 
 @pytest.mark.parametrize("may_describe", [False, True])
 @scenario(run)
-async def test_an_id_does_not_tell_the_name_of_a_topic(bench: Bench, /, may_describe: bool) -> None:
+async def test_topic_id_does_not_reveal_the_name(bench: Bench, /, may_describe: bool) -> None:
     await bench.create_topic("t")
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
@@ -475,14 +476,14 @@ async def test_an_id_does_not_tell_the_name_of_a_topic(bench: Bench, /, may_desc
     state = DeleteTopicState(name=None, topic_id=bench.topic_id("t"))
     request = DeleteTopicsRequest(topics=[state], timeout_ms=5_000)
     response = await bench.ask(request, 6, DeleteTopicsResponse)
-    (answer,) = response.responses
-    assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert answer.name == ("t" if may_describe else None)
-    assert may_describe or "'t'" not in (answer.error_message or "")
+    (result,) = response.responses
+    assert result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert result.name == ("t" if may_describe else None)
+    assert may_describe or "'t'" not in (result.error_message or "")
 
 
 @scenario(run, unstable_api_versions_enable="true")
-async def test_two_phase_commit_is_a_permission_of_its_own(bench: Bench, /) -> None:
+async def test_two_phase_commit_needs_a_separate_permission(bench: Bench, /) -> None:
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     authorizer.denied.add(TRANSACTIONAL_ID_TWO_PHASE_COMMIT)
@@ -539,27 +540,27 @@ async def test_patterns_serve_only_without_an_authorizer(
 
 
 @scenario(run)
-async def test_the_first_unmet_need_fails_the_request(bench: Bench, /) -> None:
+async def test_first_missing_permission_fails_the_request(bench: Bench, /) -> None:
     await bench.create_topic("t")
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     authorizer.denied |= {TRANSACTIONAL_ID_WRITE, GROUP_READ, TOPIC_READ}
     codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
     assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-    ((principal, host, need),) = authorizer.asked
+    ((principal, host, need),) = authorizer.requested
     assert (principal, need) == ("User:ANONYMOUS", Need(*TRANSACTIONAL_ID_WRITE, "x"))
     assert host
     authorizer.denied.remove(TRANSACTIONAL_ID_WRITE)
     codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
     assert codes == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
-    assert authorizer.asked[-1][-1] == Need(*GROUP_READ, "g")
+    assert authorizer.requested[-1][-1] == Need(*GROUP_READ, "g")
 
 
 @scenario(run)
-async def test_the_cluster_has_kafkas_name(bench: Bench, /) -> None:
+async def test_cluster_resource_has_kafkas_name(bench: Bench, /) -> None:
     await bench.create_topic("t")
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     await ask(bench, case("DescribeAcls"))
-    ((_, _, need),) = authorizer.asked
+    ((_, _, need),) = authorizer.requested
     assert need == Need(*CLUSTER_DESCRIBE, CLUSTER_NAME)

@@ -29,7 +29,7 @@ def request(epoch: int, cluster_id: str = CLUSTER_ID) -> BeginQuorumEpochRequest
 
 
 @scenario(run)
-async def test_the_leader_says_where_it_is(bench: Bench, /) -> None:
+async def test_endpoints_of_the_leader_are_stored(bench: Bench, /) -> None:
     bench.quorum.answer = core.BeginQuorumEpochResponse(sender=NodeId(1), epoch=Epoch(4))
     response = await bench.ask(request(4), 1, BeginQuorumEpochResponse, role="controller")
     assert response.topics[0].partitions[0].leader_epoch == 4
@@ -37,7 +37,7 @@ async def test_the_leader_says_where_it_is(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_leader_of_the_past_is_answered_but_not_believed(bench: Bench, /) -> None:
+async def test_endpoints_of_a_former_leader_are_ignored(bench: Bench, /) -> None:
     bench.quorum.answer = core.BeginQuorumEpochResponse(
         sender=NodeId(1), epoch=Epoch(3), error=core.Error.FENCED_EPOCH
     )

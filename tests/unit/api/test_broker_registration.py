@@ -15,7 +15,7 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 @pytest.mark.parametrize("version", range(5))
 @scenario(run)
-async def test_a_broker_joins(bench: Bench, /, version: int) -> None:
+async def test_broker_registers(bench: Bench, /, version: int) -> None:
     request = BrokerRegistrationRequest(
         broker_id=2,
         cluster_id=CLUSTER_ID,
@@ -31,6 +31,6 @@ async def test_a_broker_joins(bench: Bench, /, version: int) -> None:
     assert joined.error_code == 0
     assert bench.broker.image.brokers[2].epoch == joined.broker_epoch
     request.cluster_id = "another"
-    refused = await bench.ask(request, version, BrokerRegistrationResponse, role="controller")
-    assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert refused.broker_epoch == -1
+    rejected = await bench.ask(request, version, BrokerRegistrationResponse, role="controller")
+    assert rejected.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert rejected.broker_epoch == -1

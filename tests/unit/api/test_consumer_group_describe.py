@@ -9,14 +9,14 @@ from lograft.wire.messages.consumer_group_describe import (
 )
 from tests.support.scenarios import scenario
 from tests.unit.api.offsets_bench import play
-from tests.unit.api.test_consumer_group_heartbeat import beat
+from tests.unit.api.test_consumer_group_heartbeat import heartbeat
 from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", [0, 1])
 @scenario(play)
-async def test_a_group_and_its_members(bench: Bench, /, version: int) -> None:
-    await beat(bench, rack_id="east", server_assignor="range")
+async def test_describes_a_group_with_its_members(bench: Bench, /, version: int) -> None:
+    await heartbeat(bench, rack_id="east", server_assignor="range")
     request = ConsumerGroupDescribeRequest(
         group_ids=["g", "other", ""], include_authorized_operations=True
     )
@@ -38,7 +38,7 @@ async def test_a_group_and_its_members(bench: Bench, /, version: int) -> None:
 
 
 @scenario(run)
-async def test_a_broker_that_is_not_the_coordinator(bench: Bench, /) -> None:
+async def test_other_brokers_return_not_coordinator(bench: Bench, /) -> None:
     request = ConsumerGroupDescribeRequest(group_ids=["g"])
     response = await bench.ask(request, 1, ConsumerGroupDescribeResponse)
     assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -11,7 +11,7 @@ from tests.unit.broker.bench import Bench, run
 
 
 @scenario(run)
-async def test_a_controller_tells_where_it_is(bench: Bench, /) -> None:
+async def test_controller_registers_its_endpoints(bench: Bench, /) -> None:
     request = ControllerRegistrationRequest(
         controller_id=1,
         incarnation_id=UUID(int=4),

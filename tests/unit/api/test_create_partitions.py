@@ -13,7 +13,7 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(4))
 @scenario(run)
-async def test_topics_grow_and_never_shrink(bench: Bench, /, version: int) -> None:
+async def test_number_of_partitions_only_increases(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a", partitions=2)
 
     async def grow(name: str, count: int, validate_only: bool = False) -> int:

@@ -14,7 +14,7 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(2, 8))
 @scenario(run)
-async def test_every_version_creates(bench: Bench, /, version: int) -> None:
+async def test_every_version_creates_topics(bench: Bench, /, version: int) -> None:
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -46,7 +46,7 @@ async def test_every_version_creates(bench: Bench, /, version: int) -> None:
 
 
 @scenario(run)
-async def test_a_dry_run_creates_nothing(bench: Bench, /) -> None:
+async def test_validate_only_creates_nothing(bench: Bench, /) -> None:
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)],
         validate_only=True,
@@ -57,7 +57,7 @@ async def test_a_dry_run_creates_nothing(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_each_topic_hears_of_an_error_of_the_whole_request(bench: Bench, /) -> None:
+async def test_request_error_is_returned_for_each_topic(bench: Bench, /) -> None:
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(name=name, num_partitions=6000, replication_factor=1)
@@ -74,7 +74,7 @@ async def test_each_topic_hears_of_an_error_of_the_whole_request(bench: Bench, /
 
 
 @scenario(run)
-async def test_a_commit_that_takes_too_long_times_out(bench: Bench, /) -> None:
+async def test_slow_commit_times_out(bench: Bench, /) -> None:
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)], timeout_ms=0
     )

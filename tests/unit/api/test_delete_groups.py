@@ -11,7 +11,7 @@ from tests.unit.broker.bench import Bench
 
 @pytest.mark.parametrize("version", range(3))
 @scenario(play)
-async def test_only_empty_groups_go_and_their_offsets_with_them(
+async def test_only_empty_groups_are_deleted_with_their_offsets(
     bench: Bench, /, version: int
 ) -> None:
     async def delete(*groups: str) -> dict[str, int]:

@@ -36,31 +36,33 @@ async def filled(bench: Bench, topic: str, count: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 @scenario(run)
-async def test_everything_below_an_offset_goes(bench: Bench, /, version: int) -> None:
+async def test_records_below_the_offset_are_deleted(bench: Bench, /, version: int) -> None:
     await filled(bench, "a", 5)
-    answer = await delete(bench, "a", 3, version=version)
-    assert (answer.error_code, answer.low_watermark) == (0, 3)
-    answer = await delete(bench, "a", 1, version=version)
-    assert (answer.error_code, answer.low_watermark) == (0, 3), "the log start never goes back"
-    answer = await delete(bench, "a", -1, version=version)
-    assert (answer.error_code, answer.low_watermark) == (0, 5)
+    response = await delete(bench, "a", 3, version=version)
+    assert (response.error_code, response.low_watermark) == (0, 3)
+    response = await delete(bench, "a", 1, version=version)
+    assert (response.error_code, response.low_watermark) == (0, 3), (
+        "the log start offset never decreases"
+    )
+    response = await delete(bench, "a", -1, version=version)
+    assert (response.error_code, response.low_watermark) == (0, 5)
     log = bench.partition("a").log
     assert log is not None
     assert log.log_start_offset == 5
 
 
 @scenario(run)
-async def test_refusals(bench: Bench, /) -> None:
+async def test_rejected_deletions(bench: Bench, /) -> None:
     await filled(bench, "a", 2)
     await bench.create_topic("compacted", cleanup_policy="compact")
     await bench.create_topic("__consumer_offsets")
     for offset in (3, -2):
-        answer = await delete(bench, "a", offset)
-        assert (answer.error_code, answer.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        response = await delete(bench, "a", offset)
+        assert (response.error_code, response.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert (await delete(bench, "b", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await delete(bench, "a", 0, index=9)).error_code == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     assert (await delete(bench, "compacted", 0)).error_code == ErrorCode.POLICY_VIOLATION
-    answer = await delete(bench, "__consumer_offsets", 0)
-    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    response = await delete(bench, "__consumer_offsets", 0)
+    assert response.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -14,7 +14,7 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(1, 7))
 @scenario(run)
-async def test_every_version_deletes(bench: Bench, /, version: int) -> None:
+async def test_every_version_deletes_topics(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a")
     request = DeleteTopicsRequest(timeout_ms=1000)
     if version >= 6:
@@ -28,7 +28,7 @@ async def test_every_version_deletes(bench: Bench, /, version: int) -> None:
 
 
 @scenario(run)
-async def test_by_id(bench: Bench, /) -> None:
+async def test_topics_are_deleted_by_id(bench: Bench, /) -> None:
     await bench.create_topic("a")
     ids = [bench.topic_id("a"), UUID(int=404)]
     request = DeleteTopicsRequest(
@@ -40,7 +40,7 @@ async def test_by_id(bench: Bench, /) -> None:
 
 
 @scenario(run, delete_topic_enable="false")
-async def test_deletion_can_be_forbidden(bench: Bench, /) -> None:
+async def test_deletion_can_be_disabled(bench: Bench, /) -> None:
     await bench.create_topic("a")
     request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000)
     response = await bench.ask(request, 5, DeleteTopicsResponse)

@@ -51,7 +51,7 @@ async def describe(
     return await bench.ask(request, version, DescribeClientQuotasResponse)
 
 
-#: Components, and the entities that they select: also, and only those of exactly these types.
+#: Components, and the entities that they select: without strict, and with strict.
 FILTERS: list[tuple[tuple[Component, ...], list[int], list[int]]] = [
     ((), list(range(10)), []),
     ((("user", EXACT, "alice"),), [0, 4, 5], [0]),
@@ -69,7 +69,7 @@ FILTERS: list[tuple[tuple[Component, ...], list[int], list[int]]] = [
 @pytest.mark.parametrize(("components", "selected", "strictly"), FILTERS)
 @pytest.mark.parametrize("version", [0, 1])
 @scenario(run)
-async def test_a_filter_selects_quotas(
+async def test_filters_select_quotas(
     bench: Bench,
     /,
     components: tuple[Component, ...],
@@ -103,7 +103,7 @@ async def test_a_filter_selects_quotas(
     ],
 )
 @scenario(run)
-async def test_bad_filters(
+async def test_invalid_filters_are_rejected(
     bench: Bench, /, components: tuple[Component, ...], code: ErrorCode, reason: str
 ) -> None:
     response = await describe(bench, *components, strict=False)

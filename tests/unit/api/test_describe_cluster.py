@@ -16,7 +16,7 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 @pytest.mark.parametrize("version", range(3))
 @scenario(run)
-async def test_lists_brokers(bench: Bench, /, version: int) -> None:
+async def test_brokers_are_listed(bench: Bench, /, version: int) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     response = await bench.ask(request, version, DescribeClusterResponse)
     assert response.error_code == 0
@@ -26,7 +26,7 @@ async def test_lists_brokers(bench: Bench, /, version: int) -> None:
 
 
 @scenario(run)
-async def test_fenced_brokers_on_request(bench: Bench, /) -> None:
+async def test_fenced_brokers_are_listed_on_request(bench: Bench, /) -> None:
     await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
     plain = await bench.ask(DescribeClusterRequest(), 2, DescribeClusterResponse)
     assert plain.brokers == []
@@ -36,7 +36,7 @@ async def test_fenced_brokers_on_request(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_controllers_on_their_own_listener_only(bench: Bench, /) -> None:
+async def test_controllers_are_listed_only_on_their_own_listener(bench: Bench, /) -> None:
     end = ControllerEndpoint(name="CONTROLLER", host="localhost", port=9093)
     bench.controller.append((RegisterControllerRecord(controller_id=1, end_points=[end]),))
     ask_controllers = DescribeClusterRequest(endpoint_type=2)

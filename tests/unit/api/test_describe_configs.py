@@ -60,7 +60,7 @@ async def alter(bench: Bench, resource_type: int, name: str, key: str, value: st
 
 @pytest.mark.parametrize("version", range(1, 5))
 @scenario(run, log_segment_bytes="16777216")
-async def test_a_topics_settings_and_their_sources(bench: Bench, /, version: int) -> None:
+async def test_topic_settings_have_their_sources(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a", retention_ms="1000")
     result = await describe(bench, TOPIC, "a", version=version)
     assert result.error_code == 0
@@ -75,7 +75,7 @@ async def test_a_topics_settings_and_their_sources(bench: Bench, /, version: int
 
 
 @scenario(run)
-async def test_only_the_keys_asked_for_with_synonyms_and_documentation(bench: Bench, /) -> None:
+async def test_requested_keys_are_returned_with_synonyms_and_documentation(bench: Bench, /) -> None:
     await bench.create_topic("a", retention_ms="1000")
     result = await describe(bench, TOPIC, "a", ["retention.ms"], synonyms=True, documentation=True)
     (config,) = result.configs
@@ -114,7 +114,7 @@ async def test_an_empty_list_of_keys_selects_all_settings(
     ],
 )
 @scenario(run)
-async def test_the_documentation_names_settings_that_do_not_work(
+async def test_documentation_includes_the_effect_in_lograft(
     bench: Bench, /, resource_type: int, name: str, setting: str, note: str
 ) -> None:
     await bench.create_topic("a")
@@ -124,7 +124,7 @@ async def test_the_documentation_names_settings_that_do_not_work(
 
 
 @scenario(run)
-async def test_a_broker_and_the_defaults_of_all(bench: Bench, /) -> None:
+async def test_settings_of_a_broker_and_cluster_defaults(bench: Bench, /) -> None:
     await alter(bench, BROKER, "", "log.retention.ms", "5000")
     result = await describe(bench, BROKER, "1", ["log.retention.ms", "node.id"])
     values = {config.name: config for config in result.configs}
@@ -141,7 +141,7 @@ async def test_a_broker_and_the_defaults_of_all(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_loggers_metrics_and_groups(bench: Bench, /) -> None:
+async def test_settings_of_loggers_client_metrics_and_groups(bench: Bench, /) -> None:
     loggers = await describe(bench, LOGGER, "1")
     assert "lograft.broker.logs.log_manager" in {config.name for config in loggers.configs}
     await alter(bench, METRICS, "sub", "interval.ms", "1000")
@@ -154,7 +154,7 @@ async def test_loggers_metrics_and_groups(bench: Bench, /) -> None:
 
 
 @scenario(run, group_consumer_session_timeout_ms="50000")
-async def test_groups_begin_with_the_broker_settings(bench: Bench, /) -> None:
+async def test_group_settings_default_to_the_broker_settings(bench: Bench, /) -> None:
     await alter(bench, GROUP, "g", "share.delivery.count.limit", "7")
     group = await describe(bench, GROUP, "g", synonyms=True)
     found = {c.name: (c.value, c.config_source) for c in group.configs}
@@ -171,7 +171,7 @@ async def test_groups_begin_with_the_broker_settings(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_what_there_is_not(bench: Bench, /) -> None:
+async def test_unknown_resources_are_rejected(bench: Bench, /) -> None:
     unknown = await describe(bench, TOPIC, "b")
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     illegal = await describe(bench, TOPIC, "bad name")
@@ -181,7 +181,7 @@ async def test_what_there_is_not(bench: Bench, /) -> None:
 
 
 @scenario(run, ssl_key_password="hunter2")
-async def test_secrets_are_never_shown(bench: Bench, /) -> None:
+async def test_passwords_are_not_returned(bench: Bench, /) -> None:
     result = await describe(bench, BROKER, "1", synonyms=True)
     assert "hunter2" not in repr(result)
     (secret,) = [c for c in result.configs if c.name == "ssl.key.password"]
@@ -190,7 +190,7 @@ async def test_secrets_are_never_shown(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_resource_that_is_named_twice_is_described_once(bench: Bench, /) -> None:
+async def test_duplicate_resource_is_described_once(bench: Bench, /) -> None:
     resources = [DescribeConfigsResource(resource_type=BROKER, resource_name="1")] * 3
     request = DescribeConfigsRequest(resources=resources)
     response = await bench.ask(request, 4, DescribeConfigsResponse)

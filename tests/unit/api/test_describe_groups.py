@@ -9,7 +9,7 @@ from tests.unit.broker.bench import Bench
 
 @pytest.mark.parametrize("version", range(7))
 @scenario(play)
-async def test_a_group_and_its_members(bench: Bench, /, version: int) -> None:
+async def test_describes_a_group_with_its_members(bench: Bench, /, version: int) -> None:
     member = await member_of(bench)
     request = DescribeGroupsRequest(
         groups=["g", "nobody's"], include_authorized_operations=version >= 3
@@ -29,7 +29,7 @@ async def test_a_group_and_its_members(bench: Bench, /, version: int) -> None:
 
 
 @scenario(play)
-async def test_an_empty_group_shows_no_protocol(bench: Bench, /) -> None:
+async def test_empty_group_has_no_protocol(bench: Bench, /) -> None:
     await leave(bench, await member_of(bench))
     request = DescribeGroupsRequest(groups=["g"])
     (group,) = (await bench.ask(request, 6, DescribeGroupsResponse)).groups

@@ -13,7 +13,7 @@ from tests.unit.broker.bench import Bench, batch_of, run
 
 @pytest.mark.parametrize("version", range(1, 6))
 @scenario(run, log_dirs="/one,/two")
-async def test_every_dir_with_its_partitions(bench: Bench, /, version: int) -> None:
+async def test_log_dirs_are_listed_with_their_partitions(bench: Bench, /, version: int) -> None:
     partitions = await bench.create_topic("a", partitions=3)
     batch = batch_of(b"x" * 100)
     partitions[0].append(memoryview(bytearray(batch)), now_ms=bench.broker.clock.wall_ms())
@@ -44,7 +44,7 @@ async def test_every_dir_with_its_partitions(bench: Bench, /, version: int) -> N
 
 
 @scenario(run, log_dirs="/one,/two", metadata_log_dir="/two")
-async def test_a_failed_dir_is_listed_as_failed(bench: Bench, /) -> None:
+async def test_failed_log_dir_has_a_storage_error(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     bench.life.disk.faults.append(DiskFault(operation="write", path_part="a-0"))
     with pytest.raises(DiskFailed):

@@ -20,7 +20,7 @@ async def describe(bench: Bench, topic: str, index: int = 0) -> PartitionRespons
 
 
 @scenario(run)
-async def test_shows_who_writes_and_what_is_open_on_leader_and_follower(bench: Bench, /) -> None:
+async def test_leader_and_follower_return_producers_with_open_transactions(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
 
     def send(producer_id: int, *, transactional: bool) -> None:
@@ -50,10 +50,10 @@ async def test_shows_who_writes_and_what_is_open_on_leader_and_follower(bench: B
 
 
 @scenario(run)
-async def test_partitions_that_are_not_here_or_nowhere(bench: Bench, /) -> None:
+async def test_partitions_without_a_local_replica_are_rejected(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     for topic, index in (("nope", 0), ("a", 1)):
-        answer = await describe(bench, topic, index)
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response = await describe(bench, topic, index)
+        assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partition.on_offline("gone")
     assert (await describe(bench, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR

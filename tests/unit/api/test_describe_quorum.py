@@ -21,7 +21,7 @@ from tests.unit.broker.bench import Bench, run
 @pytest.mark.parametrize("role", ["broker", "controller"])
 @pytest.mark.parametrize("version", range(3))
 @scenario(run)
-async def test_the_metadata_quorum(bench: Bench, /, version: int, role: str) -> None:
+async def test_describes_the_metadata_quorum(bench: Bench, /, version: int, role: str) -> None:
     end = ControllerEndpoint(name="CONTROLLER", host="localhost", port=9093)
     bench.controller.append((RegisterControllerRecord(controller_id=1, end_points=[end]),))
     request = DescribeQuorumRequest(

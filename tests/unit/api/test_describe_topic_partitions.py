@@ -10,7 +10,7 @@ from tests.unit.broker.bench import Bench, run
 
 
 @scenario(run)
-async def test_pages_through_all_topics(bench: Bench, /) -> None:
+async def test_pages_cover_all_topics(bench: Bench, /) -> None:
     for name, count in (("c", 2), ("a", 3), ("b", 1)):
         await bench.create_topic(name, partitions=count)
     pages = []
@@ -29,7 +29,7 @@ async def test_pages_through_all_topics(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_named_topics(bench: Bench, /) -> None:
+async def test_requested_topics_are_described(bench: Bench, /) -> None:
     await bench.create_topic("a")
     names = ("zzz", "a", "not legal!")
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
@@ -47,7 +47,7 @@ async def test_named_topics(bench: Bench, /) -> None:
 
 
 @scenario(run, max_request_partition_size_limit="3")
-async def test_the_brokers_limit_holds(bench: Bench, /) -> None:
+async def test_brokers_limit_applies(bench: Bench, /) -> None:
     await bench.create_topic("a", partitions=5)
     request = DescribeTopicPartitionsRequest(response_partition_limit=1000)
     response = await bench.ask(request, 0, DescribeTopicPartitionsResponse)

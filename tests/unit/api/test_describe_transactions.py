@@ -5,7 +5,7 @@ from tests.unit.broker.bench import Bench
 
 
 @scenario(play)
-async def test_the_life_of_a_transactional_id(bench: Bench, /) -> None:
+async def test_states_of_a_transactional_id(bench: Bench, /) -> None:
     assert (await describe(bench)).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert (await describe(bench, "")).error_code == ErrorCode.INVALID_REQUEST
     producer = await begin(bench, timeout_ms=7_000)

@@ -23,7 +23,7 @@ def record(user: str, mechanism: int, iterations: int) -> UserScramCredentialRec
 
 
 @scenario(run)
-async def test_answers_from_the_metadata(bench: Bench, /) -> None:
+async def test_credentials_are_read_from_the_metadata(bench: Bench, /) -> None:
     async def ask(*users: str) -> dict[str, tuple[int, list[tuple[int, int]]]]:
         request = DescribeUserScramCredentialsRequest(
             users=[UserName(name=user) for user in users] or None

@@ -14,14 +14,16 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(3))
 @scenario(run)
-async def test_a_partition_with_its_preferred_leader(bench: Bench, /, version: int) -> None:
+async def test_partition_with_its_preferred_leader_needs_no_election(
+    bench: Bench, /, version: int
+) -> None:
     await bench.create_topic("t")
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
-    answer = await bench.ask(request, version, ElectLeadersResponse)
-    (result,) = answer.replica_election_results
+    response = await bench.ask(request, version, ElectLeadersResponse)
+    (result,) = response.replica_election_results
     (one,) = result.partition_result
     assert (one.partition_id, one.error_code) == (0, ErrorCode.ELECTION_NOT_NEEDED)
     bench.controller.down = True
-    answer = await bench.ask(request, version, ElectLeadersResponse)
-    (one,) = answer.replica_election_results[0].partition_result
+    response = await bench.ask(request, version, ElectLeadersResponse)
+    (one,) = response.replica_election_results[0].partition_result
     assert one.error_code == ErrorCode.REQUEST_TIMED_OUT

@@ -19,7 +19,7 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 @pytest.mark.parametrize("version", [0, 1])
 @scenario(run)
-async def test_successors_keep_their_order(bench: Bench, /, version: int) -> None:
+async def test_successors_are_passed_in_order(bench: Bench, /, version: int) -> None:
     directories = [UUID(int=9), UUID(int=8)] if version else [UUID(int=0)] * 2
     asked = EndQuorumEpochRequestPartitionData(leader_id=2, leader_epoch=3)
     if version:

@@ -39,10 +39,10 @@ async def test_protocol_1_keeps_the_epoch(bench: Bench, /, version: int, commit:
         while (await add(bench, producer, {"t": [0, 1]}))["t", 0]:
             await asyncio.sleep(0.001)
         for index in range(2):
-            answer = await produce(
+            response = await produce(
                 bench, producer, b"v", partition=index, sequence=number, version=11
             )
-            assert answer == OK
+            assert response == OK
             assert stable_offset(bench, index) == (2 * number, 2 * number + 1)
         assert (await end(bench, producer, commit=commit, version=version)).error_code == OK
         await wait_state(bench, "CompleteCommit" if commit else "CompleteAbort")
@@ -50,7 +50,7 @@ async def test_protocol_1_keeps_the_epoch(bench: Bench, /, version: int, commit:
             assert stable_offset(bench, index) == (2 * number + 2, 2 * number + 2)
     state = await describe(bench)
     assert (state.producer_id, state.producer_epoch) == producer[:2]
-    # The answer was lost.
+    # The response was lost.
     assert (await end(bench, producer, commit=commit, version=version)).error_code == OK
     wrong = await end(bench, producer, commit=not commit, version=version)
     assert wrong.error_code == ErrorCode.INVALID_TXN_STATE
@@ -61,7 +61,7 @@ async def test_protocol_1_keeps_the_epoch(bench: Bench, /, version: int, commit:
 async def test_protocol_2_has_an_epoch_for_each_transaction(bench: Bench, /, commit: bool) -> None:
     producer = await begin(bench)
     for number in range(3):
-        # Nobody has added the partitions: the broker does.
+        # The producer does not add the partitions: the broker does.
         for index in range(2):
             assert await produce(bench, producer, b"v", partition=index) == OK
             assert stable_offset(bench, index) == (2 * number, 2 * number + 1)
@@ -71,7 +71,7 @@ async def test_protocol_2_has_an_epoch_for_each_transaction(bench: Bench, /, com
         again = await end(bench, producer, commit=commit)
         if again.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
             assert again == reply
-        # What comes late meets the epoch of the next transaction.
+        # Late requests have an old epoch.
         await wait_state(bench, "CompleteCommit" if commit else "CompleteAbort")
         late = await produce(bench, producer, b"late", sequence=1)
         assert late == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -80,7 +80,7 @@ async def test_protocol_2_has_an_epoch_for_each_transaction(bench: Bench, /, com
 
 
 @scenario(play)
-async def test_the_next_transaction_begins_while_markers_are_written(bench: Bench, /) -> None:
+async def test_next_transaction_starts_while_markers_are_written(bench: Bench, /) -> None:
     producer = await begin(bench)
     for _ in range(50):
         assert await produce(bench, producer, b"v") == OK
@@ -91,7 +91,7 @@ async def test_the_next_transaction_begins_while_markers_are_written(bench: Benc
 
 
 @scenario(play)
-async def test_an_abort_of_nothing_gives_the_next_epoch(bench: Bench, /) -> None:
+async def test_abort_without_transaction_returns_the_next_epoch(bench: Bench, /) -> None:
     producer = await begin(bench)
     reply = await end(bench, producer, commit=False)
     assert (reply.error_code, reply.producer_epoch) == (OK, 1)
@@ -103,7 +103,7 @@ async def test_an_abort_of_nothing_gives_the_next_epoch(bench: Bench, /) -> None
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_who_may_not(bench: Bench, /, version: int) -> None:
+async def test_old_and_unknown_producers_are_rejected(bench: Bench, /, version: int) -> None:
     old = await begin(bench)
     assert await produce(bench, old, b"v") == OK
     await begin(bench)
@@ -116,14 +116,16 @@ async def test_who_may_not(bench: Bench, /, version: int) -> None:
 
 @pytest.mark.parametrize("version", [PRODUCE_V2 - 1, PRODUCE_V2])
 @scenario(play)
-async def test_a_new_life_aborts_what_the_old_one_left(bench: Bench, /, version: int) -> None:
+async def test_new_producer_instance_aborts_the_open_transaction(
+    bench: Bench, /, version: int
+) -> None:
     old = await begin(bench)
     if version < PRODUCE_V2:
         await add(bench, old, {"t": [0]})
     assert await produce(bench, old, b"v", version=version) == OK
     assert (await init(bench)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     new = await begin(bench)
-    # One epoch shuts the old producer out, nobody has it; the next is the new one's.
+    # One epoch fences the old producer and is never given out; the new producer gets the next.
     assert new == Producer(old.producer_id, old.epoch + 2)
     assert stable_offset(bench) == (2, 2)
     zombie = await produce(bench, old, b"zombie", sequence=1, version=version)
@@ -131,7 +133,7 @@ async def test_a_new_life_aborts_what_the_old_one_left(bench: Bench, /, version:
 
 
 @scenario(play, transaction_abort_timed_out_transaction_cleanup_interval_ms="100")
-async def test_what_takes_too_long_is_aborted(bench: Bench, /) -> None:
+async def test_transaction_beyond_its_timeout_is_aborted(bench: Bench, /) -> None:
     producer = await begin(bench, timeout_ms=500)
     assert await produce(bench, producer, b"v") == OK
     await wait_state(bench, "CompleteAbort")
@@ -140,13 +142,14 @@ async def test_what_takes_too_long_is_aborted(bench: Bench, /) -> None:
     assert late.error_code == ErrorCode.INVALID_TXN_STATE
     zombie = await produce(bench, producer, b"w", sequence=1)
     assert zombie == ErrorCode.INVALID_PRODUCER_EPOCH
-    # It says what it had, and goes on with the epoch that shut its transaction out (KIP-360).
+    # The producer sends its epoch, and continues with the one that fenced its transaction
+    # (KIP-360).
     goes_on = await init(bench, had=producer)
     assert (goes_on.error_code, goes_on.producer_epoch) == (OK, producer.epoch + 1)
 
 
 @scenario(play)
-async def test_a_topic_that_goes_takes_its_part_along(bench: Bench, /) -> None:
+async def test_deleted_topic_is_removed_from_the_transaction(bench: Bench, /) -> None:
     producer = await begin(bench)
     assert await produce(bench, producer, b"v") == OK
     bench.controller.append((RemoveTopicRecord(topic_id=bench.topic_id("t")),))
@@ -156,10 +159,8 @@ async def test_a_topic_that_goes_takes_its_part_along(bench: Bench, /) -> None:
 
 @pytest.mark.parametrize("level", [0, 1])
 @scenario(play, transaction_abort_timed_out_transaction_cleanup_interval_ms="100")
-async def test_lower_levels_of_the_feature_know_protocol_1_only(
-    bench: Bench, /, level: int
-) -> None:
-    """Clients see the level and keep to protocol 1; the log has the record that it allows."""
+async def test_lower_feature_levels_support_protocol_1_only(bench: Bench, /, level: int) -> None:
+    """Clients see the level and use protocol 1; the log has the record format of that level."""
     bench.controller.append((FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=level),))
     old = await begin(bench, timeout_ms=500)
     await add(bench, old, {"t": [0]})
@@ -168,7 +169,7 @@ async def test_lower_levels_of_the_feature_know_protocol_1_only(
     await wait_state(bench, "CompleteCommit")
     await add(bench, old, {"t": [0]})
     assert await produce(bench, old, b"v", sequence=1, version=11) == OK
-    # Aborted by the coordinator: the epoch grows all the same, or nobody would be shut out.
+    # Aborted by the coordinator: the epoch is incremented too, or no producer would be fenced.
     await wait_state(bench, "CompleteAbort")
     assert stable_offset(bench) == (4, 4)
     assert (await describe(bench)).producer_epoch == old.epoch + 1
@@ -186,7 +187,7 @@ async def test_lower_levels_of_the_feature_know_protocol_1_only(
     transactional_id_expiration_ms="1000",
     transaction_remove_expired_transaction_cleanup_interval_ms="500",
 )
-async def test_idle_transactional_ids_are_forgotten(bench: Bench, /) -> None:
+async def test_idle_transactional_ids_expire(bench: Bench, /) -> None:
     idle = await begin(bench)
     busy = await begin(bench, "busy")
     assert await produce(bench, busy, b"v") == OK
@@ -205,8 +206,8 @@ async def test_idle_transactional_ids_are_forgotten(bench: Bench, /) -> None:
     transactional_id_expiration_ms="10000",
     transaction_remove_expired_transaction_cleanup_interval_ms="500",
 )
-async def test_too_many_at_once_for_one_batch(bench: Bench, /) -> None:
-    """Aborted, closed and forgotten all the same: who has long names holds up nobody."""
+async def test_more_expirations_than_fit_into_one_batch(bench: Bench, /) -> None:
+    """They are aborted, completed and removed: long names do not block the others."""
     names = [f"{index:02}".ljust(30_000, "x") for index in range(90)]
 
     for name in names:

@@ -1,4 +1,5 @@
-"""Envelopes on a controller's listener: what is inside is answered as if the client had asked."""
+"""Envelopes on a controller's listener: the inner request is handled as if the client had sent
+it."""
 
 import pytest
 
@@ -50,35 +51,33 @@ async def open_envelope(bench: Bench, request: EnvelopeRequest) -> EnvelopeRespo
 
 @pytest.mark.parametrize("version", range(2, 8))
 @scenario(run)
-async def test_the_answer_is_that_of_the_inner_request(bench: Bench, /, version: int) -> None:
+async def test_envelope_returns_the_inner_response(bench: Bench, /, version: int) -> None:
     for code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         reply = await open_envelope(bench, envelope(creation("t"), version))
         assert reply.error_code == 0
         assert reply.response_data is not None
         correlation_id, _ = read_response_header(reply.response_data, version >= 5)
         assert correlation_id == 4711
-        answer = read_response(reply.response_data, CREATE_TOPICS, version)
-        assert isinstance(answer, CreateTopicsResponse)
-        assert [topic.error_code for topic in answer.topics] == [code]
+        response = read_response(reply.response_data, CREATE_TOPICS, version)
+        assert isinstance(response, CreateTopicsResponse)
+        assert [topic.error_code for topic in response.topics] == [code]
 
 
 @scenario(run)
-async def test_the_controller_relies_on_the_check_of_the_broker_that_forwards(
-    bench: Bench, /
-) -> None:
+async def test_controller_trusts_the_check_of_the_forwarding_broker(bench: Bench, /) -> None:
     """The broker's file may have overrides, which the controller does not know."""
     setting = AlterableConfig(name="max.connections.per.ip", config_operation=0, value="0")
     resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
     request = IncrementalAlterConfigsRequest(resources=[resource])
     reply = await open_envelope(bench, envelope(request, 1))
     assert reply.response_data is not None
-    answer = read_response(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
-    assert isinstance(answer, IncrementalAlterConfigsResponse)
-    assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
+    response = read_response(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
+    assert isinstance(response, IncrementalAlterConfigsResponse)
+    assert [each.error_code for each in response.responses] == [ErrorCode.NONE]
 
 
 @scenario(run)
-async def test_an_inactive_controller_says_so_of_the_whole_envelope(bench: Bench, /) -> None:
+async def test_inactive_controller_rejects_the_whole_envelope(bench: Bench, /) -> None:
     bench.controller.down = True
     reply = await open_envelope(bench, envelope(creation("t"), 7))
     assert reply.error_code == ErrorCode.NOT_CONTROLLER
@@ -86,7 +85,7 @@ async def test_an_inactive_controller_says_so_of_the_whole_envelope(bench: Bench
 
 
 @scenario(run)
-async def test_what_may_not_be_inside_is_refused(bench: Bench, /) -> None:
+async def test_invalid_contents_are_rejected(bench: Bench, /) -> None:
     good = envelope(creation("t"), 7)
     nested = envelope(good, 0)
     assert (await open_envelope(bench, nested)).error_code == ErrorCode.INVALID_REQUEST
@@ -110,8 +109,8 @@ async def test_what_may_not_be_inside_is_refused(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_what_the_controller_decides_can_always_be_refused(bench: Bench, /) -> None:
-    """A forwarded request that no controller answered must not cost its connection."""
+async def test_forwarded_apis_have_an_error_response(bench: Bench, /) -> None:
+    """A forwarded request that no controller handled must not close its connection."""
     router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT", link=bench.broker.link)
     for spec in router.served:
         if spec.key in FORWARDED:
@@ -123,19 +122,19 @@ async def test_what_the_controller_decides_can_always_be_refused(bench: Bench, /
 
 
 @scenario(run)
-async def test_the_broker_needs_the_envelope_and_the_client_what_is_inside(bench: Bench, /) -> None:
+async def test_broker_needs_cluster_action_and_client_its_own_permissions(bench: Bench, /) -> None:
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     broker, client = "User:ANONYMOUS", "User:alice"
 
     async def create(name: str) -> tuple[int, int | None]:
-        """The error codes of the envelope and of the topic inside."""
+        """Returns the error codes of the envelope and of the topic inside."""
         reply = await open_envelope(bench, envelope(creation(name), 7, client))
         if reply.response_data is None:
             return reply.error_code, None
-        answer = read_response(reply.response_data, CREATE_TOPICS, 7)
-        assert isinstance(answer, CreateTopicsResponse)
-        return reply.error_code, answer.topics[0].error_code
+        response = read_response(reply.response_data, CREATE_TOPICS, 7)
+        assert isinstance(response, CreateTopicsResponse)
+        return reply.error_code, response.topics[0].error_code
 
     authorizer.granted = {broker: set(), client: {CLUSTER_CREATE, CLUSTER_ACTION}}
     assert await create("t") == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -143,13 +142,13 @@ async def test_the_broker_needs_the_envelope_and_the_client_what_is_inside(bench
     assert await create("t") == (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert bench.broker.image.topics == {}
     # The client's own address.
-    assert {host for who, host, _ in authorizer.asked if who == client} == {"10.0.0.7"}
+    assert {host for who, host, _ in authorizer.requested if who == client} == {"10.0.0.7"}
     authorizer.granted = {broker: {CLUSTER_ACTION}, client: {TOPIC_CREATE}}
     assert await create("t") == (0, 0)
 
 
 @scenario(run)
-async def test_a_forwarded_request_is_checked_once_and_by_the_controller(bench: Bench, /) -> None:
+async def test_forwarded_request_is_authorized_once_by_the_controller(bench: Bench, /) -> None:
     """This node is broker and controller: its own Envelope needs no permission, the client's
     request does."""
     authorizer = StandInAuthorizer()
@@ -163,7 +162,7 @@ async def test_a_forwarded_request_is_checked_once_and_by_the_controller(bench: 
     authorizer.hidden.add("t")
     authorizer.denied.add(CLUSTER_CREATE)
     assert await create() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    asked = [(need.operation, need.resource_type) for _, _, need in authorizer.asked]
+    asked = [(need.operation, need.resource_type) for _, _, need in authorizer.requested]
     assert asked == [CLUSTER_CREATE, TOPIC_CREATE]
     authorizer.hidden.clear()
     assert await create() == 0

@@ -1,4 +1,4 @@
-"""Every error of every room has a code."""
+"""Every error class has an error code."""
 
 import importlib
 import pkgutil
@@ -10,7 +10,7 @@ from lograft.broker.errors import NotLeader
 from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.storage.errors import OffsetOutOfRange
 
-#: Generated, or programs around the node whose errors never meet a client.
+#: Generated code, or programs other than the node, whose errors clients never get.
 WITHOUT_ERRORS = (
     "lograft.wire.messages.",
     "lograft.wire.records.",
@@ -26,7 +26,7 @@ def subclasses(kind: type[LograftError]) -> Iterator[type[LograftError]]:
         yield from subclasses(child)
 
 
-def test_the_mapping_is_total() -> None:
+def test_every_error_has_a_code() -> None:
     for module in pkgutil.walk_packages(lograft.__path__, "lograft."):
         if not module.name.startswith(WITHOUT_ERRORS):
             importlib.import_module(module.name)
@@ -40,7 +40,7 @@ def test_the_mapping_is_total() -> None:
     assert missing == set()
 
 
-def test_codes() -> None:
+def test_examples_of_codes() -> None:
     assert code_of(NotLeader()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(OffsetOutOfRange(1, log_start=2, end=3)) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert code_of(Rejected(ErrorCode.INVALID_PARTITIONS, "no")) == ErrorCode.INVALID_PARTITIONS

@@ -75,30 +75,30 @@ def request_of(
 async def fetch(bench: Bench, request: FetchRequest, version: int = 18) -> list[PartitionData]:
     response = await bench.ask(request, version, FetchResponse)
     assert response.error_code == 0
-    return [answer for topic in response.responses for answer in topic.partitions]
+    return [result for topic in response.responses for result in topic.partitions]
 
 
 def values_of(answer: PartitionData) -> list[int]:
-    """Base offsets of the whole batches."""
+    """Returns the base offsets of the complete batches."""
     assert not isinstance(answer.records, FileSlice)
     return [header.base_offset for _, header in iterate_headers(answer.records or b"")]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario(run)
-async def test_every_version_reads(bench: Bench, /, version: int) -> None:
+async def test_every_version_returns_records(bench: Bench, /, version: int) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1", b"2", b"3")
-    (answer,) = await fetch(bench, request_of(bench, offsets={0: 1}), version)
-    assert answer.error_code == 0
-    assert values_of(answer) == [1, 2]
-    assert answer.high_watermark == 3
-    assert answer.last_stable_offset == 3
-    assert answer.aborted_transactions is None
+    (response,) = await fetch(bench, request_of(bench, offsets={0: 1}), version)
+    assert response.error_code == 0
+    assert values_of(response) == [1, 2]
+    assert response.high_watermark == 3
+    assert response.last_stable_offset == 3
+    assert response.aborted_transactions is None
 
 
 @scenario(run)
-async def test_records_leave_as_slices_of_files(bench: Bench, /) -> None:
+async def test_records_are_returned_as_file_slices(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1")
     reply = bench.send(request_of(bench), 18)
@@ -107,7 +107,7 @@ async def test_records_leave_as_slices_of_files(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_long_poll_is_woken_by_the_append(bench: Bench, /) -> None:
+async def test_append_completes_a_waiting_fetch(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
     assert isinstance(reply, PendingReply)
@@ -116,16 +116,16 @@ async def test_a_long_poll_is_woken_by_the_append(bench: Bench, /) -> None:
     await asyncio.sleep(1)
     before_ms = bench.broker.clock.mono_ms()
     fill(bench, partition, b"1")
-    answer = await poll
-    assert answer is not None
+    result = await poll
+    assert result is not None
     assert bench.broker.clock.mono_ms() - before_ms <= 1
-    response = bench.read(answer, 1, 18, FetchResponse)
+    response = bench.read(result, 1, 18, FetchResponse)
     assert values_of(response.responses[0].partitions[0]) == [0]
     assert not partition.fetch_waits
 
 
 @scenario(run)
-async def test_an_append_before_the_poll_begins_to_wait_is_not_missed(bench: Bench, /) -> None:
+async def test_append_before_the_wait_is_not_missed(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     reply = bench.send(request_of(bench, max_wait_ms=10_000), 18)
     assert isinstance(reply, PendingReply)
@@ -136,7 +136,7 @@ async def test_an_append_before_the_poll_begins_to_wait_is_not_missed(bench: Ben
 
 
 @scenario(run)
-async def test_a_long_poll_waits_for_min_bytes_and_ends_in_time(bench: Bench, /) -> None:
+async def test_fetch_waits_for_min_bytes_up_to_max_wait_ms(bench: Bench, /) -> None:
     first, second = await bench.create_topic("a", partitions=2)
     request = request_of(bench, offsets={0: 0, 1: 0}, max_wait_ms=500, min_bytes=150)
     start_ms = bench.broker.clock.mono_ms()
@@ -146,31 +146,31 @@ async def test_a_long_poll_waits_for_min_bytes_and_ends_in_time(bench: Bench, /)
     await asyncio.sleep(0.1)
     assert not poll.done()
     fill(bench, second, b"1" * 80)
-    answers = await poll
+    responses = await poll
     assert bench.broker.clock.mono_ms() - start_ms < 300
-    assert [values_of(answer) for answer in answers] == [[0], [0]]
-    # Too few bytes: what there is, when the time is over.
+    assert [values_of(response) for response in responses] == [[0], [0]]
+    # Too few bytes: the response has those that exist when the time expires.
     request = request_of(bench, offsets={0: 0, 1: 1}, max_wait_ms=500, min_bytes=1000)
     start_ms = bench.broker.clock.mono_ms()
-    answers = await fetch(bench, request)
+    responses = await fetch(bench, request)
     assert 500 <= bench.broker.clock.mono_ms() - start_ms <= 510
-    assert [values_of(answer) for answer in answers] == [[0], []]
+    assert [values_of(response) for response in responses] == [[0], []]
 
 
 @scenario(run)
-async def test_a_poll_is_woken_when_its_topic_goes(bench: Bench, /) -> None:
+async def test_deletion_of_the_topic_completes_a_waiting_fetch(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     request = request_of(bench, max_wait_ms=30_000, current_leader_epoch=0)
     poll = asyncio.ensure_future(fetch(bench, request))
     await asyncio.sleep(0.1)
     set_leader(partition, 2, epoch=4)
-    (answer,) = await poll
-    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    (response,) = await poll
+    assert response.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert bench.broker.clock.mono_ms() < 1000
 
 
 @scenario(run)
-async def test_the_first_batch_comes_whole_the_rest_within_the_limits(bench: Bench, /) -> None:
+async def test_first_batch_is_whole_and_others_within_limits(bench: Bench, /) -> None:
     first, second = await bench.create_topic("a", partitions=2)
     fill(bench, first, b"x" * 1000, b"y" * 1000)
     fill(bench, second, b"z" * 1000)
@@ -180,44 +180,42 @@ async def test_the_first_batch_comes_whole_the_rest_within_the_limits(bench: Ben
     assert other.records == b""
     assert other.error_code == 0
     assert other.high_watermark == 1
-    answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=10))
-    assert [values_of(answer) for answer in answers] == [[0], []]
-    answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=1500))
-    assert [values_of(answer) for answer in answers] == [[0], [0]]
-    assert len(answers[0].records or b"") == 1500, "a cut last batch is legal"
+    responses = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=10))
+    assert [values_of(response) for response in responses] == [[0], []]
+    responses = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=1500))
+    assert [values_of(response) for response in responses] == [[0], [0]]
+    assert len(responses[0].records or b"") == 1500, "a truncated last batch is allowed"
 
 
 @scenario(run)
-async def test_a_position_before_the_last_segment_never_waits(bench: Bench, /) -> None:
+async def test_fetch_before_the_active_segment_does_not_wait(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", internal_segment_bytes="200")
     fill(bench, partition, b"1" * 100, b"2" * 100, b"3" * 100)
     reply = bench.send(request_of(bench, max_wait_ms=500, min_bytes=100_000), 18)
-    assert isinstance(reply, EncodedResponse), (
-        "one segment at a time is all that one answer can hold"
-    )
+    assert isinstance(reply, EncodedResponse), "a response can have only one segment at a time"
 
 
 @scenario(run)
-async def test_offsets_out_of_range(bench: Bench, /) -> None:
+async def test_offsets_out_of_range_are_rejected(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1", b"2", b"3")
     partition.advance_log_start(Offset(1))
     for offset in (0, 4, -1):
-        (answer,) = await fetch(bench, request_of(bench, offsets={0: offset}, max_wait_ms=30_000))
-        assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert answer.high_watermark == -1
-    (answer,) = await fetch(bench, request_of(bench, offsets={0: 3}))
-    assert (answer.error_code, answer.records) == (0, b"")
-    assert answer.log_start_offset == 1
+        (response,) = await fetch(bench, request_of(bench, offsets={0: offset}, max_wait_ms=30_000))
+        assert response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert response.high_watermark == -1
+    (response,) = await fetch(bench, request_of(bench, offsets={0: 3}))
+    assert (response.error_code, response.records) == (0, b"")
+    assert response.log_start_offset == 1
 
 
 @scenario(run)
-async def test_unknown_topics_partitions_and_epochs(bench: Bench, /) -> None:
+async def test_unknown_topics_partitions_and_epochs_are_rejected(bench: Bench, /) -> None:
     await bench.create_topic("a")
 
     async def code(request: FetchRequest, version: int = 18) -> int:
-        (answer,) = await fetch(bench, request, version)
-        return answer.error_code
+        (result,) = await fetch(bench, request, version)
+        return result.error_code
 
     unknown = request_of(bench, "b")
     assert await code(unknown, 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -235,27 +233,27 @@ async def test_unknown_topics_partitions_and_epochs(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_reader_that_took_another_turn_is_sent_back(bench: Bench, /) -> None:
+async def test_diverging_consumer_gets_the_end_of_its_epoch(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1", b"2")
     set_leader(partition, 1, epoch=5)
     fill(bench, partition, b"3")
     request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, max_wait_ms=1000)
-    (answer,) = await fetch(bench, request)
-    assert answer.diverging_epoch is not None
-    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 2)
-    (answer,) = await fetch(bench, request_of(bench, offsets={0: 2}, last_fetched_epoch=0))
-    assert answer.diverging_epoch is None
-    assert values_of(answer) == [2]
+    (response,) = await fetch(bench, request)
+    assert response.diverging_epoch is not None
+    assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (0, 2)
+    (response,) = await fetch(bench, request_of(bench, offsets={0: 2}, last_fetched_epoch=0))
+    assert response.diverging_epoch is None
+    assert values_of(response) == [2]
 
 
 @scenario(run)
-async def test_nobody_may_pose_as_a_replica(bench: Bench, /) -> None:
+async def test_unknown_replica_ids_are_rejected(bench: Bench, /) -> None:
     await bench.create_topic("a")
     request = request_of(bench)
     request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
-    (answer,) = await fetch(bench, request)
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (response,) = await fetch(bench, request)
+    assert response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def transaction_marker(producer_id: int, commit: bool) -> bytes:
@@ -268,7 +266,7 @@ def transaction_marker(producer_id: int, commit: bool) -> bytes:
 
 
 @scenario(run)
-async def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(
+async def test_read_committed_ends_at_open_transactions_and_lists_aborted_ones(
     bench: Bench, /
 ) -> None:
     (partition,) = await bench.create_topic("a")
@@ -287,28 +285,28 @@ async def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(
     append(batch_of(b"plain"))
     append(transactional(7))
     append(transactional(8))
-    (answer,) = await fetch(bench, request_of(bench, isolation_level=1))
-    assert (answer.high_watermark, answer.last_stable_offset) == (3, 1)
-    assert values_of(answer) == [0]
-    assert answer.aborted_transactions == []
+    (response,) = await fetch(bench, request_of(bench, isolation_level=1))
+    assert (response.high_watermark, response.last_stable_offset) == (3, 1)
+    assert values_of(response) == [0]
+    assert response.aborted_transactions == []
     (all_of_it,) = await fetch(bench, request_of(bench, isolation_level=0))
     assert values_of(all_of_it) == [0, 1, 2]
-    # An open transaction keeps a committed reader waiting, its end wakes it.
+    # An open transaction keeps a read_committed fetch waiting, its end completes it.
     poll = asyncio.ensure_future(
         fetch(bench, request_of(bench, offsets={0: 1}, isolation_level=1, max_wait_ms=9000))
     )
     await asyncio.sleep(0.1)
     append(transaction_marker(7, commit=False), Origin.COORDINATOR)
     append(transaction_marker(8, commit=True), Origin.COORDINATOR)
-    (answer,) = await poll
-    assert values_of(answer)[:1] == [1]
-    assert answer.aborted_transactions is not None
-    assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(7, 1)]
+    (response,) = await poll
+    assert values_of(response)[:1] == [1]
+    assert response.aborted_transactions is not None
+    assert [(a.producer_id, a.first_offset) for a in response.aborted_transactions] == [(7, 1)]
 
 
 @scenario(run)
-async def test_the_end_of_a_transaction_completes_a_poll_for_many_bytes(bench: Bench, /) -> None:
-    """The marker is small; what it makes readable is not."""
+async def test_end_of_a_transaction_completes_a_fetch_for_many_bytes(bench: Bench, /) -> None:
+    """The marker is small, but it makes many bytes readable."""
     (partition,) = await bench.create_topic("a")
     big = batch_of(
         bytes(5000), transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
@@ -326,7 +324,7 @@ async def test_the_end_of_a_transaction_completes_a_poll_for_many_bytes(bench: B
 
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
 @scenario(run)
-async def test_sessions_tell_only_what_is_new(bench: Bench, /, version: int) -> None:
+async def test_session_returns_only_changed_partitions(bench: Bench, /, version: int) -> None:
     first, second = await bench.create_topic("a", partitions=2)
     fill(bench, first, b"1")
     opening = request_of(bench, offsets={0: 0, 1: 0}, session=(0, 0))
@@ -334,7 +332,7 @@ async def test_sessions_tell_only_what_is_new(bench: Bench, /, version: int) -> 
     session_id = opened.session_id
     assert session_id != 0
     assert len(opened.responses[0].partitions) == 2
-    # The position of partition 0 moved on; nothing else is new.
+    # The fetch offset of partition 0 has changed; nothing else.
     going_on = request_of(bench, offsets={0: 1}, session=(session_id, 1))
     quiet = await bench.ask(going_on, version, FetchResponse)
     assert (quiet.error_code, quiet.session_id, quiet.responses) == (0, session_id, [])
@@ -343,7 +341,7 @@ async def test_sessions_tell_only_what_is_new(bench: Bench, /, version: int) -> 
         request_of(bench, offsets={}, session=(session_id, 2)), version, FetchResponse
     )
     assert [p.partition_index for p in news.responses[0].partitions] == [1]
-    # A log start that moved is news without records.
+    # A changed log start offset is returned without records.
     first.advance_log_start(Offset(1))
     forget = request_of(bench, offsets={}, session=(session_id, 3))
     forget.forgotten_topics_data = [
@@ -379,7 +377,7 @@ async def test_session_errors(bench: Bench, /) -> None:
 
 
 @scenario(run, max_incremental_fetch_session_cache_slots="0")
-async def test_no_session_without_room(bench: Bench, /) -> None:
+async def test_no_session_is_created_beyond_the_limit(bench: Bench, /) -> None:
     await bench.create_topic("a")
     response = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
     assert response.session_id == 0
@@ -387,47 +385,49 @@ async def test_no_session_without_room(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_fetch_waits_for_a_partition_that_is_being_made(bench: Bench, /) -> None:
+async def test_fetch_waits_for_a_partition_that_is_opening(bench: Bench, /) -> None:
     (partition,) = bench.begin_topic("a")
     assert partition.log is None
-    (answer,) = await fetch(bench, request_of(bench, max_wait_ms=100))
-    assert answer.error_code == 0
+    (response,) = await fetch(bench, request_of(bench, max_wait_ms=100))
+    assert response.error_code == 0
     (other,) = bench.begin_topic("b")
-    (answer,) = await fetch(bench, request_of(bench, "b", max_wait_ms=0))
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (response,) = await fetch(bench, request_of(bench, "b", max_wait_ms=0))
+    assert response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert other.log is None
 
 
 @scenario(run, fetch_max_bytes="1024")
-async def test_the_brokers_own_limit_holds_for_everyone(bench: Bench, /) -> None:
+async def test_brokers_fetch_max_bytes_applies(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, *[b"x" * 500] * 10)
-    (answer,) = await fetch(bench, request_of(bench))
-    assert len(answer.records or b"") == 1024
+    (response,) = await fetch(bench, request_of(bench))
+    assert len(response.records or b"") == 1024
 
 
 @scenario(run)
-async def test_an_append_between_the_reading_and_the_wait_is_not_missed(bench: Bench, /) -> None:
+async def test_append_between_read_and_wait_is_not_missed(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
     assert isinstance(reply, PendingReply)
-    fill(bench, partition, b"1")  # before anybody has begun to wait
-    answer = await reply.response
-    assert answer is not None
-    response = bench.read(answer, 1, 18, FetchResponse)
+    fill(bench, partition, b"1")  # before the wait has started
+    result = await reply.response
+    assert result is not None
+    response = bench.read(result, 1, 18, FetchResponse)
     assert values_of(response.responses[0].partitions[0]) == [0]
     assert bench.broker.clock.mono_ms() < 1000
 
 
 @scenario(run)
-async def test_only_who_surely_leads_judges_what_lies_beyond_the_end(bench: Bench, /) -> None:
+async def test_only_a_leader_with_a_lease_returns_offset_out_of_range_beyond_the_end(
+    bench: Bench, /
+) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1", b"2")
     partition.advance_log_start(Offset(1))
     bench.registration.lease = False
     beyond, below = request_of(bench, offsets={0: 9}), request_of(bench, offsets={0: 0})
     (alone,) = await fetch(bench, beyond)
-    assert alone.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else can lead it"
+    assert alone.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "no other broker can lead it"
     partition.assignment = partition.assignment._replace(replicas=(NodeId(1), NodeId(2)))
     (doubtful,) = await fetch(bench, beyond)
     assert doubtful.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -439,7 +439,7 @@ async def test_only_who_surely_leads_judges_what_lies_beyond_the_end(bench: Benc
 
 
 @scenario(run)
-async def test_a_full_answer_still_tells_positions_that_do_not_exist(bench: Bench, /) -> None:
+async def test_full_response_still_reports_offsets_out_of_range(bench: Bench, /) -> None:
     first, second = await bench.create_topic("a", partitions=2)
     fill(bench, first, b"x" * 1000)
     fill(bench, second, b"y" * 1000)
@@ -450,8 +450,8 @@ async def test_a_full_answer_still_tells_positions_that_do_not_exist(bench: Benc
 
 
 @scenario(run)
-async def test_a_session_that_goes_on_in_an_older_version_is_not_sent_back(bench: Bench, /) -> None:
-    """Before version 12 there is no way to say where logs part."""
+async def test_session_in_an_older_version_gets_no_diverging_epoch(bench: Bench, /) -> None:
+    """Before version 12 responses have no diverging epoch."""
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, b"1", b"2")
     set_leader(partition, 1, epoch=5)

@@ -1,4 +1,4 @@
-"""The fast path of Fetch must not be seen: same answers as on the general path."""
+"""The fast path of Fetch gives the same responses as the general path."""
 
 import asyncio
 import random
@@ -28,11 +28,11 @@ from tests.unit.api.test_fetch import transaction_marker
 from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, fast_paths_of, run, set_leader
 
 STEPS: Final = 200
-#: What answers are compared by; what is seen of a life beside them.
+#: The responses and other observations that are compared.
 Seen = list[object]
 
 
-#: What makes a fetch an unusual one.
+#: Properties that keep a fetch off the fast path.
 ODDITIES: Final = (
     "partition",
     "topic",
@@ -129,10 +129,10 @@ async def outcome(
         reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
         waited = isinstance(reply, PendingReply)
         if isinstance(reply, PendingReply):
-            answer = asyncio.ensure_future(reply.response)
+            result = asyncio.ensure_future(reply.response)
             await asyncio.sleep(0.001)
             while_waiting()
-            reply = await answer
+            reply = await result
     except (CloseConnection, WireError) as error:
         return "closed", (type(error), str(error))
     assert reply is not None
@@ -205,7 +205,7 @@ def at_the_end(topic_id: UUID, partition: Partition) -> FetchRequest:
 
 @pytest.mark.parametrize("version", [11, 12, 13, 14, 15, 16, 17, 18])
 @pytest.mark.parametrize("seed", range(3))
-def test_both_roads_give_the_same(seed: int, version: int) -> None:
+def test_fast_and_general_path_give_the_same_responses(seed: int, version: int) -> None:
     short, served = play(seed, version, lambda router: None)
     generic, _ = play(seed, version, lambda router: fast_paths_of(router).fetch.forget())
     assert (served > STEPS // 8) == (version >= 12), "the fast path was hardly taken"
@@ -214,7 +214,7 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
 
 
 @scenario(run)
-async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
+async def test_waiting_fetch_ends_with_its_connection(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     frame = frame_request(
         at_the_end(bench.topic_id("a"), partition), 17, correlation_id=1, client_id="c"
@@ -232,8 +232,8 @@ async def test_a_parked_fetch_ends_with_its_connection(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_chain_of_wakes_is_no_chain_of_calls(bench: Bench, /) -> None:
-    """Each look brings the next; none runs inside another."""
+async def test_chained_wakeups_are_not_nested_calls(bench: Bench, /) -> None:
+    """Each recheck adds the next one; none runs inside another."""
     router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
     woken = fast_paths_of(router).fetch.woken
     running: list[int] = []
@@ -249,7 +249,7 @@ async def test_a_chain_of_wakes_is_no_chain_of_calls(bench: Bench, /) -> None:
 
     woken.add(lambda: look(0))
     woken.run(4)
-    assert [number for number, _ in seen] == [0, 1, 2, 3], "the others come in later turns"
+    assert [number for number, _ in seen] == [0, 1, 2, 3], "the others run in later iterations"
     while woken:
         await asyncio.sleep(0)
     assert seen == [(number, 1) for number in range(101)]

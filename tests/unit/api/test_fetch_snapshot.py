@@ -26,7 +26,7 @@ def request(position: int = 10, bytes_max: int = 100) -> FetchSnapshotRequest:
 
 
 @scenario(run)
-async def test_a_piece_of_a_snapshot(bench: Bench, /) -> None:
+async def test_returns_a_chunk_of_a_snapshot(bench: Bench, /) -> None:
     snapshot = SnapshotId(Offset(30), Epoch(2))
     bench.quorum.answer = core.FetchSnapshotResponse(
         sender=NodeId(1),
@@ -50,7 +50,7 @@ async def test_a_piece_of_a_snapshot(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_errors_of_the_core_and_of_the_request(bench: Bench, /) -> None:
+async def test_errors_of_the_core_and_of_the_request_are_returned(bench: Bench, /) -> None:
     bench.quorum.answer = core.FetchSnapshotResponse(
         sender=NodeId(1), epoch=Epoch(3), error=core.Error.SNAPSHOT_NOT_FOUND
     )

@@ -37,7 +37,7 @@ async def find(bench: Bench, version: int, key_type: int) -> list[Coordinator]:
 
 @pytest.mark.parametrize("version", range(7))
 @scenario(run, offsets_topic_num_partitions="3", offsets_topic_replication_factor="1")
-async def test_the_first_who_asks_makes_the_topic(bench: Bench, /, version: int) -> None:
+async def test_first_request_creates_the_topic(bench: Bench, /, version: int) -> None:
     assert OFFSETS_TOPIC not in bench.broker.image.topic_ids
     found = await find(bench, version, GROUP)
     assert [one.key for one in found] == ["a", "b"][: len(found)]
@@ -50,7 +50,7 @@ async def test_the_first_who_asks_makes_the_topic(bench: Bench, /, version: int)
 
 
 @scenario(run)
-async def test_too_few_brokers_for_the_topic(bench: Bench, /) -> None:
+async def test_coordinator_is_unavailable_with_too_few_brokers(bench: Bench, /) -> None:
     (found, _) = await find(bench, 6, GROUP)
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert found.node_id == -1
@@ -64,7 +64,7 @@ async def test_too_few_brokers_for_the_topic(bench: Bench, /) -> None:
     transaction_state_log_replication_factor="1",
     transaction_state_log_min_isr="1",
 )
-async def test_transactions_have_a_topic_of_their_own(bench: Bench, /, version: int) -> None:
+async def test_transactions_have_a_separate_topic(bench: Bench, /, version: int) -> None:
     for one in await find(bench, version, TRANSACTION):
         assert (one.error_code, one.node_id) == (0, 1)
     topic = bench.broker.image.topic(TRANSACTIONS_TOPIC)
@@ -77,7 +77,7 @@ async def test_transactions_have_a_topic_of_their_own(bench: Bench, /, version: 
 
 @pytest.mark.parametrize("version", range(1, 7))
 @scenario(run)
-async def test_what_this_broker_does_not_coordinate(bench: Bench, /, version: int) -> None:
+async def test_unsupported_coordinator_types_are_rejected(bench: Bench, /, version: int) -> None:
     async def codes(key_type: int) -> set[int]:
         return {one.error_code for one in await find(bench, version, key_type)}
 

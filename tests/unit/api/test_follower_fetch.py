@@ -1,4 +1,4 @@
-"""What a leader answers to a follower, and when."""
+"""Responses of a leader to its followers, and when they are sent."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ VERSION = 17
 
 
 def followed_by(bench: Bench, topic: str = "a") -> None:
-    """As if broker 2 had a replica."""
+    """Adds a replica on broker 2 to the partition's assignment."""
     partition = bench.partition(topic)
     before = partition.assignment
     partition.on_assignment(
@@ -79,7 +79,7 @@ class Follower:
         self.session = (response.session_id, max(1, self.session[1]))
         return response
 
-    async def ask(
+    async def fetch(
         self,
         offset: int | None = None,
         *,
@@ -92,9 +92,9 @@ class Follower:
             offset, epoch=epoch, last_epoch=last_epoch, max_wait_ms=max_wait_ms, forget=forget
         )
         assert response.error_code == 0
-        answers = [data for topic in response.responses for data in topic.partitions]
-        assert len(answers) <= 1
-        return answers[0] if answers else None
+        results = [data for topic in response.responses for data in topic.partitions]
+        assert len(results) <= 1
+        return results[0] if results else None
 
 
 def append(bench: Bench, *values: bytes, topic: str = "a") -> None:
@@ -103,50 +103,50 @@ def append(bench: Bench, *values: bytes, topic: str = "a") -> None:
 
 
 @scenario(run)
-async def test_records_come_once_until_the_follower_asks_anew(bench: Bench, /) -> None:
+async def test_records_are_sent_once_until_the_follower_fetches_them_again(bench: Bench, /) -> None:
     await bench.create_topic("a")
     followed_by(bench)
     append(bench, b"x", b"y")
     follower = Follower(bench)
-    first = await follower.ask(0)
+    first = await follower.fetch(0)
     assert first is not None
     assert first.records
-    assert await follower.ask() is None, "the same bytes a second time"
-    second = await follower.ask(2, last_epoch=0)
+    assert await follower.fetch() is None, "the same bytes are not sent twice"
+    second = await follower.fetch(2, last_epoch=0)
     assert second is None
     append(bench, b"z")
-    third = await follower.ask()
+    third = await follower.fetch()
     assert third is not None
     assert third.records
 
 
 @scenario(run)
-async def test_a_poll_waits_for_an_append_or_its_time(bench: Bench, /) -> None:
+async def test_fetch_waits_for_an_append_or_max_wait_ms(bench: Bench, /) -> None:
     await bench.create_topic("a")
     followed_by(bench)
     follower, clock = Follower(bench), bench.broker.clock
-    assert await follower.ask(0) is None
+    assert await follower.fetch(0) is None
     begin_ms = clock.mono_ms()
-    assert await follower.ask(max_wait_ms=500) is None
+    assert await follower.fetch(max_wait_ms=500) is None
     assert 500 <= clock.mono_ms() - begin_ms <= 510
-    poll = asyncio.ensure_future(follower.ask(max_wait_ms=5_000))
+    poll = asyncio.ensure_future(follower.fetch(max_wait_ms=5_000))
     await asyncio.sleep(0.1)
     append(bench, b"x")
-    answer = await poll
-    assert answer is not None
-    assert answer.records
+    response = await poll
+    assert response is not None
+    assert response.records
     assert clock.mono_ms() - begin_ms < 1_000
 
 
 @scenario(run)
-async def test_the_next_request_ends_the_wait_of_the_one_before(bench: Bench, /) -> None:
+async def test_next_request_ends_the_wait_of_the_previous_one(bench: Bench, /) -> None:
     await bench.create_topic("a")
     await bench.create_topic("b")
     followed_by(bench)
     followed_by(bench, "b")
     append(bench, b"x", topic="b")
     follower, clock = Follower(bench), bench.broker.clock
-    assert await follower.ask(0) is None
+    assert await follower.fetch(0) is None
     begin_ms = clock.mono_ms()
     parked = asyncio.ensure_future(follower.poll(max_wait_ms=30_000))
     await asyncio.sleep(0.1)
@@ -157,14 +157,14 @@ async def test_the_next_request_ends_the_wait_of_the_one_before(bench: Bench, /)
 
 
 @scenario(run)
-async def test_logs_that_part_and_wrong_epochs_are_told_at_once(bench: Bench, /) -> None:
+async def test_divergence_and_wrong_epochs_are_reported_immediately(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     append(bench, b"x", b"y")
     set_leader(partition, 1, epoch=3)
     followed_by(bench)
     append(bench, b"z")
     wait_ms = 30_000
-    parts = await Follower(bench).ask(3, epoch=3, last_epoch=2, max_wait_ms=wait_ms)
+    parts = await Follower(bench).fetch(3, epoch=3, last_epoch=2, max_wait_ms=wait_ms)
     assert parts is not None
     assert parts.diverging_epoch is not None
     assert (parts.diverging_epoch.epoch, parts.diverging_epoch.end_offset) == (0, 2)
@@ -173,51 +173,51 @@ async def test_logs_that_part_and_wrong_epochs_are_told_at_once(bench: Bench, /)
         (2, ErrorCode.FENCED_LEADER_EPOCH),
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ):
-        answer = await Follower(bench).ask(0, epoch=epoch, max_wait_ms=wait_ms)
-        assert answer is not None
-        assert answer.error_code == code
-    stranger = await Follower(bench, node=9).ask(0, epoch=3, max_wait_ms=wait_ms)
+        response = await Follower(bench).fetch(0, epoch=epoch, max_wait_ms=wait_ms)
+        assert response is not None
+        assert response.error_code == code
+    stranger = await Follower(bench, node=9).fetch(0, epoch=3, max_wait_ms=wait_ms)
     assert stranger is not None
     assert stranger.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    beyond = await Follower(bench).ask(9, epoch=3, max_wait_ms=wait_ms)
+    beyond = await Follower(bench).fetch(9, epoch=3, max_wait_ms=wait_ms)
     assert beyond is not None
     assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @scenario(run)
-async def test_a_new_leader_is_told_to_a_parked_poll(bench: Bench, /) -> None:
+async def test_leader_change_completes_a_waiting_fetch(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     followed_by(bench)
     follower = Follower(bench)
-    assert await follower.ask(0) is None
-    poll = asyncio.ensure_future(follower.ask(max_wait_ms=30_000))
+    assert await follower.fetch(0) is None
+    poll = asyncio.ensure_future(follower.fetch(max_wait_ms=30_000))
     await asyncio.sleep(0.1)
     set_leader(partition, 2, epoch=1)
-    answer = await poll
-    assert answer is not None
-    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
-    # An error too is told once.
-    assert await follower.ask() is None
+    response = await poll
+    assert response is not None
+    assert response.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    # An error is also reported only once.
+    assert await follower.fetch() is None
 
 
 @scenario(run)
-async def test_what_is_forgotten_is_not_told_of(bench: Bench, /) -> None:
+async def test_forgotten_partitions_are_not_returned(bench: Bench, /) -> None:
     await bench.create_topic("a")
     followed_by(bench)
     follower = Follower(bench)
-    assert await follower.ask(0) is None
-    assert await follower.ask(forget=True) is None
+    assert await follower.fetch(0) is None
+    assert await follower.fetch(forget=True) is None
     append(bench, b"x")
-    assert await follower.ask() is None
+    assert await follower.fetch() is None
     assert not bench.partition("a").watchers
 
 
 @scenario(run)
-async def test_a_session_that_is_not_known_begins_anew(bench: Bench, /) -> None:
+async def test_unknown_session_is_rejected_and_reopened(bench: Bench, /) -> None:
     await bench.create_topic("a")
     followed_by(bench)
     follower = Follower(bench)
-    await follower.ask(0)
+    await follower.fetch(0)
     session = follower.session
     follower.session = (session[0] + 1, 1)
     response = await follower.poll()
@@ -225,7 +225,7 @@ async def test_a_session_that_is_not_known_begins_anew(bench: Bench, /) -> None:
     follower.session = (session[0], 7)
     response = await follower.poll()
     assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    # Another broker cannot go on with it.
+    # Another broker cannot continue the session.
     other = Follower(bench, node=3)
     other.session = session
     response = await other.poll()
@@ -233,13 +233,13 @@ async def test_a_session_that_is_not_known_begins_anew(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_the_sessions_of_a_follower_are_bounded(bench: Bench, /) -> None:
+async def test_number_of_sessions_per_follower_is_limited(bench: Bench, /) -> None:
     await bench.create_topic("a")
     followed_by(bench)
     oldest = Follower(bench)
-    await oldest.ask(0)
+    await oldest.fetch(0)
     for _ in range(SESSIONS_PER_NODE_MAX):
-        await Follower(bench).ask(0)
+        await Follower(bench).fetch(0)
     assert value_of(bench.broker.follower_sessions, SESSIONS) == SESSIONS_PER_NODE_MAX
     assert len(bench.partition("a").watchers) == SESSIONS_PER_NODE_MAX
     response = await oldest.poll()
@@ -247,7 +247,7 @@ async def test_the_sessions_of_a_follower_are_bounded(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_what_finds_no_room_comes_with_the_next_answer(bench: Bench, /) -> None:
+async def test_records_beyond_the_size_limit_are_in_the_next_response(bench: Bench, /) -> None:
     follower, clock = Follower(bench), bench.broker.clock
     for name in ("a", "b"):
         await bench.create_topic(name)
@@ -258,7 +258,7 @@ async def test_what_finds_no_room_comes_with_the_next_answer(bench: Bench, /) ->
     begin_ms = clock.mono_ms()
     served = []
     for _ in range(2):
-        # More bytes are asked for than one answer may hold: it goes as soon as it is full.
+        # The request allows more bytes than one response has: it is sent as soon as it is full.
         response = await follower.poll(max_bytes=500, min_bytes=1 << 20, max_wait_ms=30_000)
         served += [topic.topic_id for topic in response.responses if topic.partitions[0].records]
     assert served == [bench.topic_id("a"), bench.topic_id("b")]

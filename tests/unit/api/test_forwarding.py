@@ -1,4 +1,4 @@
-"""A client asks a broker for what the active controller, on another machine, decides."""
+"""Requests to a broker that the active controller, on another machine, handles."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -55,7 +55,7 @@ PORT = 9093
 
 
 class World:
-    """A broker (`near`) that is no controller, and the active controller (`far`)."""
+    """A broker (`near`) without controller, and the active controller (`far`)."""
 
     def __init__(self, *, ranges: ApiRanges | None = None) -> None:
         """`ranges` narrows what `far` serves, as in an older build."""
@@ -115,7 +115,9 @@ def creation(*names: str, timeout_ms: int = 30_000) -> CreateTopicsRequest:
 
 @pytest.mark.parametrize("version", range(2, 8))
 @scenario(run)
-async def test_topics_are_created_and_deleted_there(world: World, /, version: int) -> None:
+async def test_topics_are_created_and_deleted_by_the_controller(
+    world: World, /, version: int
+) -> None:
     far = world.far.broker.image
     for expected in ([0, 0], [ErrorCode.TOPIC_ALREADY_EXISTS] * 2):
         reply = await world.near.ask(creation("a", "b"), version, CreateTopicsResponse)
@@ -129,7 +131,7 @@ async def test_topics_are_created_and_deleted_there(world: World, /, version: in
 
 
 @scenario(run)
-async def test_a_broker_decides_its_own_part_of_settings(world: World, /) -> None:
+async def test_broker_handles_its_own_settings_and_forwards_the_others(world: World, /) -> None:
     await world.far.create_topic("a")
 
     def resource(kind: int, name: str, key: str, value: str) -> AlterConfigsResource:
@@ -160,13 +162,13 @@ async def test_a_broker_decides_its_own_part_of_settings(world: World, /) -> Non
             )
         ]
     )
-    answer = await world.near.ask(plain, 2, AlterConfigsResponse)
-    assert [one.error_code for one in answer.responses] == [0]
+    response = await world.near.ask(plain, 2, AlterConfigsResponse)
+    assert [one.error_code for one in response.responses] == [0]
     assert world.far.broker.topic_config("a").retention_ms == 99
 
 
 @scenario(run)
-async def test_answers_with_one_code_come_back_too(world: World, /) -> None:
+async def test_responses_with_only_an_error_code_are_returned(world: World, /) -> None:
     request = UnregisterBrokerRequest(broker_id=99)
     reply = await world.near.ask(request, 0, UnregisterBrokerResponse)
     assert reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -176,7 +178,7 @@ async def test_answers_with_one_code_come_back_too(world: World, /) -> None:
 
 
 @scenario(run)
-async def test_without_a_controller_the_client_is_told_in_time(world: World, /) -> None:
+async def test_request_without_active_controller_times_out(world: World, /) -> None:
     world.far.controller.down = True
     clock = world.near.life.runtime.clock
     start_ms = clock.mono_ms()
@@ -187,7 +189,7 @@ async def test_without_a_controller_the_client_is_told_in_time(world: World, /) 
 
 
 @scenario(run)
-async def test_a_controller_that_comes_in_time_answers(world: World, /) -> None:
+async def test_controller_that_becomes_active_in_time_responds(world: World, /) -> None:
     world.far.controller.down = True
 
     def come() -> None:
@@ -198,7 +200,7 @@ async def test_a_controller_that_comes_in_time_answers(world: World, /) -> None:
     assert [topic.error_code for topic in reply.topics] == [0]
 
 
-def test_a_handler_there_sees_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handler_on_the_controller_sees_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     async def scenario(world: World) -> None:
@@ -251,7 +253,7 @@ async def test_forwarded_apis_are_advertised_in_versions_that_the_controller_ser
     assert await advertised_versions(world) == before
 
 
-def test_addresses_of_both_kinds() -> None:
+def test_ipv4_and_ipv6_addresses_are_encoded() -> None:
     for host in ("10.1.2.3", "::1", "2001:db8::7"):
         assert address_of(address_bytes(Address(host, 99))) == Address(host, 0)
     assert address_of(address_bytes(Address("fe80::1%eth0", 99))) == Address("fe80::1", 0)

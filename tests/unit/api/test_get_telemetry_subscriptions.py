@@ -35,7 +35,7 @@ async def ask(
 
 
 @scenario(run)
-async def test_without_subscriptions_nothing_is_asked_of_clients(bench: Bench, /) -> None:
+async def test_no_metrics_are_requested_without_subscriptions(bench: Bench, /) -> None:
     first = await ask(bench, ZERO_UUID)
     assert first.error_code == 0
     assert first.client_instance_id != ZERO_UUID
@@ -46,7 +46,7 @@ async def test_without_subscriptions_nothing_is_asked_of_clients(bench: Bench, /
 
 
 @scenario(run)
-async def test_clients_get_the_subscriptions_that_match_them(bench: Bench, /) -> None:
+async def test_clients_get_matching_subscriptions(bench: Bench, /) -> None:
     subscribe(bench, "mine", metrics="a.,b.", interval_ms="1000", match="client_id=billing.*")
     subscribe(bench, "java", metrics="*", match="client_software_name=apache-kafka-java")
     subscribe(bench, "here", metrics="c.", match="client_source_address=10\\.0\\.0\\.1")

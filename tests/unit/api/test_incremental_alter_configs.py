@@ -46,7 +46,7 @@ async def alter(
 
 @pytest.mark.parametrize("version", range(2))
 @scenario(run)
-async def test_topics_change_while_in_use(bench: Bench, /, version: int) -> None:
+async def test_topic_settings_change_while_in_use(bench: Bench, /, version: int) -> None:
     (partition,) = await bench.create_topic("a", retention_ms="1000")
     topic = (TOPIC, "a")
     assert await alter(bench, topic, ("max.message.bytes", SET, "100"), version=version) == 0
@@ -64,7 +64,7 @@ async def test_topics_change_while_in_use(bench: Bench, /, version: int) -> None
 
 
 @scenario(run)
-async def test_a_flush_setting_takes_effect_at_once(bench: Bench, /) -> None:
+async def test_flush_setting_takes_effect_immediately(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     assert await alter(bench, (TOPIC, "a"), ("flush.messages", SET, "1")) == 0
     batch = memoryview(bytearray(batch_of(b"x")))
@@ -74,23 +74,21 @@ async def test_a_flush_setting_takes_effect_at_once(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_brokers_settings_reach_their_topics(bench: Bench, /) -> None:
+async def test_broker_settings_apply_to_topics(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     (own,) = await bench.create_topic("own", retention_ms="1")
     assert await alter(bench, (BROKER, ""), ("log.retention.ms", SET, "77000")) == 0
     assert (partition.config.retention_ms, own.config.retention_ms) == (77000, 1)
     assert await alter(bench, (BROKER, "1"), ("log.retention.ms", SET, "88000")) == 0
     assert partition.config.retention_ms == 88000
-    refused = await alter(bench, (BROKER, "1"), ("node.id", SET, "5"))
-    assert refused == ErrorCode.INVALID_REQUEST
+    rejected = await alter(bench, (BROKER, "1"), ("node.id", SET, "5"))
+    assert rejected == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
 @scenario(run)
-async def test_a_node_checks_the_files_that_its_own_settings_name(
-    bench: Bench, /, role: str
-) -> None:
-    """Also on the listener of the active controller."""
+async def test_node_checks_files_in_its_own_settings(bench: Bench, /, role: str) -> None:
+    """On the listener of the active controller too."""
     checked: list[tuple[str, ...]] = []
 
     def reject(config: BrokerConfig, named: Collection[str]) -> None:
@@ -111,7 +109,7 @@ async def test_a_node_checks_the_files_that_its_own_settings_name(
     [("log.cleaner.dedupe.buffer.size", "1000"), ("max.connections.per.ip", "0")],
 )
 @scenario(run)
-async def test_the_controller_rejects_what_no_broker_could_apply(
+async def test_controller_rejects_values_that_no_broker_could_apply(
     bench: Bench, /, resource: str, name: str, text: str
 ) -> None:
     change = (name, SET, text)
@@ -121,9 +119,7 @@ async def test_the_controller_rejects_what_no_broker_could_apply(
 
 
 @scenario(run)
-async def test_the_controller_judges_a_broker_with_the_values_of_all_brokers(
-    bench: Bench, /
-) -> None:
+async def test_controller_checks_a_broker_with_the_cluster_defaults(bench: Bench, /) -> None:
     overrides = ("max.connections.per.ip.overrides", SET, "h:1")
     limit = ("max.connections.per.ip", SET, "0")
     assert await alter(bench, (BROKER, ""), overrides, role="controller") == 0
@@ -133,7 +129,9 @@ async def test_the_controller_judges_a_broker_with_the_values_of_all_brokers(
 
 @pytest.mark.parametrize("resource", [(TOPIC, "a"), (BROKER, ""), (METRICS, "m"), (GROUP, "g")])
 @scenario(run)
-async def test_no_dynamic_value_has_variables(bench: Bench, /, resource: tuple[int, str]) -> None:
+async def test_variables_in_dynamic_values_are_rejected(
+    bench: Bench, /, resource: tuple[int, str]
+) -> None:
     names = {TOPIC: "cleanup.policy", BROKER: "custom", METRICS: "metrics"}
 
     await bench.create_topic("a")
@@ -160,7 +158,7 @@ def test_a_broker_reports_settings_without_effect_in_one_warning(
         (warning,) = (record.getMessage() for record in caplog.records)
         assert "background.threads, num.io.threads" in warning
         assert "log.retention.ms" not in warning
-        # What stays as it is does not warn again.
+        # Unchanged settings do not cause another warning.
         assert await alter(bench, (BROKER, ""), ("log.retention.ms", SET, "6000")) == 0
         assert len(caplog.records) == 1
 
@@ -188,7 +186,7 @@ async def test_an_unsupported_setting_is_rejected(
 
 
 @scenario(run)
-async def test_loggers_change_in_this_process_only(bench: Bench, /) -> None:
+async def test_log_levels_change_in_this_process_only(bench: Bench, /) -> None:
     name = "lograft.broker.logs.log_manager"
     logger = logging.getLogger(name)
 
@@ -211,7 +209,7 @@ async def test_loggers_change_in_this_process_only(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_no_controller(bench: Bench, /) -> None:
+async def test_request_without_controller_is_rejected(bench: Bench, /) -> None:
     bench.controller.down = True
-    refused = await alter(bench, (TOPIC, "a"), ("retention.ms", SET, "1"))
-    assert refused == ErrorCode.REQUEST_TIMED_OUT
+    rejected = await alter(bench, (TOPIC, "a"), ("retention.ms", SET, "1"))
+    assert rejected == ErrorCode.REQUEST_TIMED_OUT

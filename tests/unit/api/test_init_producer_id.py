@@ -26,7 +26,7 @@ async def ask(
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(run)
-async def test_every_call_gives_a_new_id(bench: Bench, /, version: int) -> None:
+async def test_every_request_gets_a_new_id(bench: Bench, /, version: int) -> None:
     first, second = await ask(bench, version), await ask(bench, version)
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert first.producer_id != second.producer_id
@@ -37,10 +37,10 @@ async def test_every_call_gives_a_new_id(bench: Bench, /, version: int) -> None:
 
 
 @scenario(run)
-async def test_refusals(bench: Bench, /) -> None:
-    refused = await ask(bench, transactional_id="t")
-    assert refused.error_code == ErrorCode.NOT_COORDINATOR
-    assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+async def test_invalid_requests_are_rejected(bench: Bench, /) -> None:
+    rejected = await ask(bench, transactional_id="t")
+    assert rejected.error_code == ErrorCode.NOT_COORDINATOR
+    assert (rejected.producer_id, rejected.producer_epoch) == (-1, -1)
     assert (await ask(bench, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
     assert (await ask(bench, producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
     assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
@@ -48,7 +48,7 @@ async def test_refusals(bench: Bench, /) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_a_transactional_id_keeps_its_producer_id(bench: Bench, /, version: int) -> None:
+async def test_transactional_id_keeps_its_producer_id(bench: Bench, /, version: int) -> None:
     first, second = await ask(bench, version, "x"), await ask(bench, version, "x")
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert (second.error_code, second.producer_epoch) == (0, 1)
@@ -58,11 +58,13 @@ async def test_a_transactional_id_keeps_its_producer_id(bench: Bench, /, version
 
 @pytest.mark.parametrize("version", range(3, 6))
 @scenario(play)
-async def test_only_the_last_one_goes_on_after_an_error(bench: Bench, /, version: int) -> None:
+async def test_only_the_latest_producer_continues_after_an_error(
+    bench: Bench, /, version: int
+) -> None:
     first = await ask(bench, version, "x")
     goes_on = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
     assert (goes_on.producer_id, goes_on.producer_epoch) == (first.producer_id, 1)
-    # The answer was lost.
+    # The response was lost.
     again = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
     assert again == goes_on
     await ask(bench, version, "x")
@@ -75,17 +77,17 @@ async def test_only_the_last_one_goes_on_after_an_error(bench: Bench, /, version
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 @scenario(play)
-async def test_timeouts_have_a_limit(bench: Bench, /, timeout_ms: int) -> None:
+async def test_transaction_timeout_is_limited(bench: Bench, /, timeout_ms: int) -> None:
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
-    refused = await bench.ask(request, 5, InitProducerIdResponse)
-    assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    rejected = await bench.ask(request, 5, InitProducerIdResponse)
+    assert rejected.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 UNSTABLE = 6
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-def test_two_phase_commit_is_behind_two_settings(is_allowed: bool) -> None:
+def test_two_phase_commit_needs_two_settings(is_allowed: bool) -> None:
     async def scenario(bench: Bench) -> None:
         def request(**fields: bool) -> InitProducerIdRequest:
             return InitProducerIdRequest(
@@ -93,8 +95,8 @@ def test_two_phase_commit_is_behind_two_settings(is_allowed: bool) -> None:
             )
 
         found = await bench.ask(request(enable2_pc=True), UNSTABLE, InitProducerIdResponse)
-        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert found.error_code == (0 if is_allowed else refused)
+        rejected = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert found.error_code == (0 if is_allowed else rejected)
         kept = request(enable2_pc=is_allowed, keep_prepared_txn=True)
         found = await bench.ask(kept, UNSTABLE, InitProducerIdResponse)
         assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -107,6 +109,6 @@ def test_two_phase_commit_is_behind_two_settings(is_allowed: bool) -> None:
 
 
 @scenario(play)
-async def test_unstable_versions_are_not_served_by_themselves(bench: Bench, /) -> None:
+async def test_unstable_versions_are_not_served_by_default(bench: Bench, /) -> None:
     with pytest.raises(CloseConnection, match="not supported"):
         await ask(bench, UNSTABLE, "x")

@@ -5,16 +5,16 @@ import pytest
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.join_group import JoinGroupResponse
 from tests.support.scenarios import scenario
-from tests.unit.api.groups_bench import beat, join, join_request, member_of, play, subscription
+from tests.unit.api.groups_bench import heartbeat, join, join_request, member_of, play, subscription
 from tests.unit.broker.bench import Bench, run
 
-#: Of JoinGroup: strings may be longer than 32767 bytes.
+#: Before this version of JoinGroup strings are limited to 32767 bytes.
 FLEXIBLE_SINCE = 6
 
 
 @pytest.mark.parametrize("version", range(10))
 @scenario(play)
-async def test_two_members_meet(bench: Bench, /, version: int) -> None:
+async def test_two_members_join(bench: Bench, /, version: int) -> None:
     first, second = await asyncio.gather(
         join(bench, version, join_request()), join(bench, version, join_request())
     )
@@ -32,7 +32,7 @@ async def test_two_members_meet(bench: Bench, /, version: int) -> None:
 
 
 @scenario(play)
-async def test_the_first_answer_is_a_member_id(bench: Bench, /) -> None:
+async def test_new_member_first_gets_a_member_id(bench: Bench, /) -> None:
     response = await bench.ask(join_request(), 4, JoinGroupResponse)
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert response.member_id != ""
@@ -40,7 +40,7 @@ async def test_the_first_answer_is_a_member_id(bench: Bench, /) -> None:
 
 @pytest.mark.parametrize("version", range(10))
 @scenario(play)
-async def test_what_cannot_be(bench: Bench, /, version: int) -> None:
+async def test_invalid_requests_are_rejected(bench: Bench, /, version: int) -> None:
     async def code(field: str, value: object) -> int:
         request = join_request()
         setattr(request, field, value)
@@ -56,12 +56,12 @@ async def test_what_cannot_be(bench: Bench, /, version: int) -> None:
 
 
 @scenario(play)
-async def test_a_rebalance_waits_for_the_others(bench: Bench, /) -> None:
+async def test_rebalance_waits_for_the_other_members(bench: Bench, /) -> None:
     member = await member_of(bench)
     asked = asyncio.ensure_future(join(bench, 9, join_request()))
     await asyncio.sleep(1)
     assert not asked.done()
-    assert await beat(bench, member) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert await heartbeat(bench, member) == ErrorCode.REBALANCE_IN_PROGRESS
     again = await join(bench, 9, join_request(member_id=member.member_id))
     newcomer = await asked
     assert again.generation_id == newcomer.generation_id == 2
@@ -69,6 +69,6 @@ async def test_a_rebalance_waits_for_the_others(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_another_broker_coordinates_the_group(bench: Bench, /) -> None:
+async def test_other_brokers_return_not_coordinator(bench: Bench, /) -> None:
     response = await bench.ask(join_request(member_id="m"), 9, JoinGroupResponse)
     assert (response.error_code, response.member_id) == (ErrorCode.NOT_COORDINATOR, "m")

@@ -3,7 +3,7 @@ import pytest
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tests.support.scenarios import scenario
-from tests.unit.api.groups_bench import beat, leave, member_of, play
+from tests.unit.api.groups_bench import heartbeat, leave, member_of, play
 from tests.unit.broker.bench import Bench
 
 
@@ -18,11 +18,11 @@ async def test_a_member_leaves_once(bench: Bench, /, version: int) -> None:
         else:
             assert response.error_code == 0
             assert [one.error_code for one in response.members] == [expected]
-    assert await beat(bench, member) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await heartbeat(bench, member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @scenario(play)
-async def test_each_has_its_own_error(bench: Bench, /) -> None:
+async def test_each_member_has_its_own_error(bench: Bench, /) -> None:
     member = await member_of(bench)
     request = LeaveGroupRequest(
         group_id="g",

@@ -11,7 +11,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @scenario(run)
-async def test_lists_what_has_settings(bench: Bench, /) -> None:
+async def test_lists_resources_by_type(bench: Bench, /) -> None:
     await bench.create_topic("a")
     bench.controller.append(
         (

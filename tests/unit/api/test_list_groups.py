@@ -9,7 +9,7 @@ from tests.unit.broker.bench import Bench
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_groups_of_all_partitions(bench: Bench, /, version: int) -> None:
+async def test_lists_groups_of_all_partitions(bench: Bench, /, version: int) -> None:
     await commit(bench, 9, "t", {0: 1})
     for group in ("a", "b"):
         await member_of(bench, group)
@@ -25,7 +25,7 @@ async def test_groups_of_all_partitions(bench: Bench, /, version: int) -> None:
 
 
 @scenario(play)
-async def test_some_states_and_types(bench: Bench, /) -> None:
+async def test_filters_by_state_and_type(bench: Bench, /) -> None:
     await leave(bench, await member_of(bench))
     await member_of(bench, "a")
 

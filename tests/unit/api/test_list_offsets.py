@@ -34,7 +34,7 @@ async def ask(
     replica_id: int = -1,
     topic: str = "a",
 ) -> list[ListOffsetsPartitionResponse]:
-    answers = []
+    responses = []
     for timestamp in timestamps:
         request = ListOffsetsRequest(
             replica_id=replica_id,
@@ -51,28 +51,30 @@ async def ask(
             ],
         )
         response = await bench.ask(request, version, ListOffsetsResponse)
-        answers.append(response.topics[0].partitions[0])
-    return answers
+        responses.append(response.topics[0].partitions[0])
+    return responses
 
 
 @pytest.mark.parametrize("version", range(1, 12))
 @scenario(run)
-async def test_every_version_knows_earliest_latest_and_times(bench: Bench, /, version: int) -> None:
+async def test_every_version_finds_earliest_latest_and_timestamps(
+    bench: Bench, /, version: int
+) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, START, START + 100, START + 200)
     partition.advance_log_start(Offset(1))
-    answers = await ask(
+    responses = await ask(
         bench, EARLIEST, LATEST, START + 150, START + 100, START + 999, version=version
     )
-    assert [answer.offset for answer in answers] == [1, 3, 2, 1, -1]
-    assert [answer.timestamp for answer in answers] == [-1, -1, START + 200, START + 100, -1]
-    assert {answer.error_code for answer in answers} == {0}
-    epochs = [answer.leader_epoch for answer in answers]
+    assert [response.offset for response in responses] == [1, 3, 2, 1, -1]
+    assert [response.timestamp for response in responses] == [-1, -1, START + 200, START + 100, -1]
+    assert {response.error_code for response in responses} == {0}
+    epochs = [response.leader_epoch for response in responses]
     assert epochs == ([0, 0, 0, 0, -1] if version >= 4 else [-1] * 5)
 
 
 @scenario(run)
-async def test_landmarks_of_later_versions(bench: Bench, /) -> None:
+async def test_special_timestamps_of_later_versions(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     (empty,) = await ask(bench, MAX_TIMESTAMP)
     assert (empty.offset, empty.timestamp, empty.error_code) == (-1, -1, 0)
@@ -89,7 +91,7 @@ async def test_landmarks_of_later_versions(bench: Bench, /) -> None:
     [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (PENDING, 11)],
 )
 @scenario(run)
-async def test_landmarks_are_refused_in_older_versions(
+async def test_special_timestamps_are_rejected_in_older_versions(
     bench: Bench, /, timestamp: int, since: int
 ) -> None:
     await bench.create_topic("a")
@@ -100,7 +102,7 @@ async def test_landmarks_are_refused_in_older_versions(
 
 
 @scenario(run)
-async def test_latest_is_what_the_reader_may_see(bench: Bench, /) -> None:
+async def test_latest_depends_on_what_the_client_may_read(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, START)
     batch = batch_of(
@@ -123,7 +125,7 @@ async def test_latest_is_what_the_reader_may_see(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_what_is_not_durable_is_not_visible_with_flush_before_ack(bench: Bench, /) -> None:
+async def test_unflushed_records_are_not_visible_with_flush_messages_1(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", flush_messages="1")
     fill(bench, partition, START)
     (before,) = await ask(bench, LATEST)
@@ -149,22 +151,22 @@ async def test_errors(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_a_partition_asked_for_twice_is_an_invalid_request(bench: Bench, /) -> None:
+async def test_duplicate_partition_is_an_invalid_request(bench: Bench, /) -> None:
     await bench.create_topic("a")
     twice = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=twice)]
     )
     response = await bench.ask(request, 5, ListOffsetsResponse)
-    codes = [answer.error_code for answer in response.topics[0].partitions]
+    codes = [result.error_code for result in response.topics[0].partitions]
     assert codes == [ErrorCode.INVALID_REQUEST] * 2
 
 
 @scenario(run, log_dirs="/one,/two", metadata_log_dir="/two")
-async def test_a_disk_that_cannot_be_read_goes_offline(bench: Bench, /) -> None:
+async def test_read_error_takes_the_log_dir_offline(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, START, START + 100)
     bench.life.disk.faults.append(DiskFault(operation="read", path_part="a-0"))
-    (answer,) = await ask(bench, START + 50)
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (response,) = await ask(bench, START + 50)
+    assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.offline

@@ -1,4 +1,4 @@
-"""Nothing is under way on a cluster of one broker."""
+"""A cluster of one broker has no reassignments."""
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.list_partition_reassignments import (
@@ -10,11 +10,11 @@ from tests.unit.broker.bench import Bench, run
 
 
 @scenario(run)
-async def test_the_list_comes_from_the_controller(bench: Bench, /) -> None:
+async def test_controller_returns_the_list(bench: Bench, /) -> None:
     await bench.create_topic("t")
     request = ListPartitionReassignmentsRequest()
-    answer = await bench.ask(request, 0, ListPartitionReassignmentsResponse)
-    assert (answer.error_code, answer.topics) == (0, [])
+    response = await bench.ask(request, 0, ListPartitionReassignmentsResponse)
+    assert (response.error_code, response.topics) == (0, [])
     bench.controller.down = True
-    answer = await bench.ask(request, 0, ListPartitionReassignmentsResponse)
-    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    response = await bench.ask(request, 0, ListPartitionReassignmentsResponse)
+    assert response.error_code == ErrorCode.REQUEST_TIMED_OUT

@@ -40,8 +40,8 @@ async def test_filters(bench: Bench, /) -> None:
     assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
     assert await names(bench, transactional_id_pattern="bus.*") == ["busier", "busy"]
     assert await names(bench, transactional_id_pattern="bus") == []
-    refused = await ask(bench, transactional_id_pattern="(")
-    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    rejected = await ask(bench, transactional_id_pattern="(")
+    assert rejected.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     await asyncio.sleep(1)
     assert await names(bench, duration_filter=500, state_filters=["Ongoing"]) == [
         "busier",
@@ -51,7 +51,7 @@ async def test_filters(bench: Bench, /) -> None:
 
 
 @scenario(play)
-async def test_a_costly_pattern_is_matched_in_pieces(
+async def test_expensive_pattern_is_matched_in_pieces(
     bench: Bench, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
@@ -63,5 +63,5 @@ async def test_a_costly_pattern_is_matched_in_pieces(
     while not listing.done():
         await asyncio.sleep(0)
         turns += 1
-    assert turns >= 8, "others have had their turns"
+    assert turns >= 8, "other tasks run between the pieces"
     assert listing.result() == [f"x-{number}" for number in range(10, 20)]

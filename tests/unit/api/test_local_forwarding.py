@@ -1,5 +1,5 @@
-"""A forwarded request gets the same response from this node's own controller, which takes it as it
-was decoded, as from a controller that takes it out of an Envelope.
+"""A forwarded request gets the same response from this node's own controller, which handles the
+decoded request, as from a controller that gets it in an Envelope.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -56,7 +56,7 @@ from tests.unit.broker.bench import run as run_broker
 
 CLIENT = "User:alice"
 CLIENT_ID = "a-client"
-#: Kept by an Envelope without zone and port.
+#: An Envelope keeps neither zone nor port.
 CLIENT_ADDRESS = Address("fe80::1%eth0", 4711)
 ABOUT_THE_CLIENT = (
     "api_key",
@@ -90,8 +90,8 @@ def topics_of(*names: str) -> list[CreatableTopic]:
     return [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
 
 
-def telling_requests() -> list[Message]:
-    """Requests that change something, are rejected in part, or twice."""
+def informative_requests() -> list[Message]:
+    """Returns requests that change something, are partly rejected, or are sent twice."""
     setting = incremental_alter_configs.AlterableConfig(
         name="retention.ms", config_operation=0, value="1234"
     )
@@ -149,11 +149,11 @@ def telling_requests() -> list[Message]:
 
 
 def forwarded_frames(key: int) -> Iterator[tuple[int, bytes]]:
-    """Versions and frames, without length, of requests of one API: a blank one, what
-    `telling_requests` has, and random ones."""
+    """Yields versions and frames, without length, of requests of one API: an empty one, those of
+    `telling_requests`, and random ones."""
     spec, kind = API_VERSIONS[key], request_class(key)
     for version in range(spec.min_version, spec.max_version + 1):
-        messages = [kind(), *(each for each in telling_requests() if key == each.KEY)]
+        messages = [kind(), *(each for each in informative_requests() if key == each.KEY)]
         for seed, fullness in (("sparse", 0.2), ("full", 0.9)):
             build = RandomMessages(f"{key} {version} {seed}", fullness=fullness).build
             messages.append(build(kind, version))
@@ -165,8 +165,8 @@ def forwarded_frames(key: int) -> Iterator[tuple[int, bytes]]:
             yield version, frame[4:]
 
 
-async def ask_own_controller(bench: Bench, key: int, version: int, frame: bytes) -> bytes:
-    """The response as this node sends it to the client that asked it."""
+async def send_to_own_controller(bench: Bench, key: int, version: int, frame: bytes) -> bytes:
+    """Returns the response as this node sends it to its client."""
     router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT", link=bench.broker.link)
     header = read_request_header(frame)
     request, _ = read(request_class(key), version, frame, header.body_position)
@@ -175,7 +175,7 @@ async def ask_own_controller(bench: Bench, key: int, version: int, frame: bytes)
     )
     response = await forward_frame(context, request, frame)
     assert isinstance(response, Message)
-    # Another controller may be asked with the same request afterwards.
+    # The same request object may be sent to another controller afterwards.
     again = frame_request(request, version, correlation_id=7, client_id=CLIENT_ID)[4:]
     assert again == frame
     try:
@@ -190,7 +190,7 @@ async def ask_own_controller(bench: Bench, key: int, version: int, frame: bytes)
     return b"".join(part for part in parts if isinstance(part, bytes | bytearray | memoryview))[4:]
 
 
-async def ask_in_envelope(bench: Bench, key: int, version: int, frame: bytes) -> bytes:
+async def send_in_envelope(bench: Bench, key: int, version: int, frame: bytes) -> bytes:
     envelope = EnvelopeRequest(
         request_data=frame,
         request_principal=encode_principal(CLIENT),
@@ -204,14 +204,14 @@ async def ask_in_envelope(bench: Bench, key: int, version: int, frame: bytes) ->
     return reply.response_data
 
 
-#: ElectLeaders 0 without partitions has no room for an error code: the connection is closed.
+#: ElectLeaders 0 without partitions has no error code in the response: the connection is closed.
 CLOSED = b""
 Way = Callable[[Bench, int, int, bytes], Awaitable[bytes]]
 
 
-def answers_of(way: Way, key: int, authorizer: StandInAuthorizer | None) -> list[Any]:
-    """On a cluster of its own, in which the ids of new topics are the same each time."""
-    answers: list[Any] = []
+def responses_of(way: Way, key: int, authorizer: StandInAuthorizer | None) -> list[Any]:
+    """Uses a new cluster, in which the ids of new topics are the same each time."""
+    responses: list[Any] = []
 
     async def scenario(bench: Bench) -> None:
         bench.authorize_with(authorizer)
@@ -220,22 +220,23 @@ def answers_of(way: Way, key: int, authorizer: StandInAuthorizer | None) -> list
                 await bench.create_topic(name)
         for version, frame in forwarded_frames(key):
             if authorizer is not None:
-                authorizer.asked.clear()
-            answers.append((version, await way(bench, key, version, frame)))
+                authorizer.requested.clear()
+            responses.append((version, await way(bench, key, version, frame)))
             if authorizer is not None:
-                answers.append([each for each in authorizer.asked if each[0] == CLIENT])
-        answers.append(bench.controller.log)
+                responses.append([each for each in authorizer.requested if each[0] == CLIENT])
+        responses.append(bench.controller.log)
 
     run_broker(scenario)
-    return answers
+    return responses
 
 
 @pytest.mark.parametrize("who", AUTHORIZERS)
 @pytest.mark.parametrize("key", sorted(FORWARDABLE))
-def test_a_controller_here_responds_as_to_an_envelope(key: int, who: str) -> None:
-    """Also: it asks the authorizer the same, writes the same and leaves the request unchanged."""
-    here = answers_of(ask_own_controller, key, AUTHORIZERS[who]())
-    in_envelope = answers_of(ask_in_envelope, key, AUTHORIZERS[who]())
+def test_own_controller_responds_as_to_an_envelope(key: int, who: str) -> None:
+    """It also makes the same authorization requests, writes the same records and does not modify
+    the request."""
+    here = responses_of(send_to_own_controller, key, AUTHORIZERS[who]())
+    in_envelope = responses_of(send_in_envelope, key, AUTHORIZERS[who]())
     assert here == in_envelope
     closed = [each for each in here if isinstance(each, tuple) and each[1] == CLOSED]
     assert all(key == ElectLeadersRequest.KEY and version == 0 for version, _ in closed)
@@ -243,7 +244,7 @@ def test_a_controller_here_responds_as_to_an_envelope(key: int, who: str) -> Non
 
 
 @pytest.mark.parametrize("key", sorted(FORWARDABLE))
-def test_a_handler_sees_the_same_client_both_ways(
+def test_handler_sees_the_same_client_on_both_paths(
     key: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, Any]] = []
@@ -255,8 +256,8 @@ def test_a_handler_sees_the_same_client_both_ways(
 
     async def scenario(bench: Bench) -> None:
         version, frame = next(forwarded_frames(key))
-        await ask_own_controller(bench, key, version, frame)
-        await ask_in_envelope(bench, key, version, frame)
+        await send_to_own_controller(bench, key, version, frame)
+        await send_in_envelope(bench, key, version, frame)
 
     monkeypatch.setattr(import_module(f"lograft.api.{API_VERSIONS[key].module}"), "handle", note)
     run_broker(scenario)

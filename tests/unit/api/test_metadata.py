@@ -29,7 +29,7 @@ async def ask(
 
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario(run)
-async def test_every_version_describes_a_topic(bench: Bench, /, version: int) -> None:
+async def test_every_version_returns_topics(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a", partitions=2)
     response = await ask(bench, "a", version=version)
     (broker,) = response.brokers
@@ -49,7 +49,7 @@ async def test_every_version_describes_a_topic(bench: Bench, /, version: int) ->
 
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario(run)
-async def test_all_topics_or_none(bench: Bench, /, version: int) -> None:
+async def test_all_topics_and_no_topics(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a")
     await bench.create_topic("b")
     everything = MetadataRequest(topics=[] if version == 0 else None)
@@ -82,12 +82,12 @@ async def test_topics_are_created_on_demand(bench: Bench, /, version: int) -> No
     (topic,) = response.topics
     assert (topic.error_code, len(topic.partitions)) == (0, 3)
     assert "fresh" in bench.broker.image.topic_ids
-    # The second time nothing has to be decided.
+    # The second request needs no decision.
     reply = bench.send(MetadataRequest(topics=[MetadataRequestTopic(name="fresh")]), version)
     assert not isinstance(reply, PendingReply)
 
 
-def test_nothing_is_created_unless_both_sides_want_it() -> None:
+def test_topics_are_created_only_if_client_and_broker_allow_it() -> None:
     async def unwanted(bench: Bench) -> None:
         (topic,) = (await ask(bench, "fresh", create=False)).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -102,7 +102,7 @@ def test_nothing_is_created_unless_both_sides_want_it() -> None:
 
 
 @scenario(run)
-async def test_what_cannot_be_created_says_why(bench: Bench, /) -> None:
+async def test_topic_that_cannot_be_created_has_an_error(bench: Bench, /) -> None:
     await bench.create_topic("a.b")
     response = await ask(bench, "bad name", "..", "a_b", "fine", create=True)
     codes = {topic.name: topic.error_code for topic in response.topics}
@@ -136,7 +136,7 @@ async def test_authorized_operations_on_request(bench: Bench, /) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario(run)
-async def test_a_leader_that_is_fenced_is_no_leader(bench: Bench, /, version: int) -> None:
+async def test_fenced_leader_is_not_returned(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a")
     await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
     response = await ask(bench, "a", version=version)
@@ -154,14 +154,14 @@ async def test_internal_topics_are_marked(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_internal_topics_are_not_created_by_asking(bench: Bench, /) -> None:
+async def test_internal_topics_are_not_created_on_demand(bench: Bench, /) -> None:
     response = await ask(bench, "__consumer_offsets", create=True)
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert bench.broker.image.topic_ids == {}
 
 
 @scenario(run)
-async def test_a_topic_that_is_named_twice_is_described_once(bench: Bench, /) -> None:
+async def test_duplicate_topic_is_returned_once(bench: Bench, /) -> None:
     await bench.create_topic("a")
     response = await ask(bench, "a", "b", "a", "b")
     assert [topic.name for topic in response.topics] == ["a", "b"]

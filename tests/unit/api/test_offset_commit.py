@@ -11,13 +11,22 @@ from lograft.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from tests.support.scenarios import scenario
-from tests.unit.api.offsets_bench import IDS_SINCE, commit, fetch_all, find, play, run_coordinator
+from tests.unit.api.offsets_bench import (
+    IDS_SINCE,
+    commit,
+    fetch_all,
+    find_coordinator,
+    play,
+    run_coordinator,
+)
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
 
 @pytest.mark.parametrize("version", range(2, 11))
 @scenario(play)
-async def test_what_was_committed_is_found_again(bench: Bench, /, version: int) -> None:
+async def test_committed_offsets_are_returned_by_offset_fetch(
+    bench: Bench, /, version: int
+) -> None:
     assert await commit(bench, version, "t", {0: 42, 2: 7}) == {0: 0, 2: 0}
     epoch = 3 if version >= 6 else -1
     expected = {"t": {0: (42, epoch, "at 42"), 2: (7, epoch, "at 7")}}
@@ -27,7 +36,7 @@ async def test_what_was_committed_is_found_again(bench: Bench, /, version: int) 
 
 @pytest.mark.parametrize("version", range(2, 11))
 @scenario(play)
-async def test_topics_that_do_not_exist(bench: Bench, /, version: int) -> None:
+async def test_unknown_topics_are_rejected(bench: Bench, /, version: int) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version >= IDS_SINCE:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -37,8 +46,8 @@ async def test_topics_that_do_not_exist(bench: Bench, /, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2, 11))
 @scenario(play)
-async def test_partitions_that_do_not_exist(bench: Bench, /, version: int) -> None:
-    """Each has an answer of its own, also where the group has an error."""
+async def test_unknown_partitions_are_rejected(bench: Bench, /, version: int) -> None:
+    """Each has its own error, even if the group has an error."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await commit(bench, version, "t", {0: 1, 3: 1}) == {0: 0, 3: unknown}
     stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
@@ -48,7 +57,7 @@ async def test_partitions_that_do_not_exist(bench: Bench, /, version: int) -> No
 
 @pytest.mark.parametrize(("version", "code"), [(8, 22), (9, 69)])
 @scenario(play)
-async def test_a_member_of_no_group(bench: Bench, /, version: int, code: int) -> None:
+async def test_unknown_member_is_rejected(bench: Bench, /, version: int, code: int) -> None:
     codes = await commit(
         bench, version, "t", {0: 1, 1: 1}, generation_id_or_member_epoch=3, member_id="m"
     )
@@ -56,40 +65,40 @@ async def test_a_member_of_no_group(bench: Bench, /, version: int, code: int) ->
 
 
 @scenario(run)
-async def test_a_broker_that_is_not_the_coordinator(bench: Bench, /) -> None:
+async def test_other_brokers_return_not_coordinator(bench: Bench, /) -> None:
     await bench.create_topic("t", partitions=2)
     assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.NOT_COORDINATOR}
 
 
 @scenario(run_coordinator, offset_metadata_max_bytes="8")
-async def test_metadata_may_not_be_long(bench: Bench, /) -> None:
+async def test_long_metadata_is_rejected(bench: Bench, /) -> None:
     await bench.create_topic("t", partitions=2)
-    await find(bench)
+    await find_coordinator(bench)
     codes = await commit(bench, 9, "t", {0: 1, 1: 1_000_000})
     assert codes == {0: 0, 1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
 
 @scenario(run_coordinator, message_max_bytes="1000")
-async def test_too_much_for_one_batch_is_not_taken_at_all(bench: Bench, /) -> None:
+async def test_commit_larger_than_a_batch_is_rejected(bench: Bench, /) -> None:
     await bench.create_topic("t", partitions=50)
-    await find(bench)
+    await find_coordinator(bench)
     assert await commit(bench, 9, "t", {0: 1}) == {0: 0}
     codes = await commit(bench, 9, "t", dict.fromkeys(range(50), 7))
     assert codes == dict.fromkeys(range(50), ErrorCode.UNKNOWN_SERVER_ERROR)
     assert await fetch_all(bench, 9) == {"t": {0: (1, 3, "at 1")}}
 
 
-def test_offsets_outlive_the_broker() -> None:
+def test_offsets_survive_a_restart() -> None:
     controller, machine = StandInController(), new_machine()
 
     async def first(bench: Bench) -> None:
         await bench.create_topic("t", partitions=2)
-        await find(bench)
+        await find_coordinator(bench)
         for offset in range(10):
             assert await commit(bench, 9, "t", {0: offset, 1: 5}) == {0: 0, 1: 0}
 
     async def second(bench: Bench) -> None:
-        await find(bench)
+        await find_coordinator(bench)
         assert await fetch_all(bench, 9) == {"t": {0: (9, 3, "at 9"), 1: (5, 3, "at 5")}}
 
     run_coordinator(first, controller=controller, machine=machine, stop=False)
@@ -97,7 +106,7 @@ def test_offsets_outlive_the_broker() -> None:
     run_coordinator(second, controller=controller, machine=machine)
 
 
-# Resets (beyond Kafka).
+# Offset resets, which Kafka does not have.
 
 
 async def reset(
@@ -127,7 +136,7 @@ def codes_of(response: OffsetCommitResponse) -> list[int]:
 
 @pytest.mark.parametrize("version", range(8, 11))
 @scenario(play)
-async def test_a_reset_and_its_undo(bench: Bench, /, version: int) -> None:
+async def test_reset_can_be_undone(bench: Bench, /, version: int) -> None:
     await commit(bench, 9, "t", {0: 42, 1: 7})
     done = await reset(bench, ResetAction.RESET, "t", {0: 5, 2: 6}, version)
     assert codes_of(done) == [0, 0]
@@ -147,10 +156,10 @@ async def test_a_reset_and_its_undo(bench: Bench, /, version: int) -> None:
     ],
 )
 @scenario(play)
-async def test_a_reset_is_all_or_nothing(
+async def test_reset_is_all_or_nothing(
     bench: Bench, /, topic: str, positions: dict[int, int], code: ErrorCode, sentence: str
 ) -> None:
-    refused = await reset(bench, ResetAction.RESET, topic, positions)
-    assert codes_of(refused) == [code] * len(positions)
-    assert refused.error_message == sentence
+    rejected = await reset(bench, ResetAction.RESET, topic, positions)
+    assert codes_of(rejected) == [code] * len(positions)
+    assert rejected.error_message == sentence
     assert await fetch_all(bench, 9) == {}

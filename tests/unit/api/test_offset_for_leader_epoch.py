@@ -35,7 +35,7 @@ async def ask(
 
 @pytest.mark.parametrize("version", range(2, 5))
 @scenario(run)
-async def test_where_epochs_end(bench: Bench, /, version: int) -> None:
+async def test_returns_the_end_of_epochs(bench: Bench, /, version: int) -> None:
     (partition,) = await bench.create_topic("a")
     for epoch, count in ((0, 2), (3, 1), (5, 4)):
         set_leader(partition, 1, epoch=epoch)
@@ -45,9 +45,9 @@ async def test_where_epochs_end(bench: Bench, /, version: int) -> None:
             )
     found = {}
     for epoch in range(8):
-        answer = await ask(bench, epoch, version=version)
-        assert answer.error_code == 0
-        found[epoch] = (answer.leader_epoch, answer.end_offset)
+        response = await ask(bench, epoch, version=version)
+        assert response.error_code == 0
+        found[epoch] = (response.leader_epoch, response.end_offset)
     assert found == {
         0: (0, 2),
         1: (0, 2),

@@ -52,12 +52,12 @@ def read(data: bytes) -> ProduceResponse:
 
 
 async def response_of(reply: Reply) -> ProduceResponse:
-    told = as_told(reply)
-    if isinstance(told, PendingReply):
-        told = await told.response
-    assert told is not None
-    assert not isinstance(told, PendingReply)
-    return read(b"".join(cast(tuple[bytes, ...], told.parts)))
+    reply_done = as_told(reply)
+    if isinstance(reply_done, PendingReply):
+        reply_done = await reply_done.response
+    assert reply_done is not None
+    assert not isinstance(reply_done, PendingReply)
+    return read(b"".join(cast(tuple[bytes, ...], reply_done.parts)))
 
 
 def only(response: ProduceResponse) -> PartitionProduceResponse:
@@ -65,7 +65,7 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
 
 
 async def learned(cluster: Cluster, *, timeout_ms: int = 5_000) -> Session:
-    """A client's connection whose next request takes the fast path."""
+    """Returns a connection whose next request takes the fast path."""
     broker = cluster.nodes[1].broker
     session = Router(broker.shared, broker, listener=LISTENER)(cast(Channel, Peer()))
     first = session.handle_frame(frame_of(timeout_ms=timeout_ms))
@@ -85,27 +85,27 @@ def parked(session: Session, frame: memoryview) -> DelayedAck:
 
 
 @scenario(run_cluster)
-async def test_is_answered_when_the_followers_have_it(cluster: Cluster, /) -> None:
+async def test_response_is_sent_when_followers_have_the_records(cluster: Cluster, /) -> None:
     cluster.create_topic("a", 1, 2, 3)
     leader = await cluster.until_led("a")
     session = await learned(cluster)
     acks = [parked(session, frame_of()) for _ in range(3)]
-    answers = await asyncio.gather(*(response_of(ack) for ack in acks))
-    assert [only(answer).base_offset for answer in answers] == [1, 2, 3]
+    responses = await asyncio.gather(*(response_of(ack) for ack in acks))
+    assert [only(response).base_offset for response in responses] == [1, 2, 3]
     assert leader.high_watermark == 4
     assert not waits_of(leader)
 
 
 @scenario(run_cluster, replica_lag_time_max_ms="30000")
-async def test_says_when_it_took_too_long(cluster: Cluster, /) -> None:
+async def test_slow_followers_cause_a_timeout(cluster: Cluster, /) -> None:
     cluster.create_topic("a", 1, 2, 3)
     leader = await cluster.until_led("a")
     session = await learned(cluster, timeout_ms=100)
     cluster.kill(2)
-    answer = only(await response_of(parked(session, frame_of(timeout_ms=100))))
-    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert answer.error_message == "not committed within 100 ms"
-    assert answer.base_offset == -1
+    response = only(await response_of(parked(session, frame_of(timeout_ms=100))))
+    assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert response.error_message == "not committed within 100 ms"
+    assert response.base_offset == -1
     assert not waits_of(leader)
 
 
@@ -133,7 +133,7 @@ def lose_followers(cluster: Cluster) -> None:
     ],
 )
 @scenario(run_cluster, replica_lag_time_max_ms="30000")
-async def test_both_roads_tell_the_same_of_what_went_wrong(
+async def test_fast_and_general_path_return_the_same_errors(
     cluster: Cluster, /, happens: Callable[[Cluster], None], code: ErrorCode
 ) -> None:
     cluster.create_topic("a", 1, 2, 3, min_insync_replicas="2")
@@ -143,10 +143,10 @@ async def test_both_roads_tell_the_same_of_what_went_wrong(
     fast_paths_of(generic._router).produce.forget()
     cluster.kill(2)
     replies = [parked(short, frame_of()), generic.handle_frame(frame_of())]
-    answers = [asyncio.ensure_future(response_of(reply)) for reply in replies]
+    responses = [asyncio.ensure_future(response_of(reply)) for reply in replies]
     await asyncio.sleep(0)
     happens(cluster)
-    first, second = await asyncio.gather(*answers)
+    first, second = await asyncio.gather(*responses)
     assert first == second
     assert only(first).error_code == code
     assert bool(first.node_endpoints) == (code == ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -154,7 +154,7 @@ async def test_both_roads_tell_the_same_of_what_went_wrong(
 
 
 @scenario(run_cluster)
-async def test_a_connection_that_ends_leaves_nothing_behind(cluster: Cluster, /) -> None:
+async def test_closed_connection_removes_its_acknowledgements(cluster: Cluster, /) -> None:
     cluster.create_topic("a", 1, 2, 3)
     leader = await cluster.until_led("a")
     session = await learned(cluster)
@@ -170,9 +170,7 @@ async def test_a_connection_that_ends_leaves_nothing_behind(cluster: Cluster, /)
 
 
 @scenario(run)
-async def test_acks_of_the_leader_alone_wait_for_the_disk_where_that_is_promised(
-    bench: Bench, /
-) -> None:
+async def test_acks_1_waits_for_the_flush_that_the_topic_requires(bench: Bench, /) -> None:
     await bench.create_topic("a", flush_messages="1")
     session = Router(bench.broker.shared, bench.broker, listener=LISTENER)(cast(Channel, Peer()))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The fast path of Produce must not be seen: same answers, same log as on the general path."""
+"""The fast path of Produce gives the same responses and the same log as the general path."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ TOPICS: Final = ("a", "flushed", "stamped", "__consumer_offsets", "missing")
 
 @dataclass
 class Frames:
-    """A stream of requests, most of them common, some not, some broken."""
+    """A sequence of requests: most are common ones, some unusual, some invalid."""
 
     chance: random.Random
     version: int
@@ -130,7 +130,7 @@ async def outcome(session: Session, frame: bytes) -> object:
 def play(
     seed: int, version: int, before_each: Callable[[Router], None]
 ) -> tuple[list[object], int]:
-    """All that can be seen of one life (answers, logs), and how many took the fast path."""
+    """Returns all observations of a run (responses, logs), and the number of fast path requests."""
     seen: list[object] = []
     fast_path_counts: list[int] = []
 
@@ -144,9 +144,9 @@ def play(
         loop = asyncio.get_running_loop()
         for _ in range(STEPS):
             frame = frames.next()
-            # Twice: where the first leaves a pattern, the second one meets it.
+            # Twice: the first request leaves a pattern, the second one matches it.
             for _ in range(2):
-                # At the same time in every life, however long the waits before it took.
+                # At the same time in every run, however long the previous waits took.
                 await asyncio.sleep(1 - loop.time() % 1)
                 before_each(router)
                 seen.append(await outcome(session, frame))
@@ -164,7 +164,7 @@ def play(
 
 @pytest.mark.parametrize("version", [3, 8, 9, 10, 12, 13])
 @pytest.mark.parametrize("seed", range(4))
-def test_both_roads_give_the_same(seed: int, version: int) -> None:
+def test_fast_and_general_path_give_the_same_responses(seed: int, version: int) -> None:
     short, served = play(seed, version, lambda router: None)
     generic, none_served = play(
         seed, version, lambda router: fast_paths_of(router).produce.forget()
@@ -175,7 +175,7 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
 
 
 @scenario(run)
-async def test_a_long_client_id_leaves_no_pattern(bench: Bench, /) -> None:
+async def test_long_client_id_leaves_no_pattern(bench: Bench, /) -> None:
     await bench.create_topic("a")
     router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
     session = router(cast(Channel, Peer()))
@@ -186,19 +186,19 @@ async def test_a_long_client_id_leaves_no_pattern(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_patterns_are_bounded(bench: Bench, /) -> None:
+async def test_number_of_patterns_is_limited(bench: Bench, /) -> None:
     await bench.create_topic("a")
     router = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")
     session = router(cast(Channel, Peer()))
     for number in range(PATTERNS_MAX + 1):
         session.handle_frame(memoryview(bytearray(one_batch("a", f"client-{number:05}"))))
     assert await outcome(session, one_batch("a", "client-00000")) is not None
-    assert fast_paths_of(router).produce.served == 0, "the first one was forgotten"
+    assert fast_paths_of(router).produce.served == 0, "the first pattern was discarded"
 
 
 @scenario(run)
-async def test_a_broken_length_ends_nowhere(bench: Bench, /) -> None:
-    """A size of the records that never ends, in a frame that has a pattern otherwise."""
+async def test_endless_varint_is_rejected(bench: Bench, /) -> None:
+    """The varint size of the records never ends, in a frame that otherwise matches a pattern."""
     await bench.create_topic("a")
     session = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
     good = one_batch("a", "c" * 60)

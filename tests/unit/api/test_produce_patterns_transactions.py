@@ -1,4 +1,4 @@
-"""Transactions on the fast path of Produce: same answers, same logs as on the general path."""
+"""Transactions on the fast path of Produce: same responses and logs as on the general path."""
 
 import asyncio
 import random
@@ -20,12 +20,12 @@ from tests.unit.api.transactions_bench import Producer, add, begin, end, play
 from tests.unit.broker.bench import Bench, Peer, batch_of, fast_paths_of
 
 STEPS: Final = 60
-#: Of Produce: adds its partition by itself from here on.
+#: From this version of Produce on the broker adds the partition to the transaction.
 ADDS_SINCE: Final = 12
 
 
 class Life:
-    """Two producers with their transactions; now and then one sends what it should not."""
+    """Two producers with their transactions, which sometimes send invalid requests."""
 
     def __init__(self, bench: Bench, seed: int, version: int) -> None:
         self._bench = bench
@@ -99,7 +99,7 @@ class Life:
 def live(
     seed: int, version: int, before_each: Callable[[Router], None]
 ) -> tuple[list[object], int]:
-    """All that can be seen of one life (answers, logs), and how many took the fast path."""
+    """Returns all observations of a run (responses, logs), and the number of fast path requests."""
     seen: list[object] = []
     fast_path_counts: list[int] = []
 
@@ -111,7 +111,7 @@ def live(
         for _ in range(STEPS):
             frame = await life.next_frame()
             for _ in range(2):
-                # At the same time in every life, however long the waits before it took.
+                # At the same time in every run, however long the previous waits took.
                 await asyncio.sleep(1 - loop.time() % 1)
                 before_each(router)
                 seen.append(await outcome(session, frame))
@@ -128,7 +128,7 @@ def live(
 
 @pytest.mark.parametrize("version", [11, 12, 13])
 @pytest.mark.parametrize("seed", range(4))
-def test_both_roads_give_the_same(seed: int, version: int) -> None:
+def test_fast_and_general_path_give_the_same_responses(seed: int, version: int) -> None:
     short, served = live(seed, version, lambda router: None)
     generic, none_served = live(
         seed, version, lambda router: fast_paths_of(router).produce.forget()

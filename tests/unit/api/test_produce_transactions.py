@@ -30,7 +30,7 @@ NOW_MS = 1_767_225_600_000
 
 
 class StandInCoordinator:
-    """Agrees with everything, or with what a test has laid ready."""
+    """Confirms everything, or returns the responses that a test has prepared."""
 
     def __init__(self, bench: Bench) -> None:
         self.asked: list[tuple[bool, list[tuple[str, int]]]] = []
@@ -124,7 +124,9 @@ OK = ErrorCode.NONE
 
 @pytest.mark.parametrize("version", [3, 8, 9, 10, 11, 12, 13])
 @scenario(run)
-async def test_only_the_first_batch_of_a_transaction_asks(bench: Bench, /, version: int) -> None:
+async def test_only_the_first_batch_of_a_transaction_is_verified(
+    bench: Bench, /, version: int
+) -> None:
     (partition,) = await bench.create_topic("a")
     coordinator = StandInCoordinator(bench)
     for sequence in range(3):
@@ -137,7 +139,7 @@ async def test_only_the_first_batch_of_a_transaction_asks(bench: Bench, /, versi
 
 
 @scenario(run)
-async def test_one_question_for_all_partitions_that_begin(bench: Bench, /) -> None:
+async def test_one_request_verifies_all_partitions(bench: Bench, /) -> None:
     await bench.create_topic("a", partitions=3)
     coordinator = StandInCoordinator(bench)
     assert await produce(bench, request_of(bench, 0, partitions=(1,))) == [OK]
@@ -151,7 +153,7 @@ async def test_one_question_for_all_partitions_that_begin(bench: Bench, /) -> No
 
 
 @scenario(run)
-async def test_later_requests_of_the_connection_wait_for_the_answer(bench: Bench, /) -> None:
+async def test_later_requests_of_the_connection_wait_for_the_verification(bench: Bench, /) -> None:
     await bench.create_topic("a")
     StandInCoordinator(bench)
     first = bench.send(request_of(bench, 0), 12)
@@ -177,7 +179,7 @@ async def test_later_requests_of_the_connection_wait_for_the_answer(bench: Bench
     ],
 )
 @scenario(run)
-async def test_what_the_producer_is_told(
+async def test_error_codes_for_the_producer(
     bench: Bench, /, code: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     (partition,) = await bench.create_topic("a")
@@ -190,9 +192,7 @@ async def test_what_the_producer_is_told(
 
 
 @scenario(run)
-async def test_a_coordinator_that_does_not_answer_makes_the_producer_try_again(
-    bench: Bench, /
-) -> None:
+async def test_unreachable_coordinator_makes_the_producer_retry(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     coordinator = StandInCoordinator(bench)
     coordinator.lost = True
@@ -201,7 +201,7 @@ async def test_a_coordinator_that_does_not_answer_makes_the_producer_try_again(
 
 
 @scenario(run)
-async def test_a_transaction_before_that_is_not_quite_over_is_waited_for(bench: Bench, /) -> None:
+async def test_waits_for_the_end_of_the_previous_transaction(bench: Bench, /) -> None:
     await bench.create_topic("a")
     coordinator = StandInCoordinator(bench)
     coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
@@ -214,8 +214,8 @@ async def test_a_transaction_before_that_is_not_quite_over_is_waited_for(bench: 
 
 
 @scenario(run)
-async def test_a_marker_between_the_answer_and_the_append(bench: Bench, /) -> None:
-    """KAFKA-14884: the batch would begin a transaction that nobody ends."""
+async def test_marker_between_verification_and_append_rejects_the_batch(bench: Bench, /) -> None:
+    """KAFKA-14884: the batch would begin a transaction that no producer ends."""
     (partition,) = await bench.create_topic("a")
     coordinator = StandInCoordinator(bench)
     abort = TransactionEnd(7, 0, False, 1)
@@ -228,7 +228,7 @@ async def test_a_marker_between_the_answer_and_the_append(bench: Bench, /) -> No
 
 
 @scenario(run, transaction_partition_verification_enable="false")
-async def test_a_broker_may_be_told_not_to_ask_but_must_add(bench: Bench, /) -> None:
+async def test_verification_can_be_disabled_but_not_adding(bench: Bench, /) -> None:
     await bench.create_topic("a")
     coordinator = StandInCoordinator(bench)
     assert await produce(bench, request_of(bench, 0), 11) == [OK]
@@ -239,12 +239,12 @@ async def test_a_broker_may_be_told_not_to_ask_but_must_add(bench: Bench, /) -> 
 
 
 @scenario(run)
-async def test_requests_that_do_not_say_whose_or_too_many(bench: Bench, /) -> None:
+async def test_requests_without_transactional_id_or_with_two_producers(bench: Bench, /) -> None:
     await bench.create_topic("a", partitions=2)
     StandInCoordinator(bench)
     nobody = request_of(bench, 0, transactional_id=None)
-    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert await produce(bench, nobody) == [refused]
+    rejected = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert await produce(bench, nobody) == [rejected]
     two = request_of(bench, 0, partitions=(0, 1), same_producer=False)
     assert await produce(bench, two) == [OK, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     unnamed = request_of(bench, 0, first_producer=-1)
@@ -252,6 +252,6 @@ async def test_requests_that_do_not_say_whose_or_too_many(bench: Bench, /) -> No
 
 
 @scenario(run)
-async def test_without_a_coordinator_producers_try_again(bench: Bench, /) -> None:
+async def test_producers_retry_without_a_coordinator(bench: Bench, /) -> None:
     await bench.create_topic("a")
     assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]

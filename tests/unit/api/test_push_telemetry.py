@@ -49,7 +49,7 @@ async def test_the_last_push_is_kept(bench: Bench, /, codec: Codec) -> None:
     ],
 )
 @scenario(run, telemetry_max_bytes=str(MAX_BYTES))
-async def test_pushes_are_bounded_before_and_after_decompression(
+async def test_pushes_are_limited_before_and_after_decompression(
     bench: Bench, /, metrics: bytes, codec: int, code: ErrorCode
 ) -> None:
     assert await push(bench, metrics, codec) == code
@@ -66,9 +66,7 @@ async def test_reserved_ids_are_rejected(bench: Bench, /, client: UUID) -> None:
 
 
 @scenario(run)
-async def test_another_subscription_id_is_unknown_and_the_client_may_ask_at_once(
-    bench: Bench, /
-) -> None:
+async def test_unknown_subscription_id_allows_an_immediate_request(bench: Bench, /) -> None:
     first = await ask(bench, CLIENT)
     request = PushTelemetryRequest(
         client_instance_id=CLIENT, subscription_id=first.subscription_id + 1, metrics=b"x"

@@ -21,7 +21,9 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
     ],
 )
 @scenario(run)
-async def test_the_core_decides(bench: Bench, /, error: core.Error, code: ErrorCode) -> None:
+async def test_errors_of_the_core_become_error_codes(
+    bench: Bench, /, error: core.Error, code: ErrorCode
+) -> None:
     bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3), error=error)
     request = RemoveRaftVoterRequest(
         cluster_id=CLUSTER_ID, voter_id=4, voter_directory_id=UUID(int=4)

@@ -1,4 +1,4 @@
-"""The router with handlers of the test's own: what becomes of every kind of request."""
+"""The router with handlers of the test: every kind of result and error."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ class Peer:
 
 
 class Calls:
-    """Handlers that a test sets, as the modules of three APIs."""
+    """Handlers that a test sets, in place of the modules of three APIs."""
 
     def __init__(self) -> None:
         self.heartbeat: Handle = lambda context, request: HeartbeatResponse()
@@ -98,7 +98,7 @@ def unpack(data: Buffer, key: int, version: int, kind: type[Any]) -> Any:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_plain_handler_answers_at_once(session: Session, calls: Calls, version: int) -> None:
+def test_plain_handler_responds_immediately(session: Session, calls: Calls, version: int) -> None:
     calls.heartbeat = lambda context, request: HeartbeatResponse(error_code=27)
     request = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     reply = session.handle_frame(frame(request, version))
@@ -121,7 +121,7 @@ def run_waiting(reply: object) -> EncodedResponse | None:
 
 
 @pytest.mark.parametrize("allows_pipelining", [False, True])
-def test_a_coroutine_is_waited_for(session: Session, calls: Calls, allows_pipelining: bool) -> None:
+def test_coroutine_is_awaited(session: Session, calls: Calls, allows_pipelining: bool) -> None:
     async def later() -> HeartbeatResponse:
         await asyncio.sleep(0)
         return HeartbeatResponse(error_code=25)
@@ -134,41 +134,41 @@ def test_a_coroutine_is_waited_for(session: Session, calls: Calls, allows_pipeli
     reply = session.handle_frame(frame(HeartbeatRequest(), 4))
     assert isinstance(reply, PendingReply)
     assert reply.allows_pipelining is allows_pipelining
-    answer = run_waiting(reply)
-    assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == 25
+    response = run_waiting(reply)
+    assert body_of(response, HEARTBEAT, 4, HeartbeatResponse).error_code == 25
 
 
-def test_no_response_at_once_and_later(session: Session, calls: Calls) -> None:
+def test_handlers_may_return_no_response(session: Session, calls: Calls) -> None:
     calls.heartbeat = lambda context, request: None
     assert session.handle_frame(frame(HeartbeatRequest(), 0)) is None
 
-    async def nothing() -> None:
+    async def no_response() -> None:
         return None
 
-    calls.heartbeat = lambda context, request: nothing()
+    calls.heartbeat = lambda context, request: no_response()
     assert run_waiting(session.handle_frame(frame(HeartbeatRequest(), 0))) is None
 
 
-def test_an_expected_error_becomes_the_responses_code(
+def test_expected_error_becomes_an_error_code(
     session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    def reject(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
         raise NotController("ask another")
 
-    async def refuse_later() -> HeartbeatResponse:
+    async def reject_later() -> HeartbeatResponse:
         raise NotController("ask another")
 
-    calls.heartbeat = refuse
+    calls.heartbeat = reject
     reply = session.handle_frame(frame(HeartbeatRequest(), 4))
     code = body_of(reply, HEARTBEAT, 4, HeartbeatResponse).error_code
     assert code == ErrorCode.NOT_CONTROLLER
-    calls.heartbeat = lambda context, request: refuse_later()
-    answer = run_waiting(session.handle_frame(frame(HeartbeatRequest(), 4)))
-    assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == ErrorCode.NOT_CONTROLLER
+    calls.heartbeat = lambda context, request: reject_later()
+    response = run_waiting(session.handle_frame(frame(HeartbeatRequest(), 4)))
+    assert body_of(response, HEARTBEAT, 4, HeartbeatResponse).error_code == ErrorCode.NOT_CONTROLLER
     assert caplog.records == []
 
 
-def test_a_bug_is_logged_once_and_answered(
+def test_unexpected_exception_is_logged_once_and_has_a_response(
     session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
@@ -182,7 +182,7 @@ def test_a_bug_is_logged_once_and_answered(
     assert caplog.records[0].exc_info is not None
 
 
-def test_a_bug_closes_where_the_response_has_no_place_for_it(
+def test_unexpected_exception_closes_if_the_response_has_no_error_code(
     session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(context: Context, request: Message) -> Message:
@@ -195,7 +195,7 @@ def test_a_bug_closes_where_the_response_has_no_place_for_it(
     assert len(caplog.records) == 1
 
 
-def test_a_handler_may_close(session: Session, calls: Calls) -> None:
+def test_handler_may_close_the_connection(session: Session, calls: Calls) -> None:
     async def close_later() -> Message:
         raise CloseConnection("later")
 
@@ -210,7 +210,7 @@ def test_a_handler_may_close(session: Session, calls: Calls) -> None:
         run_waiting(session.handle_frame(frame(HeartbeatRequest(), 0)))
 
 
-def test_an_answer_that_cannot_be_written_closes(
+def test_response_that_cannot_be_encoded_closes(
     session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls.heartbeat = lambda context, request: HeartbeatResponse(error_code=1 << 20)
@@ -222,21 +222,21 @@ def test_an_answer_that_cannot_be_written_closes(
 @pytest.mark.parametrize(
     ("key", "version"), [(HEARTBEAT, 5), (HEARTBEAT, -1), (0, 3), (999, 0), (-1, 0)]
 )
-def test_what_is_not_served_closes(session: Session, key: int, version: int) -> None:
+def test_unsupported_requests_close(session: Session, key: int, version: int) -> None:
     data = struct.pack(">hhih2s", key, version, 1, 2, b"\r\n") + bytes(20)
     with pytest.raises(CloseConnection):
         session.handle_frame(memoryview(bytearray(data)))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 9, 12, 14])
-def test_a_cut_request_is_malformed(session: Session, calls: Calls, cut: int) -> None:
+def test_truncated_request_is_malformed(session: Session, calls: Calls, cut: int) -> None:
     whole = frame(HeartbeatRequest(group_id="group"), 3)
     with pytest.raises(MalformedMessage):
         session.handle_frame(whole[:cut])
     assert calls.seen == []
 
 
-def test_a_client_above_its_quota_is_told_and_muted(calls: Calls) -> None:
+def test_client_above_its_quota_gets_throttle_time_and_is_muted(calls: Calls) -> None:
     router = Router(
         cast(SharedServices, None),
         None,
@@ -248,13 +248,13 @@ def test_a_client_above_its_quota_is_told_and_muted(calls: Calls) -> None:
     assert body_of(reply, HEARTBEAT, 1, HeartbeatResponse).throttle_time_ms == 250
     assert isinstance(reply, EncodedResponse)
     assert reply.mute_ms == 250
-    # Version 0 cannot say it, but is muted all the same.
+    # Version 0 has no throttle time in the response, but the connection is muted too.
     reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 0))
     assert isinstance(reply, EncodedResponse)
     assert reply.mute_ms == 250
 
 
-def test_a_newer_client_learns_our_api_versions(session: Session) -> None:
+def test_newer_client_gets_the_supported_versions(session: Session) -> None:
     whole = frame(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
     whole[2:4] = b"\x00\x09"
     reply = session.handle_frame(whole)
@@ -270,7 +270,7 @@ def test_requests_are_counted(router: Router, session: Session) -> None:
     assert value_of(router, REQUESTS, router.listener, "Heartbeat") == 3
 
 
-def test_a_listener_serves_what_the_protocol_gives_it() -> None:
+def test_listener_serves_the_apis_of_its_role() -> None:
     brokers = {spec.name for spec in served_apis("broker")}
     controllers = {spec.name for spec in served_apis("controller")}
     assert "ApiVersions" in brokers & controllers

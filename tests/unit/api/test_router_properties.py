@@ -1,4 +1,4 @@
-"""No frame makes the router do anything but answer, or close the connection with a reason."""
+"""For any frame the router responds, or closes the connection with a reason."""
 
 import struct
 from typing import cast
@@ -45,7 +45,7 @@ def handle(session: Session, frame: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(frame=st.binary(max_size=64))
-def test_any_bytes(session: Session, frame: bytes) -> None:
+def test_any_bytes_are_handled(session: Session, frame: bytes) -> None:
     handle(session, frame)
 
 
@@ -60,7 +60,7 @@ def test_any_bytes(session: Session, frame: bytes) -> None:
         st.lists(st.sampled_from([0, 0, 0, 1, 2, 3, 127, 128, 255]), max_size=80).map(bytes),
     ),
 )
-def test_any_body_behind_a_good_header(
+def test_any_body_after_a_valid_header_is_handled(
     session: Session, spec: ApiSpec, version: int, client_id: bytes | None, body: bytes
 ) -> None:
     size = -1 if client_id is None else len(client_id)

@@ -9,9 +9,7 @@ from tests.unit.broker.bench import Bench, run
 @pytest.mark.parametrize("role", ["broker", "controller"])
 @pytest.mark.parametrize("version", [0, 1])
 @scenario(run)
-async def test_a_sasl_client_gets_an_answer_at_once(
-    bench: Bench, /, version: int, role: str
-) -> None:
+async def test_sasl_client_fails_immediately(bench: Bench, /, version: int, role: str) -> None:
     request = SaslHandshakeRequest(mechanism="PLAIN")
     response = await bench.ask(request, version, SaslHandshakeResponse, role=role)
     assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE

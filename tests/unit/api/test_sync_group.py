@@ -4,33 +4,33 @@ import pytest
 
 from lograft.model.errors import ErrorCode
 from tests.support.scenarios import scenario
-from tests.unit.api.groups_bench import beat, join, join_request, member_of, play, sync
+from tests.unit.api.groups_bench import heartbeat, join, join_request, member_of, play, sync
 from tests.unit.broker.bench import Bench
 
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_everyone_gets_what_the_leader_brought(bench: Bench, /, version: int) -> None:
+async def test_every_member_gets_the_leaders_assignment(bench: Bench, /, version: int) -> None:
     leader, other = await asyncio.gather(
         join(bench, 3, join_request()), join(bench, 3, join_request())
     )
     waiting = asyncio.ensure_future(sync(bench, version, other))
     await asyncio.sleep(1)
     assert not waiting.done()
-    brought = {
+    leader_response = {
         leader.member_id.replace("-", "_"): b"first",
         other.member_id.replace("-", "_"): b"second",
     }
-    mine = await sync(bench, version, leader, **brought)
-    theirs = await waiting
-    assert (mine.error_code, bytes(mine.assignment)) == (0, b"first")
-    assert (theirs.error_code, bytes(theirs.assignment)) == (0, b"second")
+    own = await sync(bench, version, leader, **leader_response)
+    others = await waiting
+    assert (own.error_code, bytes(own.assignment)) == (0, b"first")
+    assert (others.error_code, bytes(others.assignment)) == (0, b"second")
     if version >= 5:
-        assert (mine.protocol_type, mine.protocol_name) == ("consumer", "range")
+        assert (own.protocol_type, own.protocol_name) == ("consumer", "range")
 
 
 @scenario(play)
-async def test_who_is_refused(bench: Bench, /) -> None:
+async def test_invalid_members_are_rejected(bench: Bench, /) -> None:
     member = await member_of(bench)
     member.generation_id = 7
     assert (await sync(bench, 5, member)).error_code == ErrorCode.ILLEGAL_GENERATION
@@ -39,7 +39,7 @@ async def test_who_is_refused(bench: Bench, /) -> None:
 
 
 @scenario(play)
-async def test_the_group_is_stable_for_the_next_coordinator_too(bench: Bench, /) -> None:
+async def test_group_is_stable_on_the_next_coordinator(bench: Bench, /) -> None:
     member = await member_of(bench)
     partitions = bench.broker.groups
     index = partitions.partition_of("g")
@@ -47,8 +47,8 @@ async def test_the_group_is_stable_for_the_next_coordinator_too(bench: Bench, /)
     shard.close()
     partitions.on_role(shard.partition)
     while not partitions._shards[index].is_loaded:
-        # A member is not sent away while the group is being read.
-        assert await beat(bench, member) == 0
+        # A member is not removed while the group is being loaded.
+        assert await heartbeat(bench, member) == 0
         await asyncio.sleep(0.001)
-    assert await beat(bench, member) == 0
+    assert await heartbeat(bench, member) == 0
     assert bytes((await sync(bench, 5, member)).assignment) == b"all"

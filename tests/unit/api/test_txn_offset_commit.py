@@ -9,7 +9,7 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from tests.support.scenarios import scenario
-from tests.unit.api.offsets_bench import commit, fetch_all, find, play, run_coordinator
+from tests.unit.api.offsets_bench import commit, fetch_all, find_coordinator, play, run_coordinator
 from tests.unit.broker.bench import Bench
 
 
@@ -39,8 +39,8 @@ async def commit_in_transaction(
             )
         ],
     )
-    (answer,) = (await bench.ask(request, version, TxnOffsetCommitResponse)).topics
-    return {one.partition_index: one.error_code for one in answer.partitions}
+    (response,) = (await bench.ask(request, version, TxnOffsetCommitResponse)).topics
+    return {one.partition_index: one.error_code for one in response.partitions}
 
 
 async def end(bench: Bench, *, committed: bool, epoch: int = 0) -> None:
@@ -53,11 +53,11 @@ async def end(bench: Bench, *, committed: bool, epoch: int = 0) -> None:
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("version", range(5))
 @scenario(run_coordinator, transaction_partition_verification_enable="false")
-async def test_they_count_when_the_transaction_is_committed(
+async def test_offsets_take_effect_when_the_transaction_is_committed(
     bench: Bench, /, version: int, committed: bool
 ) -> None:
     await bench.create_topic("t", partitions=2)
-    await find(bench)
+    await find_coordinator(bench)
     await commit(bench, 9, "t", {0: 1})
     assert await commit_in_transaction(bench, version, {0: 5, 1: 6}) == {0: 0, 1: 0}
     assert (await fetch_all(bench, 9))["t"].keys() == {0}
@@ -67,15 +67,15 @@ async def test_they_count_when_the_transaction_is_committed(
 
 
 @scenario(play)
-async def test_the_group_has_a_name(bench: Bench, /) -> None:
+async def test_empty_group_id_is_rejected(bench: Bench, /) -> None:
     nameless = ErrorCode.INVALID_GROUP_ID
     assert await commit_in_transaction(bench, 5, {0: 5}, group="") == {0: nameless}
 
 
 @scenario(run_coordinator, transaction_partition_verification_enable="false")
-async def test_an_older_life_of_the_producer_is_fenced(bench: Bench, /) -> None:
+async def test_older_producer_instance_is_fenced(bench: Bench, /) -> None:
     await bench.create_topic("t", partitions=2)
-    await find(bench)
+    await find_coordinator(bench)
     await end(bench, committed=False, epoch=4)
     fenced = ErrorCode.INVALID_PRODUCER_EPOCH
     assert await commit_in_transaction(bench, 4, {0: 5}, epoch=3) == {0: fenced}
@@ -84,7 +84,7 @@ async def test_an_older_life_of_the_producer_is_fenced(bench: Bench, /) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
-async def test_nobody_coordinates_the_transaction(bench: Bench, /, version: int) -> None:
+async def test_unknown_transaction_is_rejected(bench: Bench, /, version: int) -> None:
     codes = await commit_in_transaction(bench, version, {0: 5, 2: 1})
     assert codes == dict.fromkeys((0, 2), ErrorCode.COORDINATOR_NOT_AVAILABLE)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

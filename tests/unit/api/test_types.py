@@ -1,4 +1,4 @@
-"""What the APIs declare, compared with Kafka's documentation."""
+"""The declarations of the APIs, compared with Kafka's documentation."""
 
 from importlib import import_module
 
@@ -99,9 +99,9 @@ ListConfigResources             DescribeConfigs Cluster
 DescribeTopicPartitions         Describe Topic
 """
 
-#: What Kafka's table leaves out or has wrong, as its request handlers (KafkaApis, ControllerApis)
-#: do it: + for a permission that they ask for, - for one that they do not. The last two lines are
-#: Lograft's own requests between nodes.
+#: Differences between Kafka's table and its request handlers (KafkaApis, ControllerApis): + for a
+#: permission that the handlers check, - for one that they do not. The last two lines are Lograft's
+#: own requests between nodes.
 KAFKAS_HANDLERS = """
 Produce                         - IdempotentWrite Cluster
 Metadata                        + Describe Cluster
@@ -154,7 +154,7 @@ def expected(name: str) -> set[Permission]:
 
 
 @pytest.mark.parametrize("spec", SERVED, ids=lambda spec: spec.name)
-def test_every_api_needs_what_kafkas_does(spec: ApiSpec) -> None:
+def test_every_api_needs_kafkas_permissions(spec: ApiSpec) -> None:
     api = import_module(f"lograft.api.{spec.module}").API
     assert isinstance(api, Api)
     assert isinstance(api.needs, Needs), f"{spec.name} declares no needs; NOTHING is one"

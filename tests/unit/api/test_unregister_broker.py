@@ -8,7 +8,7 @@ from tests.unit.broker.bench import Bench, run
 
 
 @scenario(run)
-async def test_forgets_a_broker(bench: Bench, /) -> None:
+async def test_registration_is_removed(bench: Bench, /) -> None:
     unknown = await bench.ask(UnregisterBrokerRequest(broker_id=9), 0, UnregisterBrokerResponse)
     assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert unknown.error_message

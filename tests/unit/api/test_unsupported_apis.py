@@ -1,4 +1,4 @@
-"""No API of Kafka 4.3.1 closes the connection, whether Lograft has it or not."""
+"""No API of Kafka 4.3.1 closes the connection, whether Lograft supports it or not."""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ from lograft.wire.messages.write_share_group_state import (
 from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
-#: What the protocol puts on each kind of listener.
+#: The APIs that the protocol has on each kind of listener.
 EVERYTHING = [
     (spec, role)
     for spec in API_VERSIONS.values()

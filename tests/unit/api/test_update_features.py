@@ -18,7 +18,7 @@ from tests.unit.broker.bench import Bench, run
 
 @pytest.mark.parametrize("version", range(3))
 @scenario(run)
-async def test_levels_change_within_what_is_supported(bench: Bench, /, version: int) -> None:
+async def test_levels_change_within_the_supported_range(bench: Bench, /, version: int) -> None:
     async def update(feature: str, level: int) -> tuple[int, list[int]]:
         request = UpdateFeaturesRequest(
             feature_updates=[FeatureUpdateKey(feature=feature, max_version_level=level)]
@@ -68,7 +68,7 @@ async def test_the_quorum_raises_kraft_version(bench: Bench, /, validate_only: b
 
 
 @scenario(run)
-async def test_the_quorum_is_not_asked_for_what_another_feature_rules_out(bench: Bench, /) -> None:
+async def test_invalid_feature_prevents_the_kraft_version_upgrade(bench: Bench, /) -> None:
     bench.quorum.quorum = STATIC
     request = upgrade(("no.such.feature", 1))
     response = await bench.ask(request, 2, UpdateFeaturesResponse)
@@ -77,7 +77,7 @@ async def test_the_quorum_is_not_asked_for_what_another_feature_rules_out(bench:
 
 
 @scenario(run)
-async def test_nobody_is_asked_for_the_level_that_the_quorum_has(bench: Bench, /) -> None:
+async def test_current_kraft_version_needs_no_upgrade(bench: Bench, /) -> None:
     bench.quorum.quorum = DYNAMIC
     assert (await bench.ask(upgrade(), 2, UpdateFeaturesResponse)).error_code == 0
     assert bench.quorum.asked is None
@@ -93,7 +93,7 @@ async def test_nobody_is_asked_for_the_level_that_the_quorum_has(bench: Bench, /
     ],
 )
 @scenario(run)
-async def test_without_the_quorum_nothing_is_written(
+async def test_rejected_kraft_version_prevents_other_features(
     bench: Bench, /, error: core.Error, code: ErrorCode
 ) -> None:
     bench.quorum.quorum, bench.quorum.answer = STATIC, answer_of(error)

@@ -28,7 +28,7 @@ def request(epoch: int) -> UpdateRaftVoterRequest:
 
 
 @scenario(run)
-async def test_a_voter_has_moved(bench: Bench, /) -> None:
+async def test_voter_updates_its_endpoints(bench: Bench, /) -> None:
     bench.quorum.endpoint = Address("leader", 9093)
     bench.quorum.answer = core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3))
     response = await bench.ask(request(3), 0, UpdateRaftVoterResponse, role="controller")
@@ -46,7 +46,7 @@ async def test_a_voter_has_moved(bench: Bench, /) -> None:
     [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 @scenario(run)
-async def test_only_the_leader_of_that_epoch_is_asked(
+async def test_request_needs_the_leader_and_its_epoch(
     bench: Bench, /, epoch: int, code: ErrorCode
 ) -> None:
     response = await bench.ask(request(epoch), 0, UpdateRaftVoterResponse, role="controller")

@@ -32,7 +32,7 @@ def request(topic: str = "__cluster_metadata", cluster_id: str | None = CLUSTER_
 
 
 @scenario(run)
-async def test_the_core_decides(bench: Bench, /) -> None:
+async def test_vote_of_the_core_is_returned(bench: Bench, /) -> None:
     bench.quorum.endpoint = Address("host", 9093)
     bench.quorum.answer = core.VoteResponse(
         sender=NodeId(1), epoch=Epoch(7), leader=NodeId(1), granted=True
@@ -61,7 +61,7 @@ async def test_the_core_decides(bench: Bench, /) -> None:
     ],
 )
 @scenario(run)
-async def test_what_is_not_meant_for_this_quorum_is_refused(
+async def test_requests_for_other_quorums_are_rejected(
     bench: Bench, /, asked: VoteRequest, code: ErrorCode
 ) -> None:
     response = await bench.ask(asked, 2, VoteResponse, role="controller")

@@ -46,10 +46,10 @@ async def write(bench: Bench, *markers: WritableTxnMarker, version: int = 2) -> 
     request = WriteTxnMarkersRequest(markers=list(markers))
     response = await bench.ask(request, version, WriteTxnMarkersResponse)
     return [
-        answer.error_code
+        result.error_code
         for marker in response.markers
         for topic in marker.topics
-        for answer in topic.partitions
+        for result in topic.partitions
     ]
 
 
@@ -82,7 +82,7 @@ async def test_each_partition_gets_its_marker(bench: Bench, /, version: int) -> 
 
 
 @scenario(run)
-async def test_an_abort_is_indexed(bench: Bench, /) -> None:
+async def test_abort_is_indexed(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     begin(partition)
     assert await write(bench, marker_of(("a", 0), commit=False)) == [0]
@@ -91,7 +91,7 @@ async def test_an_abort_is_indexed(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_replaced_coordinators_and_epochs_that_are_over_are_fenced(bench: Bench, /) -> None:
+async def test_replaced_coordinators_and_old_epochs_are_fenced(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     begin(partition, epoch=1)
     assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [0]
@@ -102,11 +102,11 @@ async def test_replaced_coordinators_and_epochs_that_are_over_are_fenced(bench: 
     assert await write(bench, marker_of(("a", 0), epoch=1)) == [old]
     begin(partition, epoch=2)
     assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [old]
-    assert partition.leader_log().end_offset == end + 1, "nothing but the new transaction"
+    assert partition.leader_log().end_offset == end + 1, "only the new transaction"
 
 
 @scenario(run)
-async def test_a_repeat_is_answered_like_the_first(bench: Bench, /) -> None:
+async def test_repeated_marker_gets_the_same_response(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     begin(partition)
     marker = marker_of(("a", 0), epoch=1, version=2, commit=False)
@@ -118,7 +118,7 @@ async def test_a_repeat_is_answered_like_the_first(bench: Bench, /) -> None:
 
 
 @scenario(run)
-async def test_answered_when_committed_and_others_need_not_wait(bench: Bench, /) -> None:
+async def test_response_waits_for_the_commit_without_blocking_others(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", flush_messages="1")
     begin(partition)
     request = WriteTxnMarkersRequest(markers=[marker_of(("a", 0))])
@@ -131,7 +131,7 @@ async def test_answered_when_committed_and_others_need_not_wait(bench: Bench, /)
 
 
 @scenario(run)
-async def test_a_partition_that_cannot_take_it_now_says_so(bench: Bench, /) -> None:
+async def test_partition_that_cannot_accept_markers_returns_an_error(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     begin(partition)
     set_leader(partition, 2, epoch=5)
@@ -140,7 +140,7 @@ async def test_a_partition_that_cannot_take_it_now_says_so(bench: Bench, /) -> N
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown, unknown]
     set_leader(partition, -1, epoch=6)
     assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    # Back, but not ready to take anything yet, as a leader in raft mode may be.
+    # The leader is back, but not ready to accept appends, as may happen in Raft mode.
     set_leader(partition, 1, epoch=7)
     partition.pause_appends()
     assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -149,7 +149,7 @@ async def test_a_partition_that_cannot_take_it_now_says_so(bench: Bench, /) -> N
 
 
 @scenario(run)
-async def test_a_leader_that_goes_while_it_waits_promises_nothing(bench: Bench, /) -> None:
+async def test_leader_change_during_the_wait_returns_an_error(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", flush_messages="1")
     begin(partition)
     asked = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
@@ -159,14 +159,14 @@ async def test_a_leader_that_goes_while_it_waits_promises_nothing(bench: Bench, 
 
 
 @scenario(run)
-async def test_a_marker_fits_where_hardly_anything_does(bench: Bench, /) -> None:
+async def test_marker_fits_with_the_smallest_batch_limit(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", max_message_bytes="70")
     begin(partition)
     assert await write(bench, marker_of(("a", 0))) == [0]
 
 
 @scenario(play)
-async def test_a_group_coordinator_hears_of_the_end(bench: Bench, /) -> None:
+async def test_group_coordinator_applies_the_end_of_the_transaction(bench: Bench, /) -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=0)
     value = OffsetCommitValue(offset=5, metadata="")
 
@@ -185,7 +185,7 @@ async def test_a_group_coordinator_hears_of_the_end(bench: Bench, /) -> None:
 
 
 @scenario(play)
-async def test_a_group_coordinator_that_is_not_ready_is_no_leader(bench: Bench, /) -> None:
+async def test_group_coordinator_that_is_not_ready_is_not_leader(bench: Bench, /) -> None:
     set_leader(bench.partition("__consumer_offsets", 1), 2, epoch=5)
     codes = await write(bench, marker_of(("__consumer_offsets", 1)))
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

@@ -1,4 +1,4 @@
-"""Transactions in a broker on a bench, as producers and other brokers drive them."""
+"""Transactions in a broker on a bench, with requests of producers and other brokers."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ class Producer(NamedTuple):
 
 
 def play(scenario: Scenario, **settings: str) -> None:
-    """With a topic "t" of three partitions."""
+    """Provides a topic "t" with three partitions."""
 
     async def with_coordinator(bench: Bench) -> None:
         broker = bench.broker
@@ -91,7 +91,7 @@ async def init(
 
 
 async def begin(bench: Bench, transactional_id: str = "x", **fields: int) -> Producer:
-    """As a producer does: again, while the one before is being aborted."""
+    """Initializes the producer, and retries while the previous transaction is being aborted."""
     while True:
         reply = await init(bench, transactional_id, **fields)  # type: ignore[arg-type]
         if reply.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -216,6 +216,6 @@ async def wait_state(bench: Bench, name: str, transactional_id: str = "x") -> No
 
 
 def stable_offset(bench: Bench, partition: int = 0) -> tuple[int, int]:
-    """Last stable offset and high watermark."""
+    """Returns last stable offset and high watermark."""
     found = bench.partition("t", partition)
     return found.last_stable_offset, found.high_watermark

@@ -155,8 +155,8 @@ def test_an_address_beyond_its_limit_is_refused(
         async with serving(quota=quota) as server:
             kept = [await connect(server) for _ in range(2)]
             for _ in range(3):
-                _, refused = await connect(server)
-                await refused.wait_closed()
+                _, rejected = await connect(server)
+                await rejected.wait_closed()
             assert counts_of(server) == (2, 2, 3)
             # A place that becomes free is given again.
             kept[0][0].close()
@@ -186,9 +186,9 @@ async def test_a_listener_at_its_limit_lets_clients_wait() -> None:
         waiting = [await connect(server) for _ in range(3)]
         for channel, _ in waiting:
             channel.send([framed(b"late")])
-        last, answer = kept[1]
+        last, response = kept[1]
         last.send([framed(b"here")])
-        await answer.wait_bytes(8)
+        await response.wait_bytes(8)
         assert counts_of(server) == (2, 2, 0)
         kept[0][0].close()
         await waiting[0][1].wait_bytes(8)
@@ -368,10 +368,10 @@ async def test_tls_listener_from_end_to_end(tmp_path: Path) -> None:
             client_side.wrap_socket(plain, server_hostname="localhost") as stream,
         ):
             stream.sendall(framed(b"blocking"))
-            answer = b""
-            while len(answer) < 12:
-                answer += stream.recv(100)
-            return answer
+            response = b""
+            while len(response) < 12:
+                response += stream.recv(100)
+            return response
 
     tls = TlsTransport(SocketTransport(), server=server_side, client=client_side)
     async with serving(transport=tls) as server:
@@ -383,5 +383,5 @@ async def test_tls_listener_from_end_to_end(tmp_path: Path) -> None:
         assert collector.received == expected
         # Python's own blocking TLS as the second opinion.
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(None, blocking_client, server.address)
-        assert answer == framed(b"blocking")
+        response = await loop.run_in_executor(None, blocking_client, server.address)
+        assert response == framed(b"blocking")

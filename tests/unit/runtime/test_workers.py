@@ -51,10 +51,10 @@ def test_lanes_do_not_wait_for_each_other(workers: ThreadWorkers) -> None:
 
     async def main() -> str:
         blocked = asyncio.ensure_future(workers.run(gate.wait, lane="slow"))
-        answer = await workers.run(lambda: "fast", lane="fast")
+        response = await workers.run(lambda: "fast", lane="fast")
         gate.set()
         await blocked
-        return answer
+        return response
 
     assert asyncio.run(main()) == "fast"
 

@@ -108,17 +108,17 @@ def test_whole_frames() -> None:
     head = read_request_header(frame[4:])
     assert codec.read_all(MetadataRequest, 9, frame[4:], head.body_position).topics is None
     for header_version, version in ((0, 8), (1, 9)):
-        (answer,) = frame_response(
+        (response,) = frame_response(
             MetadataResponse(cluster_id="c"),
             version,
             correlation_id=4,
             header_version=header_version,
         )
-        assert isinstance(answer, bytes)
-        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-        correlation_id, position = read_response_header(answer[4:], header_version)
+        assert isinstance(response, bytes)
+        assert int.from_bytes(response[:4], "big") == len(response) - 4
+        correlation_id, position = read_response_header(response[4:], header_version)
         assert correlation_id == 4
-        assert codec.read_all(MetadataResponse, version, answer[4:], position).cluster_id == "c"
+        assert codec.read_all(MetadataResponse, version, response[4:], position).cluster_id == "c"
 
 
 def test_the_size_of_a_framed_response_counts_its_slices() -> None:
