@@ -12,7 +12,7 @@ define install_extra
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
 endef
 
-.PHONY: help install demo test check format simulate fuzz docs interop chaos chaos-figures bench clean
+.PHONY: help install demo test check format simulate fuzz docs interop packaging chaos chaos-figures bench clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -35,7 +35,7 @@ demo: $(if $(filter 3,$(NODES)),install,$(DEMO_INSTALLED))  ## a shop streams in
 
 # Property tests take the same examples every time here: a change is judged by what it changed. plain `pytest` rolls the dice.
 test: check  ## everything that needs only PyPI (and Java 17 for Spark), about ten minutes
-	$(BIN)/python -X dev -bb -m pytest -q --hypothesis-profile=ci -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not chaos'
+	$(BIN)/python -X dev -bb -m pytest -q --hypothesis-profile=ci -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not chaos and not packaging'
 
 check: install  ## format, lint, types, layers, links of the documentation
 	$(BIN)/ruff format --check --quiet .
@@ -64,6 +64,9 @@ interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INT
 	LOGRAFT_TEST_SERVERS=$(if $(filter full,$(LOGRAFT_INTEROP)),all,lograft) \
 		$(BIN)/python -m pytest -q --timeout 600 tests/compatibility tests/spark \
 		-m $(if $(filter full,$(LOGRAFT_INTEROP)),'interop or clients',interop)
+
+packaging: install  ## lint, build and run the container, the Debian package, Testcontainers recipes; on Debian, as root
+	$(BIN)/python -m pytest -q --timeout 1200 -m packaging tests/packaging
 
 chaos: install  ## real nodes and clusters under kill, pause and partition while real clients write
 	$(BIN)/python -m pytest -q -m chaos --timeout 900 tests/chaos tests/spark
