@@ -62,8 +62,8 @@ def test_a_new_sequence_for_every_attempt_is_noticed(monkeypatch: pytest.MonkeyP
 
     def assign(self: Sequences, batch: Batch) -> None:
         if batch.sequence != NO_SEQUENCE:
-            self.take_back(batch)
-            self.has_hole = False
+            self.unassign(batch)
+            self.has_gap = False
         keep(self, batch)
 
     monkeypatch.setattr(Sequences, "assign", assign)

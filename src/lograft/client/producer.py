@@ -79,7 +79,7 @@ class Producer(AsyncResource):
         self.settings = ProducerSettings.read(settings or {}, **keywords)
         self._runtime = runtime
         self._core: ClientCore[ProducerSettings] | None = None
-        self._takes_plain = False
+        self._accepts_plain = False
 
     async def start(self) -> None:
         """Opens the producer. Sends no requests yet, so it does not detect unavailable brokers."""
@@ -98,7 +98,7 @@ class Producer(AsyncResource):
         self._pipeline = RecordPipeline(
             core, self._accumulator, wake=self._sender.wake, on_record=self._sender.on_record
         )
-        self._takes_plain = self._pipeline.takes_plain
+        self._accepts_plain = self._pipeline.accepts_plain
         notify = cluster_notifier(
             (
                 *settings.interceptor_classes,
@@ -194,7 +194,7 @@ class Producer(AsyncResource):
             and partition is None
             and not headers
             and type(value) is bytes
-            and self._takes_plain
+            and self._accepts_plain
         ):
             at_ms = self._wall_ms() if timestamp_ms is None else timestamp_of(timestamp_ms)
             delivery = self._accumulator.append_plain(topic, at_ms, value)
@@ -278,7 +278,7 @@ class Producer(AsyncResource):
     async def init_transactions(self) -> None:
         """Fences the previous producer with the same transactional id, and aborts its open
         transaction. Optional: the first `begin_transaction` does it too."""
-        await self._transactional().identify()
+        await self._transactional().initialize()
 
     async def begin_transaction(self) -> None:
         """Begins a transaction. Records that are sent from now on belong to it.

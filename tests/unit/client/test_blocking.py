@@ -170,7 +170,7 @@ def test_send_nowait_needs_known_topic_and_free_buffer_space() -> None:
         cluster.create_topic("t")
         settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
         with blocking.Producer(**settings, buffer_memory=50_000, retry_backoff_ms=10) as producer:
-            with pytest.raises(WrongUse, match="topic 't' is not known yet"):
+            with pytest.raises(WrongUse, match="no metadata of topic 't' yet"):
                 producer.send_nowait("t", b"no metadata yet")
             producer.prepare("t")
             with pytest.raises(WrongUse, match="has 1 partitions, so there is no partition 3"):

@@ -434,6 +434,6 @@ async def test_records_that_reach_nobody_say_why_when_their_time_is_up(
 ) -> None:
     await producer.send("t", b"before", partition=0)
     cluster.kill(1)
-    with pytest.raises(TimedOut, match=r"0 attempts; the last: .*connect failed"):
+    with pytest.raises(TimedOut, match=r"0 attempts; last error: .*connect failed"):
         await producer.send("t", b"nobody is there", partition=0)
     cluster.boot(1)

@@ -178,9 +178,9 @@ async def test_an_empty_transaction_ends_without_a_word_to_anybody(
 async def test_calls_that_make_no_sense_are_named(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
-    with pytest.raises(WrongUse, match="no transaction has been begun"):
+    with pytest.raises(WrongUse, match="no transaction has been started"):
         await producer.commit_transaction()
-    with pytest.raises(WrongUse, match="between begin and commit"):
+    with pytest.raises(WrongUse, match="send records after begin_transaction"):
         await producer.send("t", b"v")
     await producer.begin_transaction()
     with pytest.raises(WrongUse, match="begin: a transaction is open"):
@@ -221,7 +221,7 @@ async def test_records_that_fail_break_the_transaction_but_not_the_producer(
         await producer.begin_transaction()
         await producer.send("t", b"dropped", partition=0)
         too_large = await producer.enqueue("small", b"v" * 500)
-        with pytest.raises(TransactionFailed, match="abort it and begin again"):
+        with pytest.raises(TransactionFailed, match="abort it and begin a new one"):
             await producer.commit_transaction()
         with pytest.raises(ClientError, match="MESSAGE_TOO_LARGE"):
             await too_large
@@ -353,7 +353,7 @@ async def test_a_prepared_transaction_is_ended_by_somebody_else(
     await producer.begin_transaction()
     await producer.enqueue("t", b"kept", partition=0)
     kept = await producer.prepare_transaction()
-    with pytest.raises(WrongUse, match="somebody else ends it"):
+    with pytest.raises(WrongUse, match="complete it with complete_transactions"):
         await producer.send("t", b"too late", partition=0)
     await producer.close()
     await complete(cluster, kept)

@@ -122,7 +122,7 @@ class TableSender:
     async def _put(self, partition: int, encoded: Encoded) -> Batch:
         try:
             return self._add(partition, encoded)
-        except BufferFull as refused:
+        except BufferFull as rejection:
             self._wake()
             deadline_ms = self._core.now_ms() + self._settings.max_block_ms
 
@@ -130,7 +130,7 @@ class TableSender:
                 self._core.check_open()
                 return self._add(partition, encoded)
 
-            return await self._accumulator.put_in_turn(add, refused, deadline_ms=deadline_ms)
+            return await self._accumulator.put_in_turn(add, rejection, deadline_ms=deadline_ms)
         finally:
             self._wake()
 
@@ -146,5 +146,5 @@ class TableSender:
             max_timestamp=encoded.max_timestamp,
         )
         if partition == ANYWHERE:
-            self._queues.choice.leave()
+            self._queues.choice.reset()
         return batch

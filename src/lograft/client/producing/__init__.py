@@ -1,2 +1,2 @@
-"""The parts of a producer, in the order in which a record passes them: serializers, partitioner,
-accumulator with its batches, sender."""
+"""The parts of a producer, in the order in which a record passes through them: serializers,
+partitioner, accumulator with its batches, sender."""

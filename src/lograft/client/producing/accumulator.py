@@ -1,7 +1,9 @@
-"""Records that wait to be sent: per partition a queue of batches, all within buffer.memory.
+"""Buffers records until they are sent: a queue of batches for each partition, all within
+buffer.memory.
 
-A batch is ready when it is full, when it has waited for linger.ms, when another waits behind it, or
-when somebody cannot wait: a flush, a producer that closes, a record that finds no room.
+A batch is ready when it is full, when it has waited for linger.ms, when another one is queued
+behind it, or when lingering would block a caller: a flush, a close, or a record that waits for free
+space.
 """
 
 import asyncio
@@ -27,12 +29,12 @@ from lograft.wire.compression import Codec
 
 T = TypeVar("T")
 
-#: How well batches compress is learned by this share of every new one.
+#: Weight of each new batch in the moving average of the compression ratio.
 _RATIO_SHARE: Final = 0.05
 
 
 class PartitionQueue:
-    """The batches of one partition that have not been sent, in order; the last may be open."""
+    """The unsent batches of one partition, in order; the last may be open."""
 
     __slots__ = (
         "batches",
@@ -48,17 +50,17 @@ class PartitionQueue:
         self.topic = topic
         self.partition = partition
         self.batches: deque[Batch] = deque()
-        #: The last of `batches`, if it takes more records.
+        #: The last of `batches`, if it accepts more records.
         self.open: Batch | None = None
-        #: Sent and not answered, in the order of their sequences.
+        #: Sent batches without a response, in the order of their sequences.
         self.in_flight: list[Batch] = []
-        #: The topic has no such partition: how long that is waited for. None: it has.
+        #: If the topic does not have the partition: until when to wait for it. None if it has.
         self.missing_until_ms: int | None = None
         self.has_requested_creation = False
 
     def put_back(self, batch: Batch) -> None:
-        """A batch that is to be sent again takes its old place: before all that came after it."""
-        # Few have been sent before: the place is near the front.
+        """Inserts a batch to retry at its old position: before all batches created after it."""
+        # Few batches are retried: the position is near the front.
         at = 0
         for other in self.batches:
             if other.order > batch.order:
@@ -89,7 +91,7 @@ class Accumulator:
         self._randomness = randomness
         self._topics: dict[str, TopicQueues] = {}
         self._batch_size = max(settings.batch_size, HEADER_SIZE)
-        #: How much may be used by records that come now: nothing, while others wait for room.
+        #: The memory that a new record may use: 0 while others wait for free space.
         self._memory = settings.buffer_memory
         self._acks = settings.required_acks
         self._availability_timeout_ms = (
@@ -97,33 +99,33 @@ class Accumulator:
             if settings.partitioner_adaptive_partitioning_enable
             else 0
         )
-        #: What a record may take: one that is larger could never be sent, or never fit.
+        #: The limit of a record: a larger one could never be sent or buffered.
         self.record_bytes_max = min(settings.max_request_size, settings.buffer_memory) - HEADER_SIZE
         self._compresses = settings.codec != Codec.NONE
-        #: Compressed size of what was sent lately, as a share of what it was before.
+        #: Moving average of compressed size divided by uncompressed size.
         self._ratio = 1.0
         self._packed_limit = max(self._batch_size, settings.max_request_size)
         self._batch_number = 0
-        #: Queues that hold batches.
+        #: Queues that contain batches.
         self.active: dict[PartitionQueue, None] = {}
         self.used_bytes = 0
         self._buffer_queue = BufferQueue(settings)
-        self._is_offering = False
+        self._is_serving_scheduled = False
         #: Unfinished batches, for flush.
         self.unfinished: dict[Batch, None] = {}
-        #: Somebody cannot wait for lingering batches: everything is ready.
-        self.hurries = 0
-        #: Raises if no more records may come in now.
+        #: The number of flushes in progress: while it is not 0, all batches are ready.
+        self.flushes_in_progress = 0
+        #: Raises an exception if no records may be added now.
         self.admission: Callable[[], None] | None = None
         self._is_transactional = settings.transactional_id is not None
 
-    # ── in ───────────────────────────────────────────────────────────────────────────────────
+    # ── adding records ───────────────────────────────────────────────────────────────────────
 
     def topic(self, name: str) -> TopicQueues:
-        found = self._topics.get(name)
-        if found is None:
-            found = self._topics[name] = TopicQueues(name, self._randomness)
-        return found
+        queues = self._topics.get(name)
+        if queues is None:
+            queues = self._topics[name] = TopicQueues(name, self._randomness)
+        return queues
 
     def append(
         self,
@@ -133,27 +135,27 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
     ) -> tuple[Delivery, bool]:
-        """The record's delivery, and whether the sender has to know: a batch has been opened or has
-        become full. Raises BufferFull: nothing has happened then."""
+        """Returns the record's delivery, and whether to wake the sender, because a batch was opened
+        or became full. Raises BufferFull without any effect."""
         size = record_size_max(key, value, headers)
         if size > self.record_bytes_max:
             self.check_size(size)
         if self.used_bytes + size > self._memory:
-            self._require_room(size)
+            self._require_space(size)
         if self.admission is not None:
             self.admission()
         batch = queue.open
-        is_news = False
+        needs_sender = False
         if batch is None or batch.size_bytes + size > batch.limit_bytes:
-            is_news = True
+            needs_sender = True
             batch = self._open(queue)
         batch.append(timestamp, key, value, headers)
         batch.reserved_bytes += size
         self.used_bytes += size
         if batch.size_bytes >= batch.limit_bytes:
             queue.open = None
-            is_news = True
-        return Delivery(batch, batch.count - 1, self._acks), is_news
+            needs_sender = True
+        return Delivery(batch, batch.count - 1, self._acks), needs_sender
 
     def opens_batch(
         self,
@@ -168,8 +170,8 @@ class Accumulator:
         return batch is None or batch.size_bytes + size > batch.limit_bytes
 
     def append_plain(self, topic: str, timestamp: int, value: bytes) -> Delivery | None:
-        """A record without key, partition and headers, if there is room for it where the last one
-        of the topic went. None: it goes the general way."""
+        """Appends a record without key, partition and headers to the open batch to which the last
+        one of the topic was appended. Returns None if `append` is needed."""
         queues = self._topics.get(topic)
         if queues is None or self.admission is not None:
             return None
@@ -197,9 +199,9 @@ class Accumulator:
         start: int,
         deliveries: Deliveries,
     ) -> int:
-        """Records without key and headers, as many from `start` on as fit into one batch; returns
-        to where. None for one that has to go the general way: not bytes, too large, no room
-        for a whole batch."""
+        """Appends records without key and headers, from `start` on, as many as fit into one batch,
+        and returns the index of the first one left. That is `start` if the first record needs
+        `append`: it is not bytes, too large, or there is no space for a whole batch."""
         value = values[start]
         if type(value) is not bytes:
             return start
@@ -233,10 +235,10 @@ class Accumulator:
         base_timestamp: int,
         max_timestamp: int,
     ) -> Batch:
-        """A batch of records that are bytes already; the sender has to know. Raises BufferFull:
-        nothing has happened then."""
+        """Adds a batch of encoded records. The caller wakes the sender. Raises BufferFull without
+        any effect."""
         size = HEADER_SIZE + len(payload)
-        self._require_room(size)
+        self._require_space(size)
         if self.admission is not None:
             self.admission()
         batch = self._open(queue)
@@ -247,7 +249,7 @@ class Accumulator:
         return batch
 
     def check_size(self, size: int) -> None:
-        """Raises RecordTooLargeToSend for a record of that many bytes."""
+        """Raises RecordTooLargeToSend if a record of that size cannot be sent."""
         if size <= self.record_bytes_max:
             return
         settings = self._settings
@@ -255,15 +257,16 @@ class Accumulator:
         if settings.buffer_memory < limit:
             name, limit = "buffer.memory", settings.buffer_memory
         raise RecordTooLargeToSend(
-            f"the record takes {size} bytes, more than {name} ({limit}): raise it, or send less"
+            f"the record has {size} bytes, more than {name} ({limit}): increase it, or send smaller"
+            " records"
         )
 
-    def _require_room(self, size: int) -> None:
+    def _require_space(self, size: int) -> None:
         memory = self._settings.buffer_memory
         if self.used_bytes + size > (memory if self._buffer_queue.is_serving else self._memory):
             raise BufferFull(
-                f"buffer.memory ({memory} bytes) is used up by records that have not been"
-                " acknowledged",
+                f"the buffer (buffer.memory={memory}) is full of records that are not acknowledged"
+                " yet: retry later, or use send(), which waits",
                 size,
             )
 
@@ -281,58 +284,62 @@ class Accumulator:
         return batch
 
     def _limit_bytes(self) -> int:
-        """How large a batch may become that is batch.size when it is compressed."""
+        """Returns the uncompressed size at which a batch probably has batch.size when
+        compressed."""
         if not self._compresses:
             return self._batch_size
         return min(int(self._batch_size / self._ratio), self._packed_limit)
 
     async def put_in_turn(
-        self, put: Callable[[], T], refused: BufferFull, *, deadline_ms: int
+        self, put: Callable[[], T], rejection: BufferFull, *, deadline_ms: int
     ) -> T:
-        """What `put` returns, which has found no room, when there is room for it and all who came
-        before it have theirs. Raises TimedOut."""
+        """Waits until there is free space and all earlier callers have been served, then calls
+        `put`, which has raised `rejection`, again and returns its result. Raises TimedOut."""
         timeout_ms = deadline_ms - self._clock.mono_ms()
         self._memory = 0
         try:
-            return await self._buffer_queue.wait(put, refused, timeout_ms=timeout_ms)
+            return await self._buffer_queue.wait(put, rejection, timeout_ms=timeout_ms)
         finally:
-            # Who gives up may have stood before others who need less.
-            self._offer_room()
+            # A caller that gives up may have blocked others that need less space.
+            self._schedule_serving()
 
-    def _offer_room(self) -> None:
-        """Soon, as it may send: whoever is done with a batch is in the middle of something."""
-        if self._memory == 0 and not self._is_offering:
-            self._is_offering = True
-            asyncio.get_running_loop().call_soon(self._serve_line)
+    def _schedule_serving(self) -> None:
+        """Serves the waiting records in the next iteration of the event loop: it may send, and the
+        caller that releases a batch is in the middle of its work."""
+        if self._memory == 0 and not self._is_serving_scheduled:
+            self._is_serving_scheduled = True
+            asyncio.get_running_loop().call_soon(self._serve_waiting)
 
-    def _serve_line(self) -> None:
-        self._is_offering = False
+    def _serve_waiting(self) -> None:
+        self._is_serving_scheduled = False
         self._buffer_queue.serve(lambda: self._settings.buffer_memory - self.used_bytes)
         if not self._buffer_queue:
             self._memory = self._settings.buffer_memory
 
     def count_records(self) -> int:
-        """Records that are neither acknowledged nor failed."""
+        """Returns the number of records that are neither acknowledged nor failed."""
         return sum(batch.count for batch in self.unfinished)
 
     # ── partitions for records without a key ─────────────────────────────────────────────────
 
     def choose(self, topic: Topic, queues: TopicQueues) -> int:
-        """A partition that has a leader, if any has."""
+        """Returns the sticky partition of the topic, drawing a new one with a leader if needed."""
         choice = queues.choice
         if choice.partition >= 0:
             return choice.partition
-        available = [one.index for one in topic.partitions if one.leader >= 0]
+        available = [partition.index for partition in topic.partitions if partition.leader >= 0]
         if not available:
-            available = [one.index for one in topic.partitions]
-        held = queues.partitions
+            available = [partition.index for partition in topic.partitions]
+        used = queues.partitions
         if self._availability_timeout_ms:
-            prompt = [one for one in available if one not in held or self._is_prompt(held[one])]
+            prompt = [
+                index for index in available if index not in used or self._is_prompt(used[index])
+            ]
             available = prompt or available
-        queued = None
+        queue_sizes = None
         if self._settings.partitioner_adaptive_partitioning_enable:
-            queued = [len(held[one].batches) if one in held else 0 for one in available]
-        return choice.draw(available, queued)
+            queue_sizes = [len(used[index].batches) if index in used else 0 for index in available]
+        return choice.draw(available, queue_sizes)
 
     def _is_prompt(self, queue: PartitionQueue) -> bool:
         """Whether no batch has been ready for longer than partitioner.availability.timeout.ms."""
@@ -341,19 +348,19 @@ class Accumulator:
         ready_ms = self._clock.mono_ms() - queue.batches[0].created_ms - self._settings.linger_ms
         return ready_ms <= self._availability_timeout_ms
 
-    # ── out ──────────────────────────────────────────────────────────────────────────────────
+    # ── sending batches ──────────────────────────────────────────────────────────────────────
 
     def ready_at_ms(self, queue: PartitionQueue) -> int:
-        """When the first batch of a queue may be sent: 0 is now."""
+        """Returns the time from which the first batch of a queue may be sent; 0 is now."""
         first = queue.batches[0]
         if first.attempts:
             return first.retry_at_ms
-        if first is not queue.open or self.hurries or self._buffer_queue:
+        if first is not queue.open or self.flushes_in_progress or self._buffer_queue:
             return 0
         return first.created_ms + self._settings.linger_ms
 
     def take(self, queue: PartitionQueue) -> Batch:
-        """The first batch; it takes no more records."""
+        """Removes and returns the first batch, and closes it."""
         batch = queue.batches.popleft()
         if queue.open is batch:
             queue.open = None
@@ -366,7 +373,7 @@ class Accumulator:
         self.active[queue] = None
 
     def split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """A batch that the broker finds too large goes on in smaller ones, in its place."""
+        """Replaces a batch that the broker rejected as too large with smaller ones."""
         target = max(batch.size_bytes // 2, 1)
         children: list[Batch] = []
         for record in batch.records():
@@ -385,30 +392,30 @@ class Accumulator:
         batch.replace(children)
         self.unfinished.pop(batch, None)
 
-    def compressed(self, batch: Batch, size: int) -> None:
-        """Learns how well batches compress."""
+    def record_compression(self, batch: Batch, size: int) -> None:
+        """Updates the average compression ratio."""
         if self._compresses and batch.size_bytes:
             self._ratio += _RATIO_SHARE * (size / batch.size_bytes - self._ratio)
 
     def release(self, batch: Batch) -> None:
-        """A batch is done: its memory goes to whoever waits."""
+        """Frees the memory of a batch that is done, for the records that wait for space."""
         self.unfinished.pop(batch, None)
         self.used_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
-        self._offer_room()
+        self._schedule_serving()
 
-    def expired(self, now_ms: int) -> Iterator[Batch]:
-        """Batches whose delivery.timeout.ms is over while they wait in a queue."""
+    def take_expired(self, now_ms: int) -> Iterator[Batch]:
+        """Removes and yields queued batches whose delivery.timeout.ms has expired."""
         oldest_ms = now_ms - self._settings.delivery_timeout_ms
         for queue in list(self.active):
             while queue.batches and queue.batches[0].created_ms <= oldest_ms:
                 yield self.take(queue)
 
     async def flush(self) -> None:
-        """Until everything that is here now is acknowledged or has failed."""
-        self.hurries += 1
+        """Waits until all records that are buffered now are acknowledged or have failed."""
+        self.flushes_in_progress += 1
         try:
             for batch in list(self.unfinished):
                 await batch.wait()
         finally:
-            self.hurries -= 1
+            self.flushes_in_progress -= 1

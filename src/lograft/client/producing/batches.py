@@ -1,8 +1,8 @@
-"""Batches on their way to a broker, built as bytes in place.
+"""Batches of a producer: collect records as bytes, and keep their outcome.
 
-A record is a few pieces of bytes until its batch is closed and joins them all: its value is copied
-once. Records of one time and length, as most that follow each other are, share what comes before
-and after the value.
+A record is a few pieces of bytes until its batch is closed and joins them all, so its value is
+copied once. Consecutive records usually have the same timestamp and length, and then share the
+bytes before and after the value.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from lograft.client.producing.record_parts import (
+    DELTA_NO_KEY,
+    DELTA_STEPS,
     NO_HEADERS,
     NULL,
-    PLACE_NO_KEY,
-    PLACE_STEPS,
     RECORD_OVERHEAD_MAX,
     SMALL_COUNT,
     Headers,
@@ -47,8 +47,8 @@ _first: Final = itemgetter(0)
 
 
 class Batch:
-    """Records of one partition. Open: takes more; closed: has its final bytes; done: acknowledged
-    or failed."""
+    """Records of one partition. Open: accepts records; closed: has its final bytes; done:
+    acknowledged or failed."""
 
     __slots__ = (
         "_buffer",
@@ -99,12 +99,12 @@ class Batch:
         self.topic = topic
         self.partition = partition
         self.created_ms = created_ms
-        #: Batches of a partition are sent in this order, the first time and again. The parts of a
-        #: batch that was split have a number more.
+        #: Batches of a partition are sent and retried in this order. The parts of a split batch
+        #: have an additional number.
         self.order = order
-        #: How large it may become, not compressed.
+        #: Limit of its uncompressed size.
         self.limit_bytes = limit_bytes
-        #: Of its bytes so far, not compressed.
+        #: Its uncompressed size.
         self.size_bytes = HEADER_SIZE
         #: The pieces of its records while it is open, then one buffer.
         self._parts: list[bytes] = [_EMPTY_HEADER]
@@ -112,32 +112,32 @@ class Batch:
         self._data: bytearray | None = None
         self.base_timestamp = -1
         self._max_timestamp = -1
-        #: Times of records: from which place on, and which.
+        #: Timestamps of records: the index from which each one applies, and the timestamp.
         self._times: list[tuple[int, int]] = []
         self._timestamp = -1
-        #: How the last record began whose time this is.
+        #: Attributes and timestamp delta of the last record.
         self._time_part = b""
-        #: What the next record without key and headers shares with the last one, if its value is as
-        #: long: its first bytes, the length of its value, how many bytes it takes.
+        #: What the next record without key and headers shares with the last one if their values
+        #: have the same length: the first bytes, the length of the value, the size of the record.
         self._plain_length = -1
         self._plain_until = 0
         self._plain_bytes = 0
         self._head = b""
         self._length_part = b""
         self.count = 0
-        #: What it takes of buffer.memory.
+        #: The part of buffer.memory that it uses.
         self.reserved_bytes = 0
         self.attempts = 0
         self.retry_at_ms = 0
         self.is_transactional = False
         self.producer_id: int = NO_PRODUCER_ID
         self.producer_epoch: int = NO_PRODUCER_EPOCH
-        #: Given when it is first sent, kept over retries.
+        #: Assigned when it is first sent, and kept for retries.
         self.sequence: int = NO_SEQUENCE
         self.error: Exception | None = None
-        #: Which of its records the broker rejected, where it named them.
+        #: The records that the broker rejected, if it returned them.
         self.record_errors: RecordErrors | None = None
-        #: Why the last attempt failed that will be repeated.
+        #: Why the last attempt failed, if it is retried.
         self.last_error: Exception | None = None
         self.base_offset = -1
         self.log_append_time_ms = -1
@@ -150,16 +150,16 @@ class Batch:
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> None:
-        """Adds a record. The first goes the general way: what it could share with others costs
-        more than it, and often there are none."""
+        """Adds a record. The first is encoded alone: preparing the bytes to share costs more, and
+        often no other record follows."""
         count = self.count
         if timestamp != self._timestamp or not count:
             self._set_time(timestamp)
         if key is None and value is not None and not headers and count:
             if len(value) != self._plain_length or count >= self._plain_until:
                 self._set_plain(len(value))
-            place = PLACE_NO_KEY[count] if count < SMALL_COUNT else varint(count) + NULL
-            self._parts += self._head, place, self._length_part, value, NO_HEADERS
+            delta = DELTA_NO_KEY[count] if count < SMALL_COUNT else varint(count) + NULL
+            self._parts += self._head, delta, self._length_part, value, NO_HEADERS
             self.size_bytes += self._plain_bytes
             self.count = count + 1
             return
@@ -175,8 +175,8 @@ class Batch:
         self.count = count + 1
 
     def extend(self, timestamp: int, values: Sequence[bytes], start: int) -> int:
-        """Adds records without key and headers while they fit; from `start` on, returns to where.
-        Stops at what is not bytes."""
+        """Adds records without key and headers, from `start` on, while they fit. Returns the index
+        of the first one left. Stops at a value that is not bytes."""
         first = values[start] if start < len(values) else None
         if type(first) is not bytes:
             return start
@@ -186,7 +186,7 @@ class Batch:
             self._set_time(timestamp)
         count, size, limit = self.count, self.size_bytes, self.limit_bytes
         length, until = self._plain_length, self._plain_until
-        parts, places, tail = self._parts, PLACE_NO_KEY, NO_HEADERS
+        parts, deltas, tail = self._parts, DELTA_NO_KEY, NO_HEADERS
         head, length_part, plain_bytes = self._head, self._length_part, self._plain_bytes
         at = start
         end = min(len(values), start + SMALL_COUNT - count)
@@ -203,7 +203,7 @@ class Batch:
             if size > limit:
                 size -= plain_bytes
                 break
-            parts += head, places[count], length_part, value, tail
+            parts += head, deltas[count], length_part, value, tail
             count += 1
             at += 1
         self.count, self.size_bytes = count, size
@@ -221,18 +221,18 @@ class Batch:
 
     def _set_plain(self, value_length: int) -> None:
         count = self.count
-        place = varint(count) + NULL
+        delta = varint(count) + NULL
         self._length_part = varint(value_length)
-        length = len(self._time_part) + len(place) + len(self._length_part) + value_length + 1
+        length = len(self._time_part) + len(delta) + len(self._length_part) + value_length + 1
         first = varint(length)
         self._head = first + self._time_part
         self._plain_length = value_length
         self._plain_bytes = len(first) + length
-        self._plain_until = next((step for step in PLACE_STEPS if count < step), count + 1)
+        self._plain_until = next((step for step in DELTA_STEPS if count < step), count + 1)
 
     def fill(self, payload: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
-        """Takes the bytes of all its records at once. Whoever gave them asks for `offsets`, not for
-        the outcome of single records."""
+        """Sets the bytes of all records at once. For such a batch, use `offsets` and not `outcome`,
+        which needs the timestamps of single records."""
         assert not self.count
         self._parts.append(payload)  # type: ignore[arg-type]
         self.size_bytes += len(payload)
@@ -243,10 +243,10 @@ class Batch:
     # ── closed ───────────────────────────────────────────────────────────────────────────────
 
     def data(self, codec: Codec, level: int | None) -> bytearray:
-        """The whole batch as bytes, which nobody may change. A batch that gets another producer or
-        sequence is written anew: the old bytes may still be on their way."""
+        """Returns the bytes of the batch, which must not be changed. After a change of producer id,
+        epoch or sequence they are written to a new buffer: the old one may still be in flight."""
         if self._data is None:
-            buffer = self._joined()
+            buffer = self._join()
             if codec != Codec.NONE:
                 payload = compress(codec, memoryview(buffer)[HEADER_SIZE:], level=level)
                 buffer = bytearray(HEADER_SIZE) + payload
@@ -254,8 +254,8 @@ class Batch:
             self._data = buffer
         return self._data
 
-    def _joined(self) -> bytearray:
-        """Its bytes, not compressed."""
+    def _join(self) -> bytearray:
+        """Returns the uncompressed bytes."""
         if self._buffer is None:
             self._buffer = bytearray().join(self._parts)
             self._parts = []
@@ -286,7 +286,7 @@ class Batch:
         )
 
     def identify(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
-        """Names the producer; final bytes that named another are made anew."""
+        """Sets producer id, epoch and sequence, and drops bytes that contain others."""
         if (self.producer_id, self.producer_epoch, self.sequence) != (
             producer_id,
             producer_epoch,
@@ -300,8 +300,8 @@ class Batch:
         self.sequence = sequence
 
     def records(self) -> list[Record]:
-        """Its records again, to be put into smaller batches."""
-        buffer = self._joined()[:]
+        """Returns the decoded records, to split the batch."""
+        buffer = self._join()[:]
         self._write_header(buffer, int(Codec.NONE))
         return read_records(buffer, bytes_max=len(buffer))
 
@@ -318,19 +318,19 @@ class Batch:
         self._finish()
 
     def replace(self, children: "list[Batch]") -> None:
-        """Its records go on in smaller batches; it is done when they are."""
+        """Replaces the batch with smaller ones; it is done when they are."""
         self._children = children
-        self._give_back()
-        waits = len(children)
+        self._drop_bytes()
+        pending = len(children)
 
-        def one_done() -> None:
-            nonlocal waits
-            waits -= 1
-            if not waits:
+        def on_child_done() -> None:
+            nonlocal pending
+            pending -= 1
+            if not pending:
                 self._finish()
 
         for child in children:
-            child.on_done(one_done)
+            child.on_done(on_child_done)
 
     def on_done(self, callback: Callable[[], None]) -> None:
         if self.is_done:
@@ -339,18 +339,19 @@ class Batch:
             self._callbacks.append(callback)
 
     def wait(self) -> "asyncio.Future[None]":
-        """Until it is done: each who waits has a future, which may be cancelled."""
+        """Returns a future that completes when the batch is done. Each caller may cancel its
+        own."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def end() -> None:
+        def complete() -> None:
             if not waiter.done():
                 waiter.set_result(None)
 
-        self.on_done(end)
+        self.on_done(complete)
         return waiter
 
     def outcome(self, index: int, acks: int) -> Acknowledged:
-        """Of one record; raises its error."""
+        """Returns the acknowledgement of one record, or raises its error."""
         if self._children is not None:
             for child in self._children:
                 if index < child.count:
@@ -363,13 +364,13 @@ class Batch:
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         timestamp = self.log_append_time_ms
         if timestamp < 0:
-            place = bisect_right(self._times, index, key=_first)
-            timestamp = self._times[place - 1][1]
+            run = bisect_right(self._times, index, key=_first)
+            timestamp = self._times[run - 1][1]
         return Acknowledged(self.topic, self.partition, offset, timestamp, acks)
 
     def offsets(self) -> Iterator[tuple[int, int]]:
-        """First offset and count of its records where they follow each other; the offset is -1 when
-        nobody told it. Raises their error."""
+        """Yields the first offset and the number of each run of consecutive records; the offset is
+        -1 if it is unknown. Raises their error."""
         if self._children is not None:
             for child in self._children:
                 yield from child.offsets()
@@ -378,13 +379,12 @@ class Batch:
             raise self.error
         yield self.base_offset, self.count
 
-    def _give_back(self) -> None:
-        """Its bytes are not needed any more."""
+    def _drop_bytes(self) -> None:
         self._parts = []
         self._buffer = self._data = None
 
     def _finish(self) -> None:
-        self._give_back()
+        self._drop_bytes()
         self.is_done = True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:

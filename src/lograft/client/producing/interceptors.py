@@ -1,4 +1,4 @@
-"""Functions of the user that see every record on its way out and every acknowledgement."""
+"""Interceptors: objects of the application that are called for every record and acknowledgement."""
 
 import logging
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 
 class Outgoing(NamedTuple):
-    """A record as the program gave it, before it is serialized.
+    """A record as the application passed it, before it is serialized.
 
     class Stamping:
         def on_send(self, record: Outgoing) -> Outgoing:
@@ -31,51 +31,55 @@ class Outgoing(NamedTuple):
 
 
 class Interceptor(Protocol):
-    """Sees every record on its way out and every acknowledgement. One that raises is reported and
-    breaks nothing; see `Outgoing`.
+    """Called for every record and every acknowledgement. Exceptions are logged and otherwise
+    ignored; see `Outgoing`.
 
         settings = {"bootstrap.servers": "localhost:9092"}
-        async with Producer(settings, interceptor_classes=[interceptor]) as one:
-            await one.send("topic", b"value")
+        async with Producer(settings, interceptor_classes=[interceptor]) as producer:
+            await producer.send("topic", b"value")
     """
 
     def on_send(self, record: Outgoing) -> Outgoing:
-        """The record to send instead, or the same."""
+        """Returns the record to send, which may be the same."""
 
     def on_acknowledgement(
         self, acknowledged: Acknowledged | None, error: Exception | None
     ) -> None:
-        """Where the record is, or why it is not in the log: also if it never came into the buffer,
-        as with a value that cannot be serialized."""
+        """Called with the acknowledgement of a record, or with its failure, also if it was never
+        buffered (its value cannot be serialized)."""
 
 
 class Interceptors:
-    """All of them, in order. One that raises is reported and breaks nothing."""
+    """Calls all interceptors, in order. Logs their exceptions."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
-        self._all = tuple(interceptors)
+        self._interceptors = tuple(interceptors)
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self._interceptors)
 
     def on_send(self, record: Outgoing) -> Outgoing:
-        for one in self._all:
+        for interceptor in self._interceptors:
             try:
-                made: Any = one.on_send(record)
+                result: Any = interceptor.on_send(record)
             except Exception:
-                LOGGER.exception("interceptor %r failed in on_send", one)
+                LOGGER.exception("interceptor %r failed in on_send", interceptor)
                 continue
-            if isinstance(made, Outgoing):
-                record = made
+            if isinstance(result, Outgoing):
+                record = result
             else:
-                LOGGER.error("interceptor %r gave %r in on_send, not a record", one, made)
+                LOGGER.error(
+                    "interceptor %r returned %r from on_send, not an Outgoing record: ignored",
+                    interceptor,
+                    result,
+                )
         return record
 
     def on_acknowledgement(
         self, acknowledged: Acknowledged | None, error: Exception | None
     ) -> None:
-        for one in self._all:
+        for interceptor in self._interceptors:
             try:
-                one.on_acknowledgement(acknowledged, error)
+                interceptor.on_acknowledgement(acknowledged, error)
             except Exception:
-                LOGGER.exception("interceptor %r failed in on_acknowledgement", one)
+                LOGGER.exception("interceptor %r failed in on_acknowledgement", interceptor)

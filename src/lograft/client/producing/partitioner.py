@@ -1,8 +1,8 @@
-"""Which partition a record goes to.
+"""Chooses the partition of a record.
 
-With a key: murmur2 of its bytes, as in Java, so that both kinds of clients agree. Without one a
-partition is kept until it has got a batch's worth of bytes (KIP-794), and then another is drawn:
-adaptively, those whose queues are shorter come up more often.
+With a key: by murmur2 of its bytes, like the Java client, so that both choose the same. Without a
+key, the producer stays on a partition until it has sent batch.size bytes to it (KIP-794), then
+draws another one; with adaptive partitioning, partitions with shorter queues are drawn more often.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +17,17 @@ from lograft.model.seams import Randomness
 MURMUR2_SEED: Final = 0x9747B28C
 MURMUR2_M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFF_FFFF
-#: Keys come again; hashing one in Python costs more than remembering it.
-_KEYS_REMEMBERED: Final = 16_384
+#: Keys recur, and hashing one in Python costs more than a cache lookup.
+_KEYS_CACHED: Final = 16_384
 
 
 class Partitioner(Protocol):
-    """A program's own way to choose the partition of every record for which it names none.
+    """Chooses the partition of records that are sent without one.
 
-    A partitioner that has `on_new_batch(topic, cluster, previous_partition)`, too, is told when a
-    record would open a batch in the partition that it chose, and is then asked again. A function of
-    the topic, the serialized key and the number of partitions will do as well.
+    If a partitioner also has `on_new_batch(topic, cluster, previous_partition)`, it is called when
+    a record would open a batch in the chosen partition, and then `partition` is called again. A
+    partitioner may also be a function of the topic, the serialized key and the number of
+    partitions.
 
         class ByCustomer:
             def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
@@ -51,12 +52,12 @@ class Partitioner(Protocol):
     ) -> int: ...
 
 
-#: From the topic, the serialized key and the number of partitions.
+#: Called with the topic, the serialized key and the number of partitions.
 PartitionFunction: TypeAlias = Callable[[str, bytes | None, int], int]
 
 
 class Chooser:
-    """Asks the partitioner of the program."""
+    """Calls the application's partitioner."""
 
     def __init__(self, partitioner: Partitioner | PartitionFunction, cluster: ClusterView) -> None:
         method = getattr(partitioner, "partition", None)
@@ -68,12 +69,12 @@ class Chooser:
         self._cluster = cluster
 
     @property
-    def minds_batches(self) -> bool:
+    def handles_new_batches(self) -> bool:
         return self._on_new_batch is not None
 
     def choose(self, record: "Unplaced", partition_count: int) -> int:
-        """Raises WrongUse for a partition that the topic does not have: such a record could never
-        be sent."""
+        """Returns the chosen partition. Raises WrongUse if the topic does not have it: the record
+        could never be sent."""
         topic, key, key_bytes, value, value_bytes = record
         chosen: Any
         if self._method is None:
@@ -87,12 +88,12 @@ class Chooser:
         if not 0 <= number < partition_count:
             raise WrongUse(
                 f"partitioner_class chose partition {chosen!r} of topic {topic!r}, which has"
-                f" {partition_count}, numbered from 0"
+                f" {partition_count} partitions, numbered from 0"
             )
         return number
 
     def choose_again(self, record: "Unplaced", partition_count: int, previous: int) -> int:
-        """The record would open a batch in `previous`."""
+        """Returns the partition of a record that would open a batch in `previous`."""
         if self._on_new_batch is None:
             return previous
         self._on_new_batch(record.topic, self._cluster, previous)
@@ -100,7 +101,7 @@ class Chooser:
 
 
 class Unplaced(NamedTuple):
-    """A record without a partition."""
+    """A record whose partition is not chosen yet."""
 
     topic: str
     key: Any
@@ -109,9 +110,9 @@ class Unplaced(NamedTuple):
     value_bytes: bytes | None
 
 
-@lru_cache(_KEYS_REMEMBERED)
+@lru_cache(_KEYS_CACHED)
 def murmur2(data: bytes) -> int:
-    """Murmur2 with Kafka's seed, as an unsigned number of 31 bits."""
+    """Returns murmur2 with Kafka's seed, as an unsigned number of 31 bits."""
     length = len(data)
     h = MURMUR2_SEED ^ length
     whole = length & ~3
@@ -127,34 +128,34 @@ def murmur2(data: bytes) -> int:
 
 
 class StickyChoice:
-    """For the records of one topic that have no key."""
+    """The sticky partition for records of one topic without a key."""
 
     __slots__ = ("_bytes", "_randomness", "partition")
 
     def __init__(self, randomness: Randomness) -> None:
         self._randomness = randomness
         self._bytes = 0
-        #: -1: to be drawn.
+        #: -1: not chosen yet.
         self.partition = -1
 
     def add(self, size: int, batch_size: int) -> None:
-        """So many bytes went to the partition."""
+        """Counts bytes that were added to the partition."""
         self._bytes += size
         if self._bytes >= batch_size:
-            self.leave()
+            self.reset()
 
-    def leave(self) -> None:
+    def reset(self) -> None:
         self._bytes = 0
         self.partition = -1
 
-    def draw(self, available: Sequence[int], queued: Sequence[int] | None) -> int:
-        """One of the available partitions. `queued`: how many batches wait for each; None: all are
-        alike."""
-        if queued is None or len(available) == 1:
+    def draw(self, available: Sequence[int], queue_sizes: Sequence[int] | None) -> int:
+        """Draws one of the available partitions. `queue_sizes`: the number of batches in the queue
+        of each; None: all are equally likely."""
+        if queue_sizes is None or len(available) == 1:
             self.partition = available[self._randomness.below(len(available))]
             return self.partition
-        longest = max(queued)
-        weights = [longest + 1 - one for one in queued]
+        longest = max(queue_sizes)
+        weights = [longest + 1 - size for size in queue_sizes]
         at = self._randomness.below(sum(weights))
         for partition, weight in zip(available, weights, strict=True):
             at -= weight

@@ -1,8 +1,8 @@
-"""Transactions that one process fills and another one ends: for jobs whose parts run in many
-places and count together or not at all.
+"""Transactions that one process writes and another one completes, for distributed jobs that commit
+the transactions of all their tasks or none.
 
-A coordinator asks who ends a transaction only for its id and the producer's epoch, not on which
-connection; so these are all that has to be handed on.
+A coordinator identifies a transaction by the transactional id, the producer id and the epoch, not
+by the connection, so only these need to be passed to the other process.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
 from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-#: The newest version that means the first protocol.
+#: The newest version of the first protocol.
 END_V1_MAX: Final = 4
-_PATIENCE_MS: Final = 60_000
-#: Answers that say that the transaction has been ended by others, or was never there.
-_NOT_OURS: Final = frozenset(
+_TIMEOUT_MS: Final = 60_000
+#: Errors that mean that the transaction has been ended already, or never existed.
+_ALREADY_ENDED: Final = frozenset(
     (
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.PRODUCER_FENCED,
@@ -34,7 +34,7 @@ _NOT_OURS: Final = frozenset(
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction whose records are written and whose end somebody else decides.
+    """A transaction whose records are written, to be completed by `complete_transactions`.
 
     await transactional.begin_transaction()
     await transactional.send("topic", b"value")
@@ -47,7 +47,7 @@ class PreparedTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     uses_v2: bool
-    #: Nothing was written: there is nothing to end.
+    #: Nothing was written, so no request is needed.
     is_empty: bool
 
 
@@ -58,13 +58,16 @@ async def complete_transactions(
     commits: bool,
     runtime: Runtime | None = None,
 ) -> None:
-    """Commits or aborts all of them. Asked for again, it does no harm: what has been committed
-    stays so. Raises ProducerFenced when one cannot be committed any more; aborting does not mind.
-    """
+    """Commits or aborts all of these transactions. Idempotent: the call can be repeated. Raises
+    ProducerFenced if a transaction can no longer be committed; aborting ignores that."""
     core = ClientCore(ClientSettings.read(settings), runtime=runtime)
     try:
         await asyncio.gather(
-            *(_complete(core, one, commits) for one in transactions if not one.is_empty)
+            *(
+                _complete(core, transaction, commits)
+                for transaction in transactions
+                if not transaction.is_empty
+            )
         )
     finally:
         await core.close()
@@ -77,7 +80,7 @@ async def _complete(
     coordinator = Coordinator(core, CoordinatorType.TRANSACTION, prepared.transactional_id)
 
     async def attempt() -> None:
-        answer = await coordinator.request(
+        response = await coordinator.request(
             EndTxnRequest(
                 transactional_id=prepared.transactional_id,
                 producer_id=prepared.producer_id,
@@ -87,13 +90,15 @@ async def _complete(
             EndTxnResponse,
             at_most=None if prepared.uses_v2 else END_V1_MAX,
         )
-        if answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            # Older coordinators say so to whom they have fenced.
-            raise broker_error(ErrorCode.PRODUCER_FENCED, what, "a newer producer has this id")
-        coordinator.raise_for(answer.error_code, what)
+        if response.error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            # Older coordinators return this code to fenced producers.
+            raise broker_error(
+                ErrorCode.PRODUCER_FENCED, what, "a newer producer uses this transactional id"
+            )
+        coordinator.raise_for(response.error_code, what)
 
     try:
-        await retry(core, attempt, what=what, timeout_ms=_PATIENCE_MS)
+        await retry(core, attempt, what=what, timeout_ms=_TIMEOUT_MS)
     except BrokerError as error:
-        if commits or error.code not in _NOT_OURS:
+        if commits or error.code not in _ALREADY_ENDED:
             raise

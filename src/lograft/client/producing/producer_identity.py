@@ -71,7 +71,7 @@ class IdempotentIdentity:
 
     def is_ready(self) -> bool:
         sequences = self.sequences
-        if sequences.has_hole and not sequences.has_open:
+        if sequences.has_gap and not sequences.has_open:
             sequences.bump()
         if sequences.is_known:
             return True

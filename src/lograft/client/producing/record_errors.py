@@ -8,8 +8,8 @@ from lograft.wire.messages.produce import PartitionProduceResponse
 
 
 class RecordErrors:
-    """Which records of a batch the broker rejected. The others were not appended either, but may be
-    sent again."""
+    """The records of a batch that the broker rejected. The others were not appended either, but can
+    be sent again."""
 
     __slots__ = ("_by_index", "_others")
 
@@ -22,8 +22,8 @@ class RecordErrors:
 
 
 def record_errors_of(response: PartitionProduceResponse, what: str) -> RecordErrors | None:
-    """None if the response names no records. As in Kafka's own producer, the error code of the
-    batch is that of a record only when the response names a single record."""
+    """Returns the record errors in a response, or None. As in Kafka's own producer, a record gets
+    the error code of the batch only if it is the only rejected record."""
     rejected = response.record_errors
     if not rejected:
         return None
@@ -40,6 +40,6 @@ def record_errors_of(response: PartitionProduceResponse, what: str) -> RecordErr
         BatchRejected(
             ErrorCode.INVALID_RECORD,
             f"{what}: the broker rejected the batch because of {len(rejected)} other records in it"
-            " (INVALID_RECORD); this record may be sent again",
+            " (INVALID_RECORD); this record can be sent again",
         ),
     )

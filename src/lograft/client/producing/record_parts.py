@@ -1,16 +1,16 @@
-"""The pieces of a record: numbers of variable length, lengths, places, headers."""
+"""Encodes the pieces of a record: varints, lengths, offset deltas, headers."""
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
-NULL: Final = b"\x01"  # the length -1
+NULL: Final = b"\x01"  # length -1
 NO_HEADERS: Final = b"\x00"
 
 
 def _varint(value: int) -> bytes:
-    """A zigzag number, as records hold them."""
+    """Encodes a zigzag varint."""
     value = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
     data = bytearray()
     while value > 0x7F:
@@ -20,16 +20,16 @@ def _varint(value: int) -> bytes:
     return bytes(data)
 
 
-#: The numbers that nearly all records are made of: lengths, deltas.
+#: The varints in nearly all records: lengths and deltas.
 _SMALL: Final = tuple(_varint(value) for value in range(16_384))
 SMALL_COUNT: Final = len(_SMALL)
-#: The place of a record in its batch, and that it has no key.
-PLACE_NO_KEY: Final = tuple(place + NULL for place in _SMALL)
-#: Where the number of a place becomes a byte longer; none is looked up beyond the last.
-PLACE_STEPS: Final = (1 << 6, 1 << 13, SMALL_COUNT)
+#: The offset delta of a record, followed by the length of a null key.
+DELTA_NO_KEY: Final = tuple(delta + NULL for delta in _SMALL)
+#: Where the varint of an offset delta becomes one byte longer, up to the end of the table.
+DELTA_STEPS: Final = (1 << 6, 1 << 13, SMALL_COUNT)
 
 
-#: Of a record without headers, beside its key and value.
+#: Upper bound of the bytes of a record besides its key, value and headers.
 RECORD_OVERHEAD_MAX: Final = 32
 
 
@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
 
 
 def record_size_max(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """An upper bound of what a record adds to a batch."""
+    """Returns an upper bound of the bytes that a record adds to a batch."""
     size = RECORD_OVERHEAD_MAX + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += 10 + 4 * len(name) + (len(content) if content else 0)

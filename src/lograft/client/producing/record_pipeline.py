@@ -1,5 +1,5 @@
-"""From a record as the program gives it to a place in the buffer: interceptors, serializers,
-partitioner, accumulator."""
+"""Takes records from the application to the buffer: interceptors, serializers, partitioner,
+accumulator."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +19,12 @@ from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.serializers import plain_serializer, serialized
 
-#: Of an iterable, looked at together.
+#: Values that are read from an iterator at once.
 _VALUES_AT_ONCE: Final = 1_000
-#: After so many batches the sender and the answers get their turn.
-_BATCHES_PER_TURN: Final = 4
-#: Likewise, records that go one by one.
-_RECORDS_PER_TURN: Final = 500
+#: Batches after which `send_many` yields to the sender and to responses.
+_BATCHES_PER_YIELD: Final = 4
+#: The same for records that are added one by one.
+_RECORDS_PER_YIELD: Final = 500
 
 
 class RecordPipeline:
@@ -36,7 +36,7 @@ class RecordPipeline:
         wake: Callable[[], None],
         on_record: Callable[[], None],
     ) -> None:
-        """`wake`: the sender has something new; `on_record`: it is a single record."""
+        """`wake`: wakes the sender; `on_record`: the same, for a single record."""
         settings = core.settings
         self._core = core
         self._accumulator = accumulator
@@ -53,20 +53,22 @@ class RecordPipeline:
         self._value_serializer = settings.value_serializer or plain_serializer
         self._ignores_keys = settings.partitioner_ignore_keys
         partitioner = settings.partitioner_class
-        #: Asks the program's own partitioner, if it has one.
+        #: Calls the application's partitioner, if one is set.
         self.chooser: Chooser | None = None
         if partitioner is not None:
             self.chooser = Chooser(partitioner, ClusterView(core.metadata.cache))
-        #: Nothing needs to be serialized that is bytes already.
-        self._takes_bytes = (
+        #: Keys and values of type bytes need no serializer.
+        self._accepts_bytes = (
             self._key_serializer is plain_serializer and self._value_serializer is plain_serializer
         )
-        #: Bytes without a key go where the last ones went, and nobody looks at them.
-        self.takes_plain = self._takes_bytes and not self._has_interceptors and self.chooser is None
+        #: Values of type bytes without a key may bypass serializer, interceptors and partitioner.
+        self.accepts_plain = (
+            self._accepts_bytes and not self._has_interceptors and self.chooser is None
+        )
 
     def put(self, record: Outgoing) -> Delivery:
-        """Puts it into the buffer now, or raises BufferFull, or WrongUse for a place that is not
-        known."""
+        """Adds the record to the buffer without waiting. Raises BufferFull, or WrongUse if the
+        topic or partition is not in the metadata."""
         record = self.intercept(record)
         try:
             return self._put_now(record)
@@ -79,41 +81,43 @@ class RecordPipeline:
         if delivery is not None:
             return delivery
         topic = record.topic
-        found = self._metadata.cache.topic(topic)
-        if found is None:
-            raise WrongUse(f"topic {topic!r} is not known yet: await producer.prepare({topic!r})")
+        known = self._metadata.cache.topic(topic)
+        if known is None:
+            raise WrongUse(
+                f"no metadata of topic {topic!r} yet: call producer.prepare({topic!r}) first"
+            )
         raise WrongUse(
-            f"topic {topic!r} has {len(found.partitions)} partitions, so there is no partition"
+            f"topic {topic!r} has {len(known.partitions)} partitions, so there is no partition"
             f" {record.partition}"
         )
 
     def is_known(self, topic: str, partition: int | None) -> bool:
-        """Whether the place has been in the cluster; any thread may ask."""
-        found = self._metadata.cache.topic(topic)
-        return found is not None and (partition is None or _has(found, partition))
+        """Whether the topic and partition are in the metadata. For any thread."""
+        known = self._metadata.cache.topic(topic)
+        return known is not None and (partition is None or _has(known, partition))
 
     def intercept(self, record: Outgoing) -> Outgoing:
-        """What the interceptors make of it: the first step, taken once for a record."""
+        """Returns the record that the interceptors return: the first step, once for each record."""
         return self._interceptors.on_send(record) if self._has_interceptors else record
 
     def report_failure(self, error: Exception) -> None:
-        """Tells the interceptors that a record which they have seen does not come into the buffer:
-        it has no delivery that could tell them."""
+        """Reports to the interceptors the failure of a record that was not buffered, and so has no
+        delivery."""
         if self._has_interceptors:
             self._interceptors.on_acknowledgement(None, error)
 
     def put_if_known(self, record: Outgoing) -> Delivery | None:
-        """Puts it into the buffer now, or raises BufferFull; None: its topic or partition is not
-        known."""
-        found = self._metadata.use(record.topic)
-        if found is None:
+        """Adds the record to the buffer without waiting, and returns its delivery; None if its
+        topic or partition is not in the metadata. Raises BufferFull."""
+        topic = self._metadata.use(record.topic)
+        if topic is None:
             return None
-        if record.partition is not None and not _has(found, record.partition):
+        if record.partition is not None and not _has(topic, record.partition):
             return None
-        return self._put(found, record)
+        return self._put(topic, record)
 
     async def enqueue(self, record: Outgoing) -> Delivery:
-        """Waits for metadata and for room, together at most max.block.ms."""
+        """Waits for metadata and buffer space, together at most max.block.ms."""
         return await self.enqueue_intercepted(self.intercept(record))
 
     async def enqueue_intercepted(self, record: Outgoing) -> Delivery:
@@ -128,35 +132,35 @@ class RecordPipeline:
 
     async def _enqueue(self, record: Outgoing) -> Delivery:
         deadline_ms = self._core.now_ms() + self._max_block_ms
-        wanted = record.partition
-        found = self._metadata.use(record.topic)
-        if found is None:
-            found = await self._metadata.wait_topic(record.topic, deadline_ms=deadline_ms)
-        if wanted is not None and not _has(found, wanted):
-            self._expect(found, wanted, deadline_ms)
+        partition = record.partition
+        topic = self._metadata.use(record.topic)
+        if topic is None:
+            topic = await self._metadata.wait_topic(record.topic, deadline_ms=deadline_ms)
+        if partition is not None and not _has(topic, partition):
+            self._expect(topic, partition, deadline_ms)
         try:
-            return self._put(found, record)
-        except BufferFull as refused:
-            return await self._put_in_turn(found, record, refused, deadline_ms)
+            return self._put(topic, record)
+        except BufferFull as rejection:
+            return await self._put_in_turn(topic, record, rejection, deadline_ms)
 
     async def _put_in_turn(
-        self, found: Topic, record: Outgoing, refused: BufferFull, deadline_ms: int
+        self, topic: Topic, record: Outgoing, rejection: BufferFull, deadline_ms: int
     ) -> Delivery:
         def put() -> Delivery:
             self._core.check_open()
-            return self._put(self._metadata.use(record.topic) or found, record)
+            return self._put(self._metadata.use(record.topic) or topic, record)
 
         self._wake()
-        return await self._accumulator.put_in_turn(put, refused, deadline_ms=deadline_ms)
+        return await self._accumulator.put_in_turn(put, rejection, deadline_ms=deadline_ms)
 
     async def put_many(
         self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None
     ) -> Deliveries:
-        """Waits for room as needed."""
+        """Adds all records to the buffer, waiting for space as needed."""
         if isinstance(values, str | bytes | bytearray):
             raise WrongUse("send_many needs an iterable of values, not one value: use send()")
         deliveries = Deliveries(self._acks)
-        if keys is None and self.takes_plain:
+        if keys is None and self.accepts_plain:
             if isinstance(values, list | tuple):
                 await self._put_plain(topic, values, deliveries)
                 return deliveries
@@ -168,33 +172,34 @@ class RecordPipeline:
         pairs = zip(repeat(None), values) if keys is None else zip(keys, values, strict=True)
         for number, (key, value) in enumerate(pairs, 1):
             deliveries.add_one(await self.enqueue(Outgoing(topic, value, key)))
-            if not number % _RECORDS_PER_TURN:
+            if not number % _RECORDS_PER_YIELD:
                 await asyncio.sleep(0)
                 self._core.check_open()
         return deliveries
 
     async def _put_plain(self, topic: str, values: Sequence[Any], deliveries: Deliveries) -> None:
-        """Values without keys: a batch at a time."""
+        """Adds values without keys, one batch at a time."""
         accumulator = self._accumulator
         queues = accumulator.topic(topic)
         at, batches = 0, 0
         while at < len(values):
-            found = self._metadata.use(topic)
+            known = self._metadata.use(topic)
             end = at
-            if found is not None:
-                end = accumulator.extend(found, queues, self._wall_ms(), values, at, deliveries)
+            if known is not None:
+                end = accumulator.extend(known, queues, self._wall_ms(), values, at, deliveries)
             if end == at:
                 deliveries.add_one(await self.enqueue(Outgoing(topic, values[at])))
                 end += 1
             at = end
             batches += 1
             self._wake()
-            if not batches % _BATCHES_PER_TURN:
+            if not batches % _BATCHES_PER_YIELD:
                 await asyncio.sleep(0)
                 self._core.check_open()
 
     def _expect(self, topic: Topic, partition: int, deadline_ms: int) -> None:
-        """The topic may grow to the partition that the program names, or have grown to it."""
+        """Prepares for a partition that the metadata does not contain: it may be new, or be
+        created."""
         check_index(partition)
         queue = self._accumulator.topic(topic.name).partition(partition)
         queue.missing_until_ms = max(deadline_ms, queue.missing_until_ms or 0)
@@ -202,9 +207,9 @@ class RecordPipeline:
 
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
         name, value, key, partition, timestamp, headers = record
-        if key is not None and not (self._takes_bytes and type(key) is bytes):
+        if key is not None and not (self._accepts_bytes and type(key) is bytes):
             key = serialized(self._key_serializer, name, key, "key")
-        if not (self._takes_bytes and type(value) is bytes):
+        if not (self._accepts_bytes and type(value) is bytes):
             value = serialized(self._value_serializer, name, value, "value")
         accumulator = self._accumulator
         queues = accumulator.topic(name)
@@ -213,7 +218,7 @@ class RecordPipeline:
             count = len(topic.partitions)
             if self.chooser is not None:
                 unplaced = Unplaced(name, record.key, key, record.value, value)
-                partition = self._chosen(queues, unplaced, headers, count)
+                partition = self._choose(queues, unplaced, headers, count)
             elif key is not None and not self._ignores_keys:
                 partition = murmur2(key) % count
             else:
@@ -223,29 +228,29 @@ class RecordPipeline:
         if headers:
             check_headers(headers)
         before = accumulator.used_bytes
-        delivery, is_news = accumulator.append(
+        delivery, needs_sender = accumulator.append(
             queues.partition(partition), timestamp, key, value, headers
         )
         if is_sticky:
             queues.choice.add(accumulator.used_bytes - before, self._batch_size)
-        if is_news:
+        if needs_sender:
             self._on_record()
         if self._has_interceptors:
-            delivery.add_done_callback(self._tell_interceptors)
+            delivery.add_done_callback(self._report_outcome)
         return delivery
 
-    def _chosen(
+    def _choose(
         self, queues: TopicQueues, record: Unplaced, headers: Headers, partition_count: int
     ) -> int:
         assert self.chooser is not None
         partition = self.chooser.choose(record, partition_count)
-        if self.chooser.minds_batches and self._accumulator.opens_batch(
+        if self.chooser.handles_new_batches and self._accumulator.opens_batch(
             queues.partition(partition), record.key_bytes, record.value_bytes, headers
         ):
             partition = self.chooser.choose_again(record, partition_count, partition)
         return partition
 
-    def _tell_interceptors(self, delivery: Delivery) -> None:
+    def _report_outcome(self, delivery: Delivery) -> None:
         try:
             acknowledged = delivery.result()
         except Exception as error:

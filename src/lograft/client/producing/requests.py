@@ -1,4 +1,4 @@
-"""Produce requests, made from the bytes of batches."""
+"""Builds Produce requests from the bytes of batches."""
 
 from collections.abc import Iterable
 from struct import Struct
@@ -18,11 +18,11 @@ from lograft.wire.messages.produce import (
 )
 from lograft.wire.varints import uvarint
 
-#: With topic ids instead of names.
+#: Since this version requests contain topic ids instead of names.
 _TOPIC_IDS_SINCE: Final = 13
-#: Up to this size one piece is cheaper to send than three.
+#: Up to this size, sending one buffer is cheaper than sending three.
 _JOINED_BYTES_MAX: Final = 4 << 10
-#: Behind the records: tags of the partition, of the topic, of the request.
+#: After the records: the empty tagged fields of partition, topic and request.
 _TAGS: Final = bytes(3)
 
 
@@ -32,30 +32,33 @@ class Content(NamedTuple):
     records: Buffer
 
 
-class LoneRequest:
-    """One batch for one partition: the requests of a producer that sends record by record. They
-    are equal but for their numbers and their batches, so the codec writes the rest only once."""
+class SingleBatchRequest:
+    """Builds requests with one batch for one partition, as a producer sends them that sends record
+    by record. They differ only in correlation id and batch, so the codec encodes the rest once."""
 
-    __slots__ = ("_head", "_pack", "_shared", "_size", "meaning", "version")
+    __slots__ = ("_head", "_pack", "_shared", "_size", "cache_key", "version")
 
     def __init__(
-        self, meaning: object, request: ProduceRequest, version: int, client_id: str
+        self, cache_key: object, request: ProduceRequest, version: int, client_id: str
     ) -> None:
-        """`request` has no records; `meaning`: what the bytes depend on."""
-        assert version >= ProduceRequest.FLEXIBLE_SINCE, "lengths are compact, tags are there"
-        self.meaning = meaning
+        """`request` has no records; `cache_key`: all that the encoded bytes depend on."""
+        assert version >= ProduceRequest.FLEXIBLE_SINCE, (
+            "older versions have no compact lengths and tagged fields"
+        )
+        self.cache_key = cache_key
         self.version = version
         whole = b"".join(request_parts(request, version, 0, client_id))
         self._head = whole[SIZE_BYTES:CORRELATION_ID_START]
-        # An empty batch has a length of one byte.
+        # The length of an empty batch has one byte.
         self._shared = whole[CORRELATION_ID_END : -1 - len(_TAGS)]
         self._size = len(whole) - SIZE_BYTES - 1
         self._pack = Struct(f">i{len(self._head)}si{len(self._shared)}s").pack
 
-    def parts(self, number: int, records: Buffer) -> list[Buffer]:
+    def pack(self, correlation_id: int, records: Buffer) -> list[Buffer]:
+        """Returns the frame as a list of buffers."""
         length = uvarint(len(records) + 1)
         size = self._size + len(length) + len(records)
-        start = self._pack(size, self._head, number, self._shared) + length
+        start = self._pack(size, self._head, correlation_id, self._shared) + length
         if size <= _JOINED_BYTES_MAX:
             return [b"".join((start, records, _TAGS))]
         return [start, records, _TAGS]
@@ -68,10 +71,10 @@ class ProduceRequests:
         self._transactional_id = settings.transactional_id
         self._acks = settings.required_acks
         self._timeout_ms = settings.request_timeout_ms
-        #: Of each partition, as it was made last.
-        self._lone: dict[tuple[str, int], LoneRequest] = {}
+        #: The last one of each partition.
+        self._single: dict[tuple[str, int], SingleBatchRequest] = {}
 
-    def of(self, contents: Iterable[Content], version: int) -> ProduceRequest:
+    def build(self, contents: Iterable[Content], version: int) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for name, partition, records in contents:
             topic = topics.get(name)
@@ -87,20 +90,21 @@ class ProduceRequests:
             topic_data=list(topics.values()),
         )
 
-    def lone(
-        self, topic: str, partition: int, link: BrokerConnection, at_most: int | None
-    ) -> LoneRequest | None:
-        """`at_most`: of the version. None: the broker is too old for it."""
-        meaning = link, at_most, self._id_of(topic)
-        found = self._lone.get((topic, partition))
-        if found is None or found.meaning != meaning:
-            version = link.version_of(PRODUCE_KEY, at_most=at_most)
+    def single_batch(
+        self, topic: str, partition: int, connection: BrokerConnection, at_most: int | None
+    ) -> SingleBatchRequest | None:
+        """Returns a builder for requests with one batch, or None if the broker is too old.
+        `at_most`: the maximum version."""
+        cache_key = connection, at_most, self._id_of(topic)
+        request = self._single.get((topic, partition))
+        if request is None or request.cache_key != cache_key:
+            version = connection.version_of(PRODUCE_KEY, at_most=at_most)
             if version < ProduceRequest.FLEXIBLE_SINCE:
                 return None
-            bare = self.of([Content(topic, partition, b"")], version)
-            found = LoneRequest(meaning, bare, version, link.client_id)
-            self._lone[topic, partition] = found
-        return found
+            empty = self.build([Content(topic, partition, b"")], version)
+            request = SingleBatchRequest(cache_key, empty, version, connection.client_id)
+            self._single[topic, partition] = request
+        return request
 
     def _id_of(self, name: str) -> UUID:
         known = self._topics.topic(name)

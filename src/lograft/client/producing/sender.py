@@ -1,9 +1,10 @@
-"""Sends what is ready: a request per broker with a batch of each of its partitions, up to the limit
-in flight; deals with the answers.
+"""Sends ready batches: requests to each broker with one batch of each of its partitions, up to
+max.in.flight.requests.per.connection; handles the responses.
 
-Order. A partition's batches are taken in order. Without idempotence a retry may overtake only if
-more than one request may be in flight. With it, a batch that is sent again goes alone: nothing of
-its partition is sent until it is resolved, and brokers refuse what comes out of order meanwhile.
+Order: the batches of a partition are sent in order. Without idempotence, a retried batch may be
+appended after its successor, unless only one request may be in flight. With idempotence, a retried
+batch is sent alone: no other batch of its partition is sent until it is done, and brokers reject
+batches that arrive out of order.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ BATCHES_FAILED: Final = Counter(
 )
 
 
-class Sent(NamedTuple):
+class SentBatch(NamedTuple):
     queue: PartitionQueue
     batch: Batch
 
@@ -78,7 +79,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._accumulator = accumulator
         self.transactions: Transactions | None = None
-        #: Who the producer is for the brokers; None: nobody, batches may come twice.
+        #: None without idempotence: batches may be duplicated.
         self._identity: ProducerIdentity | None = None
         if core.settings.transactional_id is not None:
             self.transactions = self._identity = Transactions(core, accumulator, self)
@@ -86,17 +87,17 @@ class Sender:
             self._identity = IdempotentIdentity(core, accumulator, self)
         self.sequences = None if self._identity is None else self._identity.sequences
         self._missing_partitions = MissingPartitions(core)
-        self._scheduler = WorkScheduler(self._send_what_is_ready, self._on_failure)
+        self._scheduler = WorkScheduler(self._send_ready, self._on_failure)
         self._in_flight: dict[int, int] = {}
-        #: Of requests, in their order, and not yet dealt with.
-        self._outcomes: list[tuple[int, list[Sent], _Outcome]] = []
+        #: Outcomes of requests, in the order of the responses, not processed yet.
+        self._outcomes: list[tuple[int, list[SentBatch], _Outcome]] = []
         self._connecting: set[int] = set()
-        self._is_fatal: Exception | None = None
+        self._fatal_error: Exception | None = None
         self._requests = ProduceRequests(core)
         self._acks = core.settings.required_acks
         self._codec, self._level = core.settings.codec, core.settings.compression_level
-        #: Not with acks=0: nobody would ever be in flight, and no batch be gathered.
-        self._goes_at_once = not core.settings.linger_ms and self._acks != 0
+        #: Not with acks=0: no request would ever be in flight, and every batch have one record.
+        self._sends_immediately = not core.settings.linger_ms and self._acks != 0
         self._batches_sent = 0
         self._records_acknowledged = 0
         self._retries = 0
@@ -106,13 +107,13 @@ class Sender:
         self._core.metadata.on_update(self.wake)
 
     def wake(self) -> None:
-        """There may be something to send: looked at in the loop's next turn."""
+        """Schedules a check for ready batches in the next iteration of the event loop."""
         self._scheduler.wake()
 
     def on_record(self) -> None:
-        """A batch has been begun or filled by a single record. One that need not linger goes at
-        once if nothing is in flight; what comes while it is gathers in a batch."""
-        if self._goes_at_once and not any(self._in_flight.values()):
+        """Called when a single record opened or filled a batch. With linger.ms=0 the batch is sent
+        immediately if nothing is in flight; records that follow gather in a batch."""
+        if self._sends_immediately and not any(self._in_flight.values()):
             self._scheduler.run_now()
         else:
             self._scheduler.wake()
@@ -127,12 +128,12 @@ class Sender:
         yield BATCHES_FAILED.sample(self._batches_failed)
 
     def fail(self, error: Exception) -> None:
-        """Nothing will be sent any more: everything that waits fails with this."""
-        self._is_fatal = error
+        """Stops sending for good: all unsent records fail with this error."""
+        self._fatal_error = error
         self.fail_unsent(error)
 
     def fail_unsent(self, error: Exception) -> None:
-        """What has not been sent fails with this."""
+        """All unsent records fail with this error."""
         for queue in list(self._accumulator.active):
             self._fail_all(queue, error)
 
@@ -142,10 +143,10 @@ class Sender:
         self._core.fail(error)
         self.fail(error if isinstance(error, Exception) else ClientError(repr(error)))
 
-    def _send_what_is_ready(self) -> int:
-        """How long until something else becomes ready by itself."""
+    def _send_ready(self) -> int:
+        """Sends all ready batches, and returns the time until the next one becomes ready."""
         now_ms = self._clock.mono_ms()
-        if self._has_sent_alone(now_ms):
+        if self._send_single(now_ms):
             return NO_DEADLINE_MS
         self._expire(now_ms)
         if self._identity is not None and not self._identity.is_ready():
@@ -171,8 +172,9 @@ class Sender:
             self._send_to(leader, queues)
         return min(wait_ms, self._next_expiry_ms(now_ms))
 
-    def _has_sent_alone(self, now_ms: int) -> bool:
-        """The short way of a batch that nothing waits beside. False: there is more to see to."""
+    def _send_single(self, now_ms: int) -> bool:
+        """Sends the only batch of the producer on a shorter path. Returns False if the general path
+        is needed."""
         active = self._accumulator.active
         if len(active) != 1:
             return False
@@ -190,10 +192,10 @@ class Sender:
         ):
             return False
         leader = self._missing_partitions.leader_of(queue)
-        link = None if leader is None else self._core.network.ready_connection(leader)
-        if leader is None or link is None or self._in_flight.get(leader):
+        connection = None if leader is None else self._core.network.ready_connection(leader)
+        if leader is None or connection is None or self._in_flight.get(leader):
             return False
-        self._send_request(leader, link, self._drain([queue]))
+        self._send_request(leader, connection, self._drain([queue]))
         return True
 
     def _next_expiry_ms(self, now_ms: int) -> int:
@@ -205,7 +207,7 @@ class Sender:
     def _expire(self, now_ms: int) -> None:
         for queue in self._missing_partitions.find_expired(self._accumulator.active, now_ms):
             self._fail_all(queue, self._missing_partitions.expiry_error(queue))
-        for batch in self._accumulator.expired(now_ms):
+        for batch in self._accumulator.take_expired(now_ms):
             waited_ms = now_ms - batch.created_ms
             self._fail(
                 batch,
@@ -213,7 +215,7 @@ class Sender:
                     f"{batch.count} records for {batch.topic}-{batch.partition} were not"
                     f" acknowledged within delivery.timeout.ms: {waited_ms} ms and"
                     f" {batch.attempts} attempts"
-                    + (f"; the last: {batch.last_error}" if batch.last_error else "")
+                    + (f"; last error: {batch.last_error}" if batch.last_error else "")
                 ),
             )
 
@@ -224,10 +226,10 @@ class Sender:
             only_one = self._settings.max_in_flight_requests_per_connection == 1
             return not (only_one and in_flight)
         if first.sequence == NO_SEQUENCE:
-            # What has no sequence yet waits while others of its partition are being sent again.
+            # A batch without a sequence waits while others of its partition are retried.
             return (
                 self.sequences.may_assign
-                and (not in_flight or all(one.attempts <= 1 for one in in_flight))
+                and (not in_flight or all(batch.attempts <= 1 for batch in in_flight))
                 and self._identity.admits(queue)
             )
         return not in_flight
@@ -239,11 +241,11 @@ class Sender:
                 >= self._settings.max_in_flight_requests_per_connection
             ):
                 return
-            link = self._core.network.ready_connection(leader)
-            if link is None:
+            connection = self._core.network.ready_connection(leader)
+            if connection is None:
                 self._connect(leader)
                 return
-            self._send_request(leader, link, self._drain(queues))
+            self._send_request(leader, connection, self._drain(queues))
             now_ms = self._clock.mono_ms()
             queues = [
                 queue
@@ -253,12 +255,12 @@ class Sender:
                 and self._may_send(queue)
             ]
 
-    def _drain(self, queues: Sequence[PartitionQueue]) -> list[Sent]:
-        """One batch of each, up to max.request.size; at least one."""
-        taken: list[Sent] = []
+    def _drain(self, queues: Sequence[PartitionQueue]) -> list[SentBatch]:
+        """Takes one batch of each queue, up to max.request.size, but at least one."""
+        drained: list[SentBatch] = []
         size = 0
         for queue in queues:
-            if taken and size + queue.batches[0].size_bytes > self._settings.max_request_size:
+            if drained and size + queue.batches[0].size_bytes > self._settings.max_request_size:
                 break
             size += queue.batches[0].size_bytes
             batch = self._accumulator.take(queue)
@@ -267,8 +269,8 @@ class Sender:
             batch.attempts += 1
             queue.in_flight.append(batch)
             queue.has_requested_creation = queue.missing_until_ms is not None
-            taken.append(Sent(queue, batch))
-        return taken
+            drained.append(SentBatch(queue, batch))
+        return drained
 
     def _connect(self, leader: int) -> None:
         if leader in self._connecting:
@@ -280,18 +282,18 @@ class Sender:
                 await self._core.network.connect(leader)
             except ClientError as error:
                 LOGGER.debug("no connection to broker %d: %s", leader, error)
-                self._note_obstacle(leader, error)
+                self._record_error(leader, error)
                 self._core.metadata.request_update()
                 if not error.is_retriable:
                     self.fail(error)
-            # Not after a cancellation: the client or its loop is being closed.
+            # Not after a cancellation: the client or its loop is closing.
             self._connecting.discard(leader)
             self.wake()
 
         self._core.runtime.spawn(connect(), name=f"connect to broker {leader}")
 
-    def _note_obstacle(self, leader: int, error: ClientError) -> None:
-        """What waits for a broker can say why when its time is up."""
+    def _record_error(self, leader: int, error: ClientError) -> None:
+        """Keeps the error for the message of batches that time out waiting for the broker."""
         for queue in self._accumulator.active:
             known = self._core.metadata.cache.partition(queue.topic, queue.partition)
             if known is not None and known.leader == leader:
@@ -299,14 +301,16 @@ class Sender:
 
     # ── one request ──────────────────────────────────────────────────────────────────────────
 
-    def _send_request(self, leader: int, link: BrokerConnection, sent: list[Sent]) -> None:
+    def _send_request(
+        self, leader: int, connection: BrokerConnection, sent: list[SentBatch]
+    ) -> None:
         identity = self._identity
         at_most = None if identity is None else identity.produce_version_max
         contents = [self._content(batch) for _, batch in sent]
         self._batches_sent += len(sent)
         if not self._acks:
-            version = link.version_of(PRODUCE_KEY, at_most=at_most)
-            link.send_oneway(self._requests.of(contents, version), version)
+            version = connection.version_of(PRODUCE_KEY, at_most=at_most)
+            connection.send_oneway(self._requests.build(contents, version), version)
             for queue, batch in sent:
                 queue.in_flight.remove(batch)
                 self._acknowledge(batch, -1)
@@ -316,42 +320,44 @@ class Sender:
         timeout_ms = self._settings.request_timeout_ms
         if len(contents) == 1:
             topic, partition, records = contents[0]
-            lone = self._requests.lone(topic, partition, link, at_most)
-            if lone is not None:
-                link.send_packed(
-                    lone.parts,
+            request = self._requests.single_batch(topic, partition, connection, at_most)
+            if request is not None:
+                connection.send_packed(
+                    request.pack,
                     records,
                     ProduceResponse,
                     on_outcome,
-                    version=lone.version,
+                    version=request.version,
                     timeout_ms=timeout_ms,
                 )
                 return
-        version = link.version_of(PRODUCE_KEY, at_most=at_most)
-        request = self._requests.of(contents, version)
-        link.send(request, ProduceResponse, on_outcome, version=version, timeout_ms=timeout_ms)
+        version = connection.version_of(PRODUCE_KEY, at_most=at_most)
+        message = self._requests.build(contents, version)
+        connection.send(
+            message, ProduceResponse, on_outcome, version=version, timeout_ms=timeout_ms
+        )
 
     def _content(self, batch: Batch) -> Content:
         data = batch.data(self._codec, self._level)
-        self._accumulator.compressed(batch, len(data))
+        self._accumulator.record_compression(batch, len(data))
         return Content(batch.topic, batch.partition, data)
 
-    # ── answers ──────────────────────────────────────────────────────────────────────────────
+    # ── responses ────────────────────────────────────────────────────────────────────────────
 
-    def _on_outcome(self, leader: int, sent: list[Sent], outcome: _Outcome) -> None:
-        """Dealt with a turn later: records that have come to a consumer in the same turn go before
-        news of records that have gone, and a program that waits for both asks for more of the
-        first while it waits for the second."""
+    def _on_outcome(self, leader: int, sent: list[SentBatch], outcome: _Outcome) -> None:
+        """Schedules processing in the next iteration: records that a consumer received in this
+        iteration are processed before acknowledgements, so an application that waits for both has
+        already sent its next fetch request while it waits for the acknowledgement."""
         if not self._outcomes:
-            self._loop.call_soon(self._deal_with_outcomes)
+            self._loop.call_soon(self._process_outcomes)
         self._outcomes.append((leader, sent, outcome))
 
-    def _deal_with_outcomes(self) -> None:
+    def _process_outcomes(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         for leader, sent, outcome in outcomes:
-            self._deal_with(leader, sent, outcome)
+            self._process(leader, sent, outcome)
 
-    def _deal_with(self, leader: int, sent: list[Sent], outcome: _Outcome) -> None:
+    def _process(self, leader: int, sent: list[SentBatch], outcome: _Outcome) -> None:
         for queue, batch in sent:
             queue.in_flight.remove(batch)
         if isinstance(outcome, OutcomeUnknown):
@@ -360,46 +366,48 @@ class Sender:
                 self._retry(queue, batch, outcome)
         else:
             self._on_response(sent, outcome)
-        # Now only: what a callback sends must not pass a batch that is to be sent again.
+        # After the loop: a record sent by a callback must not overtake a batch to retry.
         self._in_flight[leader] -= 1
         if self._accumulator.active:
             self.wake()
 
-    def _on_response(self, sent: list[Sent], answer: ProduceResponse) -> None:
-        found: dict[tuple[str, int], PartitionProduceResponse] = {}
+    def _on_response(self, sent: list[SentBatch], response: ProduceResponse) -> None:
+        results: dict[tuple[str, int], PartitionProduceResponse] = {}
         cache = self._core.metadata.cache
-        for topic in answer.responses:
+        for topic in response.responses:
             known = None if topic.name else cache.topic_by_id(topic.topic_id)
             name = topic.name or ("" if known is None else known.name)
             for partition in topic.partition_responses:
-                found[name, partition.index] = partition
+                results[name, partition.index] = partition
         brokers = [
-            Broker(one.node_id, Address(one.host, one.port), one.rack)
-            for one in answer.node_endpoints
+            Broker(node.node_id, Address(node.host, node.port), node.rack)
+            for node in response.node_endpoints
         ]
         for queue, batch in sent:
-            told = found.get((batch.topic, batch.partition))
-            if told is None:
+            result = results.get((batch.topic, batch.partition))
+            if result is None:
                 self._core.metadata.request_update()
-                self._retry(queue, batch, OutcomeUnknown("the broker's answer leaves it out"))
+                self._retry(
+                    queue, batch, OutcomeUnknown("the response does not contain the partition")
+                )
             else:
-                self._on_told(queue, batch, told, brokers)
+                self._on_result(queue, batch, result, brokers)
 
-    def _on_told(
+    def _on_result(
         self,
         queue: PartitionQueue,
         batch: Batch,
-        told: PartitionProduceResponse,
+        result: PartitionProduceResponse,
         brokers: list[Broker],
     ) -> None:
-        code = told.error_code
+        code = result.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            # A duplicate is in the log already; where, the broker may have forgotten.
+            # A duplicate is in the log already, but the broker may no longer know its offset.
             if queue.missing_until_ms is not None:
-                self._core.metadata.request_update()  # the topic has grown
-            self._acknowledge(batch, told.base_offset, told.log_append_time_ms)
+                self._core.metadata.request_update()  # the partition is new
+            self._acknowledge(batch, result.base_offset, result.log_append_time_ms)
             return
-        leader = told.current_leader
+        leader = result.current_leader
         if leader is not None and leader.leader_id >= 0:
             self._core.metadata.update_leader(
                 batch.topic, batch.partition, leader.leader_id, leader.leader_epoch, brokers
@@ -410,49 +418,48 @@ class Sender:
             self._split(queue, batch)
             return
         what = f"{batch.topic}-{batch.partition}"
-        error = broker_error(code, what, told.error_message)
+        error = broker_error(code, what, result.error_message)
         if self.sequences is not None and code in _OUT_OF_ORDER:
             self._on_out_of_order(self.sequences, queue, batch, error)
         elif error.is_retriable:
             self._retry(queue, batch, error)
         else:
-            self._fail(batch, error, record_errors_of(told, what))
+            self._fail(batch, error, record_errors_of(result, what))
 
     def _on_out_of_order(
         self, sequences: Sequences, queue: PartitionQueue, batch: Batch, error: Exception
     ) -> None:
-        """Something before the batch is not in the log, so the batch is not either. If what is
-        missing is still on its way, the batch comes after it; if it never will be, the batch gets a
-        new sequence in the producer's next epoch. A transaction has one epoch, so it is broken
-        then."""
-        is_lost = sequences.is_next(batch) or sequences.has_hole
+        """Batches before this one are not in the log, so this one is not either. If they are still
+        pending, this batch is retried after them; if they have failed, it gets a new sequence in
+        the producer's next epoch. A transaction has only one epoch, so it must be aborted."""
+        is_lost = sequences.is_next(batch) or sequences.has_gap
         if is_lost and self.transactions is not None:
             self._fail(batch, error)
             return
         if is_lost:
-            sequences.take_back(batch)
+            sequences.unassign(batch)
         self._retry(queue, batch, error)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         if self.sequences is not None:
-            self.sequences.take_back(batch)
+            self.sequences.unassign(batch)
         self._accumulator.split(queue, batch)
 
     def _retry(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         now_ms = self._clock.mono_ms()
         settings = self._settings
         batch.last_error = error
-        obstacle = self._is_fatal
-        if obstacle is None and self._identity is not None:
-            obstacle = self._identity.retry_error()
+        final_error = self._fatal_error
+        if final_error is None and self._identity is not None:
+            final_error = self._identity.retry_error()
         is_late = now_ms - batch.created_ms >= settings.delivery_timeout_ms
-        if obstacle is not None or is_late or batch.attempts > settings.retries:
+        if final_error is not None or is_late or batch.attempts > settings.retries:
             if is_late:
                 error = TimedOut(
                     f"{batch.count} records for {batch.topic}-{batch.partition} were not"
-                    f" acknowledged within delivery.timeout.ms; the last attempt: {error}"
+                    f" acknowledged within delivery.timeout.ms; last error: {error}"
                 )
-            self._fail(batch, obstacle or error)
+            self._fail(batch, final_error or error)
             return
         self._retries += 1
         batch.retry_at_ms = now_ms + backoff_ms(
@@ -471,7 +478,7 @@ class Sender:
         self._accumulator.release(batch)
 
     def _fail_all(self, queue: PartitionQueue, error: Exception) -> None:
-        """What is in a queue now: a callback may put the record into it again."""
+        """Fails the batches that are in the queue now: a callback may send the record again."""
         for batch in [self._accumulator.take(queue) for _ in range(len(queue.batches))]:
             self._fail(batch, error)
 
@@ -479,7 +486,7 @@ class Sender:
         self, batch: Batch, error: Exception, record_errors: RecordErrors | None = None
     ) -> None:
         if self.sequences is not None:
-            self.sequences.lose(batch)
+            self.sequences.fail(batch)
         self._batches_failed += 1
         LOGGER.warning(
             "%d records for %s-%d were not delivered: %s",

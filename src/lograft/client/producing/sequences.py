@@ -1,10 +1,10 @@
-"""Idempotence: the producer's identity, and the sequences of its batches in every partition.
+"""Idempotence: producer id and epoch, and the sequences of the batches in every partition.
 
-A broker takes the batches of a producer only in the order of their sequences, so a batch that
-fails for good after it was given one leaves a hole that nothing can pass. The way out is a new
-epoch of the producer, in which sequences begin at 0 again (KIP-360). It may only begin when the
-fate of every batch with an old sequence is known: one that is perhaps in the log must not be sent
-under a new name.
+A broker accepts the batches of a producer only in the order of their sequences, so a batch that
+fails for good after it got a sequence leaves a gap, after which the broker rejects all others. The
+producer then bumps its epoch, in which sequences start at 0 (KIP-360), but only when the outcome of
+every batch with an old sequence is known: a batch that may be in the log must not be sent with a
+new sequence.
 """
 
 from lograft.client.producing.batches import Batch
@@ -15,16 +15,18 @@ EPOCH_MAX = 0x7FFF
 
 
 class Sequences:
+    """Producer id, epoch and sequences of one producer."""
+
     def __init__(self) -> None:
         self.producer_id: int = NO_PRODUCER_ID
         self.producer_epoch: int = NO_PRODUCER_EPOCH
         self._next: dict[tuple[str, int], int] = {}
-        #: The last sequence that was acknowledged.
+        #: The last acknowledged sequence of each partition.
         self._acknowledged: dict[tuple[str, int], int] = {}
-        #: Batches that have a sequence and no outcome.
+        #: Batches with a sequence and without an outcome.
         self._open: set[Batch] = set()
-        #: A batch is gone for good: no new sequences until the open ones are resolved.
-        self.has_hole = False
+        #: A batch with a sequence has failed: no new sequences until the open batches are done.
+        self.has_gap = False
 
     @property
     def is_known(self) -> bool:
@@ -36,22 +38,22 @@ class Sequences:
 
     @property
     def may_assign(self) -> bool:
-        return self.is_known and not self.has_hole
+        return self.is_known and not self.has_gap
 
     def begin(self, producer_id: int, producer_epoch: int) -> None:
-        """A new identity: everything begins at 0."""
+        """Sets producer id and epoch. All sequences start at 0."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self._next.clear()
         self._acknowledged.clear()
-        self.has_hole = False
+        self.has_gap = False
 
     def forget(self) -> None:
-        """The identity cannot be used any more; another is to be asked for."""
+        """Drops the producer id, which cannot be used any longer; a new one must be requested."""
         self.begin(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
     def assign(self, batch: Batch) -> None:
-        """Gives the batch the next sequence of its partition, unless it has one."""
+        """Assigns the next sequence of its partition to the batch, unless it has one."""
         if batch.sequence != NO_SEQUENCE:
             return
         key = batch.topic, batch.partition
@@ -61,7 +63,7 @@ class Sequences:
         self._open.add(batch)
 
     def is_next(self, batch: Batch) -> bool:
-        """Whether everything before the batch has been acknowledged."""
+        """Whether all batches before this one have been acknowledged."""
         last = self._acknowledged.get((batch.topic, batch.partition), -1)
         return batch.sequence == (increment_sequence(last, 1) if last >= 0 else 0)
 
@@ -70,21 +72,22 @@ class Sequences:
         self._acknowledged[key] = increment_sequence(batch.sequence, batch.count - 1)
         self._open.discard(batch)
 
-    def lose(self, batch: Batch) -> None:
-        """The batch has failed for good and leaves a hole."""
+    def fail(self, batch: Batch) -> None:
+        """The batch has failed for good: if it has a sequence, it leaves a gap."""
         if batch in self._open:
             self._open.discard(batch)
-            self.has_hole = True
+            self.has_gap = True
 
-    def take_back(self, batch: Batch) -> None:
-        """The batch is certainly not in the log: it will get another sequence."""
-        self.lose(batch)
+    def unassign(self, batch: Batch) -> None:
+        """Removes the sequence of a batch that is certainly not in the log, so it gets a new
+        one."""
+        self.fail(batch)
         batch.identify(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
     def bump(self) -> bool:
-        """A new epoch, when a hole is there and every open batch is resolved. False: the epochs are
-        used up, a new identity must be asked for."""
-        assert self.has_hole
+        """Begins a new epoch after a gap, when every open batch is done. Returns False if the
+        epochs are used up and a new producer id must be requested."""
+        assert self.has_gap
         assert not self._open
         if self.producer_epoch >= EPOCH_MAX:
             self.forget()

@@ -1,4 +1,4 @@
-"""What a producer can be told, and the rules between its settings."""
+"""The settings of a producer, and the rules between them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from lograft.client.settings import (
 from lograft.model.errors import InvalidConfig
 from lograft.wire.compression import Codec
 
-#: A broker remembers the last five batches of a producer in a partition.
+#: A broker keeps the last five batches of a producer in a partition to detect duplicates.
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
 def _acks_as_text(value: Any) -> Any:
-    """Numbers are what other clients take."""
+    """Accepts ints too, as other clients do."""
     return str(value) if type(value) is int else value
 
 
-def _made_partitioner(value: Any) -> Any:
-    """A class is instantiated without arguments, as Kafka does with the name of one."""
+def _create_partitioner(value: Any) -> Any:
+    """Instantiates a class without arguments, as Kafka does with a class name."""
     if not isinstance(value, type):
         return value
     try:
@@ -38,13 +38,13 @@ def _made_partitioner(value: Any) -> Any:
     except TypeError as error:
         raise InvalidConfig(
             f"partitioner.class is the class {value.__name__}, which cannot be created without"
-            f" arguments ({error}): give an instance"
+            f" arguments ({error}): set an instance"
         ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """The settings of a producer, checked, with Kafka's defaults.
+    """The validated settings of a producer, with Kafka's defaults.
 
     settings = ProducerSettings.read({"bootstrap.servers": "localhost:9092"})
     assert settings.acks == "all"
@@ -58,7 +58,7 @@ class ProducerSettings(ClientSettings):
     compression_lz4_level: int = setting(9, between(1, 17))
     compression_zstd_level: int = setting(3, between(-131_072, 22))
     delivery_timeout_ms: int = setting(120_000, at_least(0))
-    #: None: as the other settings allow.
+    #: None: enabled if the other settings allow it.
     enable_idempotence: bool | None = setting(None)
     interceptor_classes: tuple[Interceptor, ...] = setting(())
     key_serializer: Serializer | None = setting(None)
@@ -71,7 +71,7 @@ class ProducerSettings(ClientSettings):
     partitioner_adaptive_partitioning_enable: bool = setting(True)
     partitioner_availability_timeout_ms: int = setting(0, at_least(0))
     partitioner_class: Partitioner | PartitionFunction | None = setting(
-        None, reads=_made_partitioner
+        None, reads=_create_partitioner
     )
     partitioner_ignore_keys: bool = setting(False)
     receive_buffer_bytes: int = setting(32_768, at_least(-1))
@@ -82,7 +82,7 @@ class ProducerSettings(ClientSettings):
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
         "transaction.two.phase.commit.enable": UnsupportedSetting(
-            "false", "transactions prepared by an outside coordinator are not supported yet"
+            "false", "two-phase commit with an external coordinator is not supported yet"
         ),
         "enable.metrics.push": UnsupportedSetting("true", "metrics are read with metrics()"),
     }
@@ -94,14 +94,14 @@ class ProducerSettings(ClientSettings):
                 f"delivery.timeout.ms is {self.delivery_timeout_ms}, but must be at least linger.ms"
                 f" + request.timeout.ms ({self.linger_ms} + {self.request_timeout_ms})"
             )
-        obstacle = self._obstacle_to_idempotence()
-        if self.enable_idempotence and obstacle:
-            raise InvalidConfig(f"enable.idempotence is true, but {obstacle}")
+        error = self._idempotence_error()
+        if self.enable_idempotence and error:
+            raise InvalidConfig(f"enable.idempotence is true, but {error}")
         if self.transactional_id is not None and not self.is_idempotent:
-            reason = obstacle or "enable.idempotence is false"
-            raise InvalidConfig(f"transactional.id needs idempotence, but {reason}")
+            reason = error or "enable.idempotence is false"
+            raise InvalidConfig(f"transactional.id requires idempotence, but {reason}")
 
-    def _obstacle_to_idempotence(self) -> str | None:
+    def _idempotence_error(self) -> str | None:
         if self.required_acks != -1:
             return f"acks is {self.acks}: it must be all"
         if self.retries == 0:
@@ -117,7 +117,7 @@ class ProducerSettings(ClientSettings):
     @property
     def is_idempotent(self) -> bool:
         if self.enable_idempotence is None:
-            return self._obstacle_to_idempotence() is None
+            return self._idempotence_error() is None
         return self.enable_idempotence
 
     @property
@@ -130,7 +130,7 @@ class ProducerSettings(ClientSettings):
 
     @property
     def compression_level(self) -> int | None:
-        """In the codec's own scale; None: the codec's default."""
+        """Returns the level in the codec's scale, or None for its default."""
         levels = {
             Codec.GZIP: self.compression_gzip_level,
             Codec.LZ4: self.compression_lz4_level,

@@ -1,4 +1,4 @@
-"""Offsets of a group that are committed with a transaction."""
+"""Commits offsets of a group in a transaction."""
 
 from typing import Final, Protocol
 
@@ -14,29 +14,29 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-#: The newest version that means the first protocol; the next adds the group to the transaction.
+#: The newest version of the first protocol; later ones add the group to the transaction.
 _V1_MAX: Final = 4
-#: Since then the member is named, and a group that has gone on without it refuses.
+#: Since this version the request contains the member, and is rejected if it has been removed.
 _MEMBER_SINCE: Final = 3
 
 
-class Owner(Protocol):
+class TransactionOwner(Protocol):
     transactional_id: str
     sequences: Sequences
 
 
 async def commit_offsets(
     coordinator: Coordinator,
-    owner: Owner,
-    left: dict[TopicPartition, OffsetAndMetadata],
+    owner: TransactionOwner,
+    pending: dict[TopicPartition, OffsetAndMetadata],
     group: GroupMetadata,
     *,
     uses_v2: bool,
 ) -> None:
-    """Asks once for all that are left, and takes out those that are done. Raises the worst of the
-    errors of the others."""
+    """Sends one request with all pending offsets, and removes those that were added. Raises the
+    worst error of the others."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-    for (topic, partition), offset in left.items():
+    for (topic, partition), offset in pending.items():
         entry = topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic))
         entry.partitions.append(
             TxnOffsetCommitRequestPartition(
@@ -47,7 +47,7 @@ async def commit_offsets(
             )
         )
     is_member = bool(group.member_id) or group.generation >= 0
-    answer = await coordinator.request(
+    response = await coordinator.request(
         TxnOffsetCommitRequest(
             transactional_id=owner.transactional_id,
             group_id=group.group_id,
@@ -62,11 +62,11 @@ async def commit_offsets(
         at_least=_MEMBER_SINCE if is_member else 0,
         at_most=None if uses_v2 else _V1_MAX,
     )
-    passing: BrokerError | None = None
-    for topic_told in answer.topics:
-        for told in topic_told.partitions:
-            what = f"the offset of {topic_told.name}-{told.partition_index}"
-            code = told.error_code
+    retriable: BrokerError | None = None
+    for topic_result in response.topics:
+        for result in topic_result.partitions:
+            what = f"committing the offset of {topic_result.name}-{result.partition_index}"
+            code = result.error_code
             if code == ErrorCode.INVALID_PRODUCER_EPOCH:
                 code = ErrorCode.PRODUCER_FENCED
             try:
@@ -74,8 +74,8 @@ async def commit_offsets(
             except BrokerError as error:
                 if not error.is_retriable:
                     raise
-                passing = error
+                retriable = error
             else:
-                left.pop(TopicPartition(topic_told.name, told.partition_index), None)
-    if passing is not None:
-        raise passing
+                pending.pop(TopicPartition(topic_result.name, result.partition_index), None)
+    if retriable is not None:
+        raise retriable

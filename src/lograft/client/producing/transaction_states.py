@@ -1,4 +1,4 @@
-"""What a transactional producer may do when, as a table."""
+"""The states of a transactional producer, and the transitions between them as a table."""
 
 from enum import Enum, auto
 from typing import Final
@@ -13,33 +13,33 @@ from lograft.model.errors import ErrorCode
 
 
 class State(Enum):
-    """The values say what a program hears when it asks for something that cannot be now."""
+    """The values are the error messages for calls that the state does not allow."""
 
-    NEW = "no transaction has been begun"
+    NEW = "no transaction has been started"
     READY = "no transaction is open"
     OPEN = "a transaction is open"
     COMMITTING = "the transaction is being committed: call commit_transaction again"
     ABORTING = "the transaction is being aborted: call abort_transaction again"
-    PREPARED = "the transaction has been prepared: somebody else ends it"
-    BROKEN = "the transaction cannot be committed: abort it"
-    FENCED = "the producer cannot go on"
+    PREPARED = "the transaction is prepared: complete it with complete_transactions"
+    BROKEN = "the transaction cannot be committed: call abort_transaction"
+    FENCED = "the producer has failed: close it"
 
 
 class Event(Enum):
-    IDENTIFIED = auto()
+    INITIALIZED = auto()
     BEGIN = auto()
     COMMIT = auto()
     ABORT = auto()
     PREPARED = auto()
     ENDED = auto()
-    #: The transaction cannot be committed any more.
+    #: The transaction must be aborted.
     BROKE = auto()
-    #: Nothing is possible any more.
-    DIED = auto()
+    #: The producer cannot be used any longer.
+    FAILED = auto()
 
 
 NEXT: Final = {
-    (State.NEW, Event.IDENTIFIED): State.READY,
+    (State.NEW, Event.INITIALIZED): State.READY,
     (State.READY, Event.BEGIN): State.OPEN,
     (State.OPEN, Event.COMMIT): State.COMMITTING,
     (State.OPEN, Event.ABORT): State.ABORTING,
@@ -47,28 +47,28 @@ NEXT: Final = {
     (State.OPEN, Event.BROKE): State.BROKEN,
     (State.BROKEN, Event.BROKE): State.BROKEN,
     (State.BROKEN, Event.ABORT): State.ABORTING,
-    # Asked again after a failure: the end was decided, and is not known yet.
+    # Retried after a failure: the end has been requested, but its outcome is unknown.
     (State.COMMITTING, Event.COMMIT): State.COMMITTING,
     (State.COMMITTING, Event.BROKE): State.BROKEN,
     (State.COMMITTING, Event.ENDED): State.READY,
     (State.ABORTING, Event.ABORT): State.ABORTING,
     (State.ABORTING, Event.BROKE): State.ABORTING,
     (State.ABORTING, Event.ENDED): State.READY,
-    **{(state, Event.DIED): State.FENCED for state in State},
+    **{(state, Event.FAILED): State.FENCED for state in State},
 }
 
 
-def after(state: State, event: Event) -> State:
-    """Raises WrongUse for what a program may not ask for now."""
+def next_state(state: State, event: Event) -> State:
+    """Returns the state after an event. Raises WrongUse if the state does not allow it."""
     try:
         return NEXT[state, event]
     except KeyError:
         raise WrongUse(f"{event.name.lower()}: {state.value}") from None
 
 
-#: Answers of coordinators after which the transaction can only be aborted. Those that pass are
-#: tried again, and after all others nothing can be done.
-_BREAKS: Final = frozenset(
+#: Errors of coordinators after which the transaction must be aborted. Retriable errors are retried,
+#: and all others are fatal.
+_ABORTABLE: Final = frozenset(
     (
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -83,9 +83,9 @@ _BREAKS: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     )
 )
-#: Answers of partitions after which nothing can be done. An epoch that is too old is none of them:
-#: its coordinator may have aborted the transaction for its age.
-_KILLS: Final = frozenset(
+#: Fatal errors of partitions. INVALID_PRODUCER_EPOCH is not one of them: the coordinator may have
+#: aborted the transaction because it timed out.
+_FATAL: Final = frozenset(
     (
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.PRODUCER_FENCED,
@@ -95,16 +95,16 @@ _KILLS: Final = frozenset(
 )
 
 
-def of_coordinator(error: ClientError) -> Event:
-    """What an error of a coordinator that will not pass means for the transaction."""
-    if error.is_retriable or (isinstance(error, BrokerError) and error.code in _BREAKS):
+def event_of_coordinator_error(error: ClientError) -> Event:
+    """Returns what an error of a coordinator means for the transaction."""
+    if error.is_retriable or (isinstance(error, BrokerError) and error.code in _ABORTABLE):
         return Event.BROKE
-    return Event.DIED
+    return Event.FAILED
 
 
-def of_partition(error: Exception) -> Event:
-    """What records that were not written mean for the transaction."""
-    kills = isinstance(error, UnsupportedByBroker) or (
-        isinstance(error, BrokerError) and error.code in _KILLS
+def event_of_partition_error(error: Exception) -> Event:
+    """Returns what the failure of records means for the transaction."""
+    is_fatal = isinstance(error, UnsupportedByBroker) or (
+        isinstance(error, BrokerError) and error.code in _FATAL
     )
-    return Event.DIED if kills else Event.BROKE
+    return Event.FAILED if is_fatal else Event.BROKE

@@ -1,13 +1,13 @@
-"""Transactions of a producer: all of its records and offsets, or none.
+"""Transactions of a producer: all of its records and offsets are committed, or none.
 
-Two protocols. In the first the producer tells its coordinator of each partition before it writes
-there, and keeps one epoch for life; a batch that is lost leaves a hole in its sequences, so the
-next transaction needs a new epoch. In the second (KIP-890, feature transaction.version 2) brokers
-tell the coordinator themselves, and each transaction has an epoch of its own. Which one is used is
-decided when a transaction begins.
+There are two protocols. In the first, the producer adds each partition to the transaction at the
+coordinator before it writes there, and keeps one epoch; a failed batch leaves a gap in its
+sequences, so the next transaction needs a new epoch. In the second (KIP-890, feature
+transaction.version 2), brokers add the partitions, and each transaction has its own epoch. The
+producer chooses the protocol when a transaction begins.
 
-The end of a transaction is asked for until it is known: a commit whose answer is lost is still a
-commit, so it can only be asked for again. The states are in `transaction_states.py`.
+The end of a transaction is requested until its outcome is known: a commit whose response was lost
+may have happened, so the application can only retry it. The states are in `transaction_states.py`.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from lograft.client.producing.transaction_offsets import commit_offsets
 from lograft.client.producing.transaction_states import (
     Event,
     State,
-    after,
-    of_coordinator,
-    of_partition,
+    event_of_coordinator_error,
+    event_of_partition_error,
+    next_state,
 )
 from lograft.client.retries import retry
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -53,15 +53,15 @@ from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 T = TypeVar("T")
 
 _FEATURE: Final = "transaction.version"
-#: The newest versions that mean the first protocol; later ones mean the second.
+#: The newest versions of the first protocol; later ones belong to the second.
 _V1_PRODUCE_MAX: Final = 11
 _V1_ADD_PARTITIONS_MAX: Final = 3
-#: Since then a producer that has a hole in its sequences can ask for its next epoch (KIP-360).
+#: Since this version a producer with a gap in its sequences can request its next epoch (KIP-360).
 _NEXT_EPOCH_SINCE: Final = 3
 
 
 class Transactions:
-    """The identity of a transactional producer, and its transactions one after another."""
+    """The identity of a transactional producer, and its current transaction."""
 
     def __init__(
         self, core: ClientCore[ProducerSettings], accumulator: Accumulator, sender: SenderCalls
@@ -76,70 +76,75 @@ class Transactions:
         self._sender = sender
         self._coordinator = Coordinator(core, CoordinatorType.TRANSACTION, name)
         self._state = State.NEW
-        #: Why the transaction is broken, or the producer.
+        #: The error of the transaction, or of the producer.
         self._error: Exception | None = None
-        #: Of the transaction: what is still being asked for one that has ended asks no more.
+        #: Number of the transaction: requests for an earlier one are not retried.
         self._number = 0
         self._uses_v2 = False
-        #: In the transaction: the coordinator knows of them, or will from their first batches.
+        #: Partitions in the transaction: added at the coordinator, or by brokers with the first
+        #: batch.
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
-        #: To be told to the coordinator before anything is written there (first protocol).
-        self._wanted: set[TopicPartition] = set()
-        #: Nothing is being told right now.
-        self._has_told = asyncio.Event()
-        self._has_told.set()
-        #: The coordinator may know of the transaction, though it has not said so.
+        #: Partitions to add at the coordinator before the first batch (first protocol).
+        self._partitions_to_add: set[TopicPartition] = set()
+        #: No partitions are being added now.
+        self._is_adding_done = asyncio.Event()
+        self._is_adding_done.set()
+        #: A request was sent after which the coordinator may know the transaction.
         self._may_have_begun = False
 
-    # ── what the program asks for ────────────────────────────────────────────────────────────
+    # ── calls of the application ─────────────────────────────────────────────────────────────
 
     def check_may_send(self) -> None:
-        """Raises if no transaction is open that takes records."""
+        """Raises if no transaction is open."""
         if self._state is not State.OPEN:
             self._raise_error()
-            raise WrongUse(f"{self._state.value}: records are sent between begin and commit")
+            raise WrongUse(f"{self._state.value}: send records after begin_transaction")
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether there is something to abort."""
+        """Whether a transaction must be aborted."""
         return self._state in (State.OPEN, State.BROKEN, State.ABORTING)
 
-    async def identify(self) -> None:
-        """Gets the producer's id and epoch. Whoever had the transactional id before is fenced, and
-        a transaction that was left open is aborted."""
+    async def initialize(self) -> None:
+        """Gets producer id and epoch. Fences the previous producer with the transactional id, and
+        aborts its open transaction."""
         if self._state is State.NEW:
-            await self._ask(lambda: self._identify(is_first=True), "getting a producer id")
-            self._move(Event.IDENTIFIED)
+            await self._retry(
+                lambda: self._init_producer_id(is_first=True), "initializing the producer id"
+            )
+            self._transition(Event.INITIALIZED)
 
     async def begin(self) -> None:
         if self._state is State.FENCED:
             self._raise_error()
-        await self.identify()
-        after(self._state, Event.BEGIN)
-        link = await self._ask(self._coordinator.connect, "finding the transaction's coordinator")
-        self._uses_v2 = link.features.get(_FEATURE, 0) >= 2
+        await self.initialize()
+        next_state(self._state, Event.BEGIN)
+        connection = await self._retry(
+            self._coordinator.connect, "connecting to the transaction coordinator"
+        )
+        self._uses_v2 = connection.features.get(_FEATURE, 0) >= 2
         self._number += 1
-        self._move(Event.BEGIN)
+        self._transition(Event.BEGIN)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """The group's offsets become what the transaction's records are: committed with them."""
+        """Adds offsets of a group to the transaction: they are committed with its records."""
         self.check_may_send()
         if not offsets:
             return
         if not self._uses_v2 and group.group_id not in self._groups:
-            await self._ask(
-                self._in_this_one(lambda: self._add_group(group.group_id)),
+            await self._retry(
+                self._in_current_transaction(lambda: self._add_group(group.group_id)),
                 "adding offsets to the transaction",
             )
         self._groups.add(group.group_id)
         coordinator = Coordinator(self._core, CoordinatorType.GROUP, group.group_id)
-        left = dict(offsets)
-        await self._ask(
-            self._in_this_one(
-                lambda: commit_offsets(coordinator, self, left, group, uses_v2=self._uses_v2)
+        pending = dict(offsets)
+        await self._retry(
+            self._in_current_transaction(
+                lambda: commit_offsets(coordinator, self, pending, group, uses_v2=self._uses_v2)
             ),
             f"committing offsets of group {group.group_id!r}",
         )
@@ -147,20 +152,20 @@ class Transactions:
     async def commit(self) -> None:
         if self._state in (State.BROKEN, State.FENCED):
             self._raise_error()
-        self._move(Event.COMMIT)
+        self._transition(Event.COMMIT)
         await self._accumulator.flush()
         self._raise_error()
         await self._end(commits=True)
 
     async def prepare(self) -> PreparedTransaction:
-        """All that was given is in the log, and the transaction stays open: whoever has what is
-        returned here can end it."""
+        """Waits until all records are acknowledged, and leaves the transaction open. Returns what
+        is needed to complete it."""
         if self._state in (State.BROKEN, State.FENCED):
             self._raise_error()
-        after(self._state, Event.PREPARED)
+        next_state(self._state, Event.PREPARED)
         await self._accumulator.flush()
         self._raise_error()
-        self._move(Event.PREPARED)
+        self._transition(Event.PREPARED)
         sequences = self.sequences
         return PreparedTransaction(
             self.transactional_id,
@@ -173,12 +178,14 @@ class Transactions:
     async def abort(self) -> None:
         if self._state is State.FENCED:
             self._raise_error()
-        self._move(Event.ABORT)
-        self._drop_unsent(TransactionFailed("the transaction was aborted: nothing of it counts"))
+        self._transition(Event.ABORT)
+        self._fail_unsent(
+            TransactionFailed("the transaction was aborted before the record was sent")
+        )
         await self._accumulator.flush()
         await self._end(commits=False)
 
-    # ── what the sender asks and tells ───────────────────────────────────────────────────────
+    # ── calls of the sender (`ProducerIdentity`) ─────────────────────────────────────────────
 
     @property
     def produce_version_max(self) -> int | None:
@@ -191,9 +198,9 @@ class Transactions:
         partition = TopicPartition(queue.topic, queue.partition)
         if self._uses_v2 or partition in self._partitions:
             return True
-        self._wanted.add(partition)
-        if self._has_told.is_set():
-            self._has_told.clear()
+        self._partitions_to_add.add(partition)
+        if self._is_adding_done.is_set():
+            self._is_adding_done.clear()
             self._core.runtime.spawn(self._add_partitions(), name="add to transaction")
         return False
 
@@ -202,34 +209,34 @@ class Transactions:
         self.sequences.assign(batch)
 
     def on_failed(self, error: Exception) -> None:
-        self._fail(of_partition(error), error)
+        self._fail(event_of_partition_error(error), error)
 
     def retry_error(self) -> Exception | None:
         if self._state in (State.ABORTING, State.BROKEN):
-            return TransactionFailed("the transaction is to be aborted: nothing of it counts")
+            return TransactionFailed("the record belongs to a transaction that must be aborted")
         return self._error
 
     # ── states ───────────────────────────────────────────────────────────────────────────────
 
-    def _move(self, event: Event) -> None:
-        self._state = after(self._state, event)
+    def _transition(self, event: Event) -> None:
+        self._state = next_state(self._state, event)
 
     def _fail(self, event: Event, error: Exception) -> None:
-        """The transaction is broken, or the producer."""
+        """Handles an error after which the transaction must be aborted, or the producer closed."""
         before = self._state
         if before is State.FENCED:
             return
         if before in (State.NEW, State.READY) and event is Event.BROKE:
-            return  # what failed is of a transaction that has ended
-        if self._error is None or event is Event.DIED:
+            return  # the error belongs to a transaction that has ended
+        if self._error is None or event is Event.FAILED:
             self._error = error
-        self._move(event)
-        if event is Event.DIED:
+        self._transition(event)
+        if event is Event.FAILED:
             self._sender.fail(error)
         elif self._state is State.BROKEN is not before:
             cause = TransactionFailed(f"the transaction cannot be committed: {error}")
             cause.__cause__ = error
-            self._drop_unsent(cause)
+            self._fail_unsent(cause)
 
     def _raise_error(self) -> None:
         if self._error is None:
@@ -237,41 +244,44 @@ class Transactions:
         if self._state is State.FENCED:
             raise self._error
         raise TransactionFailed(
-            f"the transaction cannot be committed: {self._error}; abort it and begin again"
+            f"the transaction cannot be committed: {self._error}; abort it and begin a new one"
         ) from self._error
 
-    def _drop_unsent(self, error: Exception) -> None:
-        self._wanted.clear()
+    def _fail_unsent(self, error: Exception) -> None:
+        self._partitions_to_add.clear()
         self._sender.fail_unsent(error)
 
-    async def _ask(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
-        """Asks until it is done or max.block.ms is over. What cannot be done for good breaks the
-        transaction or the producer; what took too long may be asked for again."""
-        budget_ms = self._core.settings.max_block_ms
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
+        """Retries for up to max.block.ms. An error that is not retriable fails the transaction or
+        the producer; after a timeout the application may call again."""
+        timeout_ms = self._core.settings.max_block_ms
         try:
-            return await retry(self._core, attempt, what=what, timeout_ms=budget_ms)
+            return await retry(self._core, attempt, what=what, timeout_ms=timeout_ms)
         except (TimedOut, TransactionFailed):
             raise
         except ClientError as error:
-            self._fail(of_coordinator(error), error)
+            self._fail(event_of_coordinator_error(error), error)
             raise
 
-    def _in_this_one(self, attempt: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """Attempts for this transaction only: one that is made late must not count for the next."""
+    def _in_current_transaction(
+        self, attempt: Callable[[], Awaitable[T]]
+    ) -> Callable[[], Awaitable[T]]:
+        """Wraps attempts so that they fail after the end of the transaction: a late retry must not
+        affect the next one."""
         number = self._number
 
         async def guarded() -> T:
             if number != self._number or not self.is_ready():
-                raise TransactionFailed("the transaction has ended meanwhile")
+                raise TransactionFailed("the transaction has ended")
             return await attempt()
 
         return guarded
 
-    # ── questions to the coordinator, asked once each ────────────────────────────────────────
+    # ── requests to the coordinator, one attempt each ────────────────────────────────────────
 
-    async def _identify(self, *, is_first: bool) -> None:
+    async def _init_producer_id(self, *, is_first: bool) -> None:
         sequences = self.sequences
-        answer = await self._coordinator.request(
+        response = await self._coordinator.request(
             InitProducerIdRequest(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=self._core.settings.transaction_timeout_ms,
@@ -281,30 +291,30 @@ class Transactions:
             InitProducerIdResponse,
             at_least=0 if is_first else _NEXT_EPOCH_SINCE,
         )
-        self._raise_for(answer.error_code, "getting a producer id")
-        sequences.begin(answer.producer_id, answer.producer_epoch)
+        self._raise_for(response.error_code, "initializing the producer id")
+        sequences.begin(response.producer_id, response.producer_epoch)
 
     async def _add_partitions(self) -> None:
         what = "adding partitions to the transaction"
         try:
-            while self._wanted:
-                await self._ask(self._in_this_one(self._add_wanted), what)
+            while self._partitions_to_add:
+                await self._retry(self._in_current_transaction(self._add_pending_partitions), what)
         except (TimedOut, TransactionFailed) as error:
             self._fail(Event.BROKE, error)
         except ClientError:
-            pass  # the transaction knows
+            pass  # `_retry` has failed the transaction
         finally:
-            self._has_told.set()
-        # Not after a cancellation: the client or its loop is being closed.
+            self._is_adding_done.set()
+        # Not after a cancellation: the client or its loop is closing.
         self._sender.wake()
 
-    async def _add_wanted(self) -> None:
-        wanted = sorted(self._wanted)
+    async def _add_pending_partitions(self) -> None:
+        pending = sorted(self._partitions_to_add)
         self._may_have_begun = True
         topics: dict[str, list[int]] = {}
-        for topic, partition in wanted:
+        for topic, partition in pending:
             topics.setdefault(topic, []).append(partition)
-        answer = await self._coordinator.request(
+        response = await self._coordinator.request(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.transactional_id,
                 v3_and_below_producer_id=self.sequences.producer_id,
@@ -318,21 +328,21 @@ class Transactions:
             at_most=_V1_ADD_PARTITIONS_MAX,
         )
         codes = {
-            one.partition_error_code: (topic.name, one.partition_index)
-            for topic in answer.results_by_topic_v3_and_below
-            for one in topic.results_by_partition
+            partition.partition_error_code: (topic.name, partition.partition_index)
+            for topic in response.results_by_topic_v3_and_below
+            for partition in topic.results_by_partition
         }
-        # Where one is refused the others are "not attempted": the refusal is the reason.
+        # If one partition is rejected, the others are "not attempted": the rejection is the reason.
         codes.pop(ErrorCode.NONE, None)
         if len(codes) > 1:
             codes.pop(ErrorCode.OPERATION_NOT_ATTEMPTED, None)
         for code, (name, index) in codes.items():
             self._raise_for(code, f"adding {name}-{index} to the transaction")
-        self._wanted.difference_update(wanted)
-        self._partitions.update(wanted)
+        self._partitions_to_add.difference_update(pending)
+        self._partitions.update(pending)
 
     async def _add_group(self, group_id: str) -> None:
-        answer = await self._coordinator.request(
+        response = await self._coordinator.request(
             AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.sequences.producer_id,
@@ -341,26 +351,28 @@ class Transactions:
             ),
             AddOffsetsToTxnResponse,
         )
-        self._raise_for(answer.error_code, f"adding group {group_id!r} to the transaction")
+        self._raise_for(response.error_code, f"adding group {group_id!r} to the transaction")
 
     async def _end(self, *, commits: bool) -> None:
-        await self._has_told.wait()
+        await self._is_adding_done.wait()
         if self._may_have_begun or self._partitions or self._groups:
-            what = "committing" if commits else "aborting"
-            await self._ask(lambda: self._ask_for_end(commits), f"{what} the transaction")
-        if self.sequences.has_hole:
-            # Only the first protocol gets here with it: the second has a new epoch by now.
-            await self._ask(lambda: self._identify(is_first=False), "getting the next epoch")
+            action = "committing" if commits else "aborting"
+            await self._retry(lambda: self._end_once(commits), f"{action} the transaction")
+        if self.sequences.has_gap:
+            # Only in the first protocol: in the second, the new epoch has removed the gap.
+            await self._retry(
+                lambda: self._init_producer_id(is_first=False), "getting the next epoch"
+            )
         self._partitions.clear()
         self._groups.clear()
         self._may_have_begun = False
         self._error = None
-        self._move(Event.ENDED)
+        self._transition(Event.ENDED)
 
-    async def _ask_for_end(self, commits: bool) -> None:
-        if self._is_unknown_to_coordinator():
+    async def _end_once(self, commits: bool) -> None:
+        if self._has_expired_id():
             return
-        answer = await self._coordinator.request(
+        response = await self._coordinator.request(
             EndTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.sequences.producer_id,
@@ -371,24 +383,26 @@ class Transactions:
             at_most=None if self._uses_v2 else END_V1_MAX,
         )
         never_began = not (commits or self._partitions or self._groups)
-        if never_began and answer.error_code == ErrorCode.INVALID_TXN_STATE:
+        if never_began and response.error_code == ErrorCode.INVALID_TXN_STATE:
             return
-        self._raise_for(answer.error_code, "ending the transaction")
-        if answer.producer_id >= 0:
-            self.sequences.begin(answer.producer_id, answer.producer_epoch)
+        self._raise_for(response.error_code, "ending the transaction")
+        if response.producer_id >= 0:
+            self.sequences.begin(response.producer_id, response.producer_epoch)
 
-    def _is_unknown_to_coordinator(self) -> bool:
-        """It has forgotten the producer, and with it the transaction: nothing is to be ended, and a
-        new epoch is asked for."""
+    def _has_expired_id(self) -> bool:
+        """Whether the coordinator has removed the producer id, and with it the transaction. Then
+        there is nothing to end, and a new epoch is requested."""
         error = self._error
-        forgot = (
+        has_expired = (
             isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         )
-        self.sequences.has_hole |= forgot
-        return forgot
+        self.sequences.has_gap |= has_expired
+        return has_expired
 
     def _raise_for(self, code: int, what: str) -> None:
         if code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            # Older coordinators say so to whom they have fenced.
-            raise broker_error(ErrorCode.PRODUCER_FENCED, what, "a newer producer has this id")
+            # Older coordinators return this code to fenced producers.
+            raise broker_error(
+                ErrorCode.PRODUCER_FENCED, what, "a newer producer uses this transactional id"
+            )
         self._coordinator.raise_for(code, what)

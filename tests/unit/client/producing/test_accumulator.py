@@ -1,4 +1,4 @@
-"""Which partition records without a key go to, and what waits for whom."""
+"""Sticky partitions of records without a key, and the order of records that wait for space."""
 
 import asyncio
 from uuid import UUID
@@ -17,17 +17,17 @@ from tests.support.scenarios import scenario
 TOPIC = Topic("t", UUID(int=1), False, tuple(Partition(index, 1, 0) for index in range(3)))
 
 
-def drawn(accumulator: Accumulator) -> set[int]:
+def draw_all(accumulator: Accumulator) -> set[int]:
     queues = accumulator.topic("t")
-    found = set()
+    partitions = set()
     for _ in range(200):
-        found.add(accumulator.choose(TOPIC, queues))
-        queues.choice.leave()
-    return found
+        partitions.add(accumulator.choose(TOPIC, queues))
+        queues.choice.reset()
+    return partitions
 
 
 @scenario()
-async def test_partitions_that_nothing_is_taken_from_are_left_out() -> None:
+async def test_partitions_with_stuck_batches_are_avoided() -> None:
     clock = FakeClock()
     settings = ProducerSettings.read(
         {"bootstrap.servers": "h:1", "partitioner.availability.timeout.ms": 500}
@@ -35,25 +35,25 @@ async def test_partitions_that_nothing_is_taken_from_are_left_out() -> None:
     accumulator = Accumulator(settings, clock, SystemRandomness())
     stuck = accumulator.topic("t").partition(1)
     accumulator.append(stuck, 0, None, b"v", ())
-    assert drawn(accumulator) == {0, 1, 2}
+    assert draw_all(accumulator) == {0, 1, 2}
     clock.now_ms += 1_000
-    assert drawn(accumulator) == {0, 2}
+    assert draw_all(accumulator) == {0, 2}
     accumulator.take(stuck)
-    assert drawn(accumulator) == {0, 1, 2}
+    assert draw_all(accumulator) == {0, 1, 2}
     for index in range(3):
         accumulator.append(accumulator.topic("t").partition(index), 0, None, b"v", ())
     clock.now_ms += 1_000
-    assert drawn(accumulator) == {0, 1, 2}, "one of them has to take the record"
+    assert draw_all(accumulator) == {0, 1, 2}, "all are stuck, so all are available"
 
 
 @scenario()
-async def test_without_that_setting_longer_queues_only_come_up_less_often() -> None:
+async def test_stuck_partitions_are_used_without_availability_timeout() -> None:
     clock = FakeClock()
     settings = ProducerSettings.read({"bootstrap.servers": "h:1"})
     accumulator = Accumulator(settings, clock, SystemRandomness())
     accumulator.append(accumulator.topic("t").partition(1), 0, None, b"v", ())
     clock.now_ms += 10_000
-    assert drawn(accumulator) == {0, 1, 2}
+    assert draw_all(accumulator) == {0, 1, 2}
 
 
 @given(
@@ -61,7 +61,7 @@ async def test_without_that_setting_longer_queues_only_come_up_less_often() -> N
     st.lists(st.integers(0, 29), max_size=3),
 )
 @scenario()
-async def test_records_get_room_in_the_order_in_which_they_came(
+async def test_waiting_records_get_space_in_the_order_of_their_calls(
     sizes: list[int], impatient: list[int]
 ) -> None:
     settings = ProducerSettings.read(
@@ -71,30 +71,30 @@ async def test_records_get_room_in_the_order_in_which_they_came(
     queue = accumulator.topic("t").partition(0)
     served: list[int] = []
 
-    async def come(number: int, size: int) -> None:
+    async def add(number: int, size: int) -> None:
         def put() -> None:
             accumulator.append(queue, 0, None, b"v" * size, ())
             served.append(number)
 
         try:
             put()
-        except BufferFull as refused:
-            await accumulator.put_in_turn(put, refused, deadline_ms=1 << 40)
+        except BufferFull as rejection:
+            await accumulator.put_in_turn(put, rejection, deadline_ms=1 << 40)
 
-    tasks = [asyncio.ensure_future(come(*one)) for one in enumerate(sizes)]
+    tasks = [asyncio.ensure_future(add(number, size)) for number, size in enumerate(sizes)]
     await asyncio.sleep(0)
-    gone = [number for number in set(impatient) if number < len(sizes)]
-    gone = [number for number in gone if tasks[number].cancel()]
+    cancelled = [number for number in set(impatient) if number < len(sizes)]
+    cancelled = [number for number in cancelled if tasks[number].cancel()]
     while not all(task.done() for task in tasks):
         await asyncio.sleep(0)
         if queue.batches:
             accumulator.release(accumulator.take(queue))
-    assert served == [number for number in range(len(sizes)) if number not in gone]
+    assert served == [number for number in range(len(sizes)) if number not in cancelled]
 
 
 @scenario()
-async def test_all_whom_the_room_suffices_for_are_served_in_one_go() -> None:
-    """Each for itself, they would be back in line with their next record before the last is out."""
+async def test_all_waiting_records_that_fit_are_served_in_one_pass() -> None:
+    """Woken one by one, they would queue again with their next record before the last is served."""
     settings = ProducerSettings.read({"bootstrap.servers": "h:1", "buffer.memory": 1_200})
     accumulator = Accumulator(settings, FakeClock(), SystemRandomness())
     queue = accumulator.topic("t").partition(0)
@@ -102,15 +102,15 @@ async def test_all_whom_the_room_suffices_for_are_served_in_one_go() -> None:
     def put() -> None:
         accumulator.append(queue, 0, None, b"v" * 100, ())
 
-    async def come_twice() -> None:
+    async def add_twice() -> None:
         for _ in range(2):
             try:
                 put()
-            except BufferFull as refused:
-                await accumulator.put_in_turn(put, refused, deadline_ms=1 << 40)
+            except BufferFull as rejection:
+                await accumulator.put_in_turn(put, rejection, deadline_ms=1 << 40)
 
     accumulator.append(queue, 0, None, b"v" * 1_100, ())
-    tasks = [asyncio.ensure_future(come_twice()) for _ in range(4)]
+    tasks = [asyncio.ensure_future(add_twice()) for _ in range(4)]
     await asyncio.sleep(0)
     accumulator.release(accumulator.take(queue))
     async with asyncio.timeout(60):
