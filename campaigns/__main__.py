@@ -1,4 +1,4 @@
-"""`python -m campaigns run | replay | mutants | report`: the simulator's command line."""
+"""Command line of the simulator: `python -m campaigns run | replay | mutants | report`."""
 
 import argparse
 import logging
@@ -14,7 +14,7 @@ from campaigns import run as running
 from campaigns.ledger import Ledger, read_ledger
 
 FAILURES = Path("simulation-failures")
-#: Where measured figures are kept.
+#: Folder of the measured figures.
 RELIABILITY = Path("docs/reliability")
 
 
@@ -33,22 +33,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m campaigns", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     kinds = ["all", *running.KINDS]
-    run = commands.add_parser("run", help="try many seeds")
-    run.add_argument("--seeds", type=int, default=1_000_000, help="how many")
-    run.add_argument("--seconds", type=float, default=60, help="CPU seconds, at most")
+    run = commands.add_parser("run", help="run many seeds")
+    run.add_argument("--seeds", type=int, default=1_000_000, help="number of seeds")
+    run.add_argument("--seconds", type=float, default=60, help="limit of CPU seconds")
     run.add_argument("--first", type=int, default=0, help="the first seed")
-    run.add_argument("--ledger", type=Path, help="goes on after its last seed, and adds to it")
+    run.add_argument("--ledger", type=Path, help="file to continue and append to")
     replay = commands.add_parser("replay", help="run one seed and print its trace hash")
-    replay.add_argument("seed", help="a seed, or the file of a failure")
-    replay.add_argument("--shrink", action="store_true", help="look for a smaller failing run")
+    replay.add_argument("seed", help="a seed or a failure file")
+    replay.add_argument("--shrink", action="store_true", help="search for a smaller failing run")
     for command in (run, replay):
         command.add_argument("--kind", choices=kinds, default="all")
         command.add_argument("--failures", type=Path, default=FAILURES, help="folder for failures")
-    mutants = commands.add_parser("mutants", help="take out safeguards; each must be noticed")
-    mutants.add_argument("--seeds", type=int, default=400, help="per mutant, at most")
+    mutants = commands.add_parser(
+        "mutants", help="remove safeguards; the checkers must detect each removal"
+    )
+    mutants.add_argument("--seeds", type=int, default=400, help="limit of seeds per mutant")
     mutants.add_argument("--kind", choices=["all", *mutant_hunt.KINDS], default="all")
-    mutants.add_argument("--results", type=Path, help="goes on after what it has, and adds to it")
-    report = commands.add_parser("report", help="write docs/reliability.md from what was measured")
+    mutants.add_argument("--results", type=Path, help="file to continue and append to")
+    report = commands.add_parser(
+        "report", help="generate docs/reliability.md from the ledger and the mutants"
+    )
     report.add_argument("--ledger", type=Path, default=RELIABILITY / "ledger.jsonl")
     report.add_argument("--results", type=Path, default=RELIABILITY / "mutants.jsonl")
     report.add_argument("--regressions", type=Path, default=Path("tests/simulation/regressions"))
@@ -90,7 +94,7 @@ def _run(options: argparse.Namespace, out: TextIO) -> int:
 
 def _replay(options: argparse.Namespace, out: TextIO) -> int:
     failed = False
-    for report in _replayed(options):
+    for report in _replay_reports(options):
         out.write(f"{report.kind} seed {report.seed} trace {report.trace_hash}\n")
         if report.failed:
             failed = True
@@ -100,7 +104,7 @@ def _replay(options: argparse.Namespace, out: TextIO) -> int:
     return 1 if failed else 0
 
 
-def _replayed(options: argparse.Namespace) -> Iterator[running.RunReport]:
+def _replay_reports(options: argparse.Namespace) -> Iterator[running.RunReport]:
     if not options.seed.isdigit():
         yield running.run_file(Path(options.seed))
         return
@@ -113,13 +117,13 @@ def _mutants(options: argparse.Namespace, out: TextIO) -> int:
     survivors = count = 0
     kinds = list(mutant_hunt.KINDS) if options.kind == "all" else [options.kind]
     commit = running.revision()[0]
-    for found in mutant_hunt.hunt_all(
+    for hunt in mutant_hunt.hunt_all(
         kinds, seeds_max=options.seeds, commit=commit, results=options.results
     ):
         count += 1
-        survivors += found.seeds is None
-        verdict = "NOT CAUGHT" if found.seeds is None else f"{found.seeds} seeds"
-        out.write(f"{found.name:<40} {verdict:>12} {found.caught_by:>5}   {found.meaning}\n")
+        survivors += hunt.seeds is None
+        outcome = "NOT CAUGHT" if hunt.seeds is None else f"{hunt.seeds} seeds"
+        out.write(f"{hunt.name:<40} {outcome:>12} {hunt.caught_by:>5}   {hunt.meaning}\n")
         out.flush()
     out.write(f"{count - survivors} of {count} caught\n")
     return 1 if survivors else 0
@@ -139,6 +143,6 @@ def _report(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    # Nodes that crash on purpose have much to say; the failure file has what matters.
+    # Nodes that crash deliberately log a lot; the failure file contains what matters.
     logging.disable(logging.CRITICAL)
     sys.exit(main())

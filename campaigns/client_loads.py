@@ -1,9 +1,8 @@
-"""Lograft's own client under faults: a producer that sends, a consumer that reads, and the history
-of both as the program that uses them sees it.
+"""Workloads for Lograft's own client: producers and consumers that record what an application sees.
 
-Retries are the client's business here: a send is one operation, however often it went out. The
-sequence in the history is the program's order of sends, which an idempotent producer keeps.
-"""
+The client retries internally, so a send is one operation regardless of its number of attempts. The
+sequence number in the history is the program order of the sends, which an idempotent producer
+keeps."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,9 +21,9 @@ from lograft.simulation.checkers import key_of
 from lograft.simulation.history import History
 from lograft.simulation.node_workload import TopicPlan
 
-#: No batch may be given up: what is not acknowledged in the end is a violation.
-PATIENCE_MS: Final = 1_000_000
-#: Of the checkers: which producer a record is of. Brokers' own ids are far below.
+#: The client must not give up any batch: an unacknowledged send at the end is a violation.
+TIMEOUT_MS: Final = 1_000_000
+#: First producer ID in the histories, far above the IDs that brokers assign.
 _FIRST_ID: Final = 1_000_000
 
 Place = tuple[TopicPlan, int]
@@ -45,13 +44,13 @@ def draw_producer_settings(random: Random, *, idempotent: bool) -> dict[str, Any
         "request.timeout.ms": random.choice((1_000, 3_000, 30_000)),
         "retry.backoff.ms": random.choice((10, 100)),
         "retry.backoff.max.ms": 1_000,
-        "max.block.ms": PATIENCE_MS,
-        "delivery.timeout.ms": PATIENCE_MS,
+        "max.block.ms": TIMEOUT_MS,
+        "delivery.timeout.ms": TIMEOUT_MS,
     }
 
 
 class CrashingProducer(Producer):
-    """Ends with its simulated machine: a process that was killed runs no finalizers."""
+    """Has no finalizer, because a killed process runs none."""
 
     def __del__(self) -> None:
         pass
@@ -63,7 +62,7 @@ class CrashingConsumer(Consumer):
 
 
 class ProducerLoad:
-    """Sends records to some partitions, each named after the producer and its number."""
+    """Sends records to some partitions; a uid consists of the producer's name and a number."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class ProducerLoad:
                 await self._send(producer, place)
 
     def end(self) -> None:
-        """Nothing new is sent; what was sent goes on."""
+        """Stops sending; pending sends continue."""
         self._is_over.set()
 
     async def _send(self, producer: Producer, place: Place) -> None:
@@ -106,12 +105,12 @@ class ProducerLoad:
         number = self._sent
         topic, partition = place
         uid = f"{self.name}-{number}"
-        asked: dict[str, Any] = {"tp": tp_of(place), "uid": uid, "acks": -1}
+        arguments: dict[str, Any] = {"tp": tp_of(place), "uid": uid, "acks": -1}
         if topic.is_compacted:
-            asked["key"] = key_of(uid)
+            arguments["key"] = key_of(uid)
         if self._settings["enable.idempotence"]:
-            asked |= {"pid": self._id, "seq": number}
-        self._history.record(uid, "invoke", "send", **asked)
+            arguments |= {"pid": self._id, "seq": number}
+        self._history.record(uid, "invoke", "send", **arguments)
         self.pending += 1
         delivery = await producer.enqueue(
             topic.name,
@@ -120,9 +119,9 @@ class ProducerLoad:
             partition=partition,
             timestamp_ms=TIMESTAMP_MS + number,
         )
-        delivery.add_done_callback(lambda done: self._ended(uid, done))
+        delivery.add_done_callback(lambda done: self._on_delivery(uid, done))
 
-    def _ended(self, uid: str, delivery: Delivery) -> None:
+    def _on_delivery(self, uid: str, delivery: Delivery) -> None:
         self.pending -= 1
         try:
             acknowledged = delivery.result()
@@ -130,14 +129,14 @@ class ProducerLoad:
             self._history.record(uid, "info", "send", error=str(error))
             return
         if acknowledged.offset < 0:
-            # A repeat that the broker knows, but not where the first one lies.
+            # A duplicate whose original offset the broker does not know any longer.
             self._history.record(uid, "info", "send", error="acknowledged without an offset")
         else:
             self._history.record(uid, "ok", "send", offset=acknowledged.offset)
 
 
 class ConsumerLoad:
-    """Reads some partitions from their beginning, for ever."""
+    """Reads some partitions from their beginning, forever."""
 
     def __init__(
         self,
@@ -153,10 +152,10 @@ class ConsumerLoad:
         self._history = history
         self._random = random
         self._isolation_level = isolation_level
-        #: Behind the last record of each partition that it has got.
+        #: Offset after the last record received from each partition.
         self.positions = dict.fromkeys(self._places, 0)
-        #: It has time between two polls until somebody waits for it.
-        self.hurries = False
+        #: Whether to poll without pauses, because the run waits for this consumer.
+        self.is_hurried = False
 
     def _settings(self) -> dict[str, Any]:
         random = self._random
@@ -178,7 +177,7 @@ class ConsumerLoad:
             consumer.seek(place, 0)
         while True:
             await self._poll(consumer)
-            if not self.hurries:
+            if not self.is_hurried:
                 await asyncio.sleep(self._random.choice((0, 0.01, 0.2)))
 
     async def _poll(self, consumer: Consumer) -> None:
@@ -191,25 +190,25 @@ class ConsumerLoad:
                 offset=position,
                 iso=self._isolation_level,
             )
-        told: dict[TopicPartition, dict[str, Any]] = {}
+        errors: dict[TopicPartition, dict[str, Any]] = {}
         polled: dict[TopicPartition, Any] = {}
         try:
             polled = dict(
                 await consumer.poll(timeout_ms=500, max_records=self._random.choice((1, 7, 500)))
             )
         except LogTruncated:
-            told = {place: {"diverging": True} for place in self._places}
+            errors = {place: {"diverging": True} for place in self._places}
         except OffsetOutOfRange:
-            told = {place: {"error": ErrorCode.OFFSET_OUT_OF_RANGE} for place in self._places}
+            errors = {place: {"error": ErrorCode.OFFSET_OUT_OF_RANGE} for place in self._places}
         for place, position in self.positions.items():
             proc = f"{self.name}:{place}"
-            if place in told:
-                self._history.record(proc, "fail", "poll", **told[place])
+            if place in errors:
+                self._history.record(proc, "fail", "poll", **errors[place])
                 continue
-            records = [[one.offset, one.value.decode()] for one in polled.get(place, ())]
+            records = [[record.offset, record.value.decode()] for record in polled.get(place, ())]
             if records:
                 self.positions[place] = records[-1][0] + 1
-            # How far the log is, a consumer does not say: what it gives is all there is to judge.
+            # A consumer does not report the log end offset; only the records can be checked.
             self._history.record(
                 proc, "ok", "poll", records=records, hw=self.positions[place], log_start=position
             )

@@ -1,10 +1,9 @@
-"""A whole cluster under Lograft's own client, administrators and faults, from one seed.
+"""Runs a cluster with Lograft's own client, administrators and faults, from a seed.
 
-As `cluster_run.py`, with `lograft.client` in place of the recorder's client: it finds leaders,
-retries and keeps order by itself. So it is the client that is on trial here: no record twice, none
-lost, none out of order (P1, P2, D1, D5), and when everything is healed, every send comes to its end
-and every consumer to the end of its partitions (L2).
-"""
+Like `cluster_run.py`, with `lograft.client` instead of the recording client. It finds leaders,
+retries and keeps order by itself, so this tests the client: no record is duplicated, lost or out of
+order (P1, P2, D1, D5), and after all faults are cleared, every send completes and every consumer
+reaches the end of its partitions (L2)."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -23,10 +22,10 @@ from lograft.simulation.cluster import POLL_SECONDS
 from lograft.simulation.machine import Life
 from lograft.simulation.routing import ClusterClient
 
-#: The machine that the clients live on; faults may cut it off, and it sees the end.
+#: Machine of the clients; faults may isolate it.
 HOST: Final = "users"
 PRODUCERS: Final = 4
-#: They send several records at a time, so they pause longer than the recorder's client.
+#: Factor for pauses: these producers send several records at a time, unlike the recording client.
 PACE: Final = 4
 
 
@@ -63,46 +62,50 @@ class ClientsRun(ClusterRun):
         assert users is not None
 
         def start(work: Coroutine[Any, Any, None], name: str) -> None:
-            users.run(self._watched_client(work, name), name=name)
+            users.run(self._run_client(work, name), name=name)
 
         loads: list[ProducerLoad | ConsumerLoad] = [*self._producers, *self._consumers]
         for load in loads:
             start(load.run(servers, runtime), load.name)
 
-    async def _watched_client(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    async def _run_client(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
         except Exception as error:
-            self.violated("L4", f"client {name} failed: {error!r}")
+            self.report_violation("L4", f"client {name} failed: {error!r}")
 
     async def settle(self, client: ClusterClient) -> None:
         for producer in self._producers:
             producer.end()
         for consumer in self._consumers:
-            consumer.hurries = True
-        await self._by_deadline(self._unsent, "sends have no end")
-        await self._by_deadline(self._unread, "records are not read")
-        # Before everything is read for the last time.
+            consumer.is_hurried = True
+        await self._by_deadline(self._pending_sends, "sends are pending")
+        await self._by_deadline(self._unread_partitions, "partitions are not read to their end")
+        # Before the final reads.
         self.client_hosts[HOST].kill()
 
     async def _by_deadline(self, count: Any, problem: str) -> None:
         deadline_ns = self.deadline_ns()
-        while left := count():
+        while remaining := count():
             if self.loop.now_ns > deadline_ns:
-                self.violated("L2", f"healed for {LIVENESS_SECONDS} s, but {left} {problem}")
+                self.report_violation(
+                    "L2",
+                    f"{LIVENESS_SECONDS} s after all faults were cleared, {remaining} {problem}",
+                )
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    def _unsent(self) -> int:
+    def _pending_sends(self) -> int:
         return sum(producer.pending for producer in self._producers)
 
-    def _unread(self) -> int:
-        """Partitions of which a consumer has not got the last acknowledged record."""
+    def _unread_partitions(self) -> int:
+        """Returns the number of partitions whose last acknowledged record a consumer has not
+        received."""
         ends: dict[str, int] = {}
         for send in self.history.operations("send"):
-            if send.type == "ok" and "key" not in send.asked:
-                tp = send.asked["tp"]
-                ends[tp] = max(ends.get(tp, 0), send.answered["offset"] + 1)
+            if send.type == "ok" and "key" not in send.arguments:
+                tp = send.arguments["tp"]
+                ends[tp] = max(ends.get(tp, 0), send.result["offset"] + 1)
         return sum(
             consumer.positions[place] < ends.get(str(place), 0)
             for consumer in self._consumers

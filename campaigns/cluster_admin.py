@@ -1,8 +1,8 @@
-"""The administrator of a simulated cluster: topics come and go, replicas move, leaders change.
+"""The administrator of a simulated cluster: creates and deletes topics, moves replicas, elects
+leaders.
 
-Steps come from the plan. What a step needs and the cluster does not have (a topic to delete, a
-broker to move to) makes it nothing. Outcomes are kept where the end can be compared with them.
-"""
+Steps are taken from the plan. A step whose target does not exist (a topic to delete, a broker to
+move to) does nothing. Outcomes are recorded, so that the final state can be compared with them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from lograft.wire.messages.remove_raft_voter import (
 )
 
 TOPIC: Final = 2
-#: How often an administrator tries to give the quorum its voter back.
+#: Number of attempts to add a removed voter again.
 VOTER_ATTEMPTS: Final = 20
 SET: Final = 0
 
@@ -54,7 +54,7 @@ class ClusterAdmin(Admin):
         self._cluster = cluster
         self._topics = topics
         self._voters = tuple(voters)
-        #: Steps that were answered without an error, by kind.
+        #: Number of successful steps by kind.
         self.done: dict[str, int] = {}
 
     async def follow(self, steps: list[AdminStep]) -> None:
@@ -66,17 +66,17 @@ class ClusterAdmin(Admin):
                 if await self._do(step):
                     self.done[step.kind] = self.done.get(step.kind, 0) + 1
             except (NotSent, OutcomeUnknown, ErrorResponse):
-                self._cluster.look_again()
+                self._cluster.mark_stale()
 
     async def _do(self, step: AdminStep) -> bool:
         topic = self._topics[step.amount % len(self._topics)]
         partition = step.amount % topic.partitions
-        existing = [name for name, is_there in self.extras.items() if is_there]
+        existing = [name for name, exists in self.extras.items() if exists]
         match step.kind:
             case "create":
-                self._made += 1
+                self._created += 1
                 factor = 1 + step.amount % min(3, max(1, len(self._cluster.brokers)))
-                await self._create_extra(f"extra{self._made}", replication_factor=factor)
+                await self._create_extra(f"extra{self._created}", replication_factor=factor)
                 return True
             case "delete" if existing:
                 await self._delete(existing[step.amount % len(existing)])
@@ -100,17 +100,17 @@ class ClusterAdmin(Admin):
             case _:
                 return False
 
-    async def _ask(self, message: Message, version: int, answer: Any) -> Any:
-        return await self._cluster.request(message, version, answer, timeout_ms=TIMEOUT_MS)
+    async def _request(self, message: Message, version: int, response_type: Any) -> Any:
+        return await self._cluster.request(message, version, response_type, timeout_ms=TIMEOUT_MS)
 
     async def _grow(self, name: str) -> bool:
-        wanted = CreatePartitionsTopic(name=name, count=5, assignments=None)
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
-        answer = await self._ask(request, 3, CreatePartitionsResponse)
-        return not answer.results[0].error_code
+        target = CreatePartitionsTopic(name=name, count=5, assignments=None)
+        request = CreatePartitionsRequest(topics=[target], timeout_ms=TIMEOUT_MS)
+        response = await self._request(request, 3, CreatePartitionsResponse)
+        return not response.results[0].error_code
 
     async def _reassign(self, topic: TopicPlan, partition: int, amount: int) -> bool:
-        """To other brokers where there are enough, else to the same in another order."""
+        """Assigns random brokers; if there are too few, the same ones in a different order."""
         await self._cluster.refresh()
         brokers = sorted(self._cluster.brokers)
         count = min(topic.replication_factor, len(brokers))
@@ -120,22 +120,22 @@ class ClusterAdmin(Admin):
     async def _send_reassignment(
         self, topic: TopicPlan, partition: int, replicas: list[int] | None
     ) -> bool:
-        wanted = reassigning.ReassignablePartition(partition_index=partition, replicas=replicas)
+        target = reassigning.ReassignablePartition(partition_index=partition, replicas=replicas)
         request = reassigning.AlterPartitionReassignmentsRequest(
             timeout_ms=TIMEOUT_MS,
-            topics=[reassigning.ReassignableTopic(name=topic.name, partitions=[wanted])],
+            topics=[reassigning.ReassignableTopic(name=topic.name, partitions=[target])],
         )
-        answer = await self._ask(request, 0, reassigning.AlterPartitionReassignmentsResponse)
-        return not answer.error_code and not answer.responses[0].partitions[0].error_code
+        response = await self._request(request, 0, reassigning.AlterPartitionReassignmentsResponse)
+        return not response.error_code and not response.responses[0].partitions[0].error_code
 
     async def _replace_voter(self, amount: int) -> bool:
-        """A controller leaves the quorum and comes back; refused where the voters are fixed."""
+        """Removes a voter from the quorum and adds it again; rejected by a static quorum."""
         node_id = self._voters[amount % len(self._voters)]
         removal = RemoveRaftVoterRequest(
             cluster_id=None, voter_id=node_id, voter_directory_id=directory_id_of(node_id)
         )
-        answer = await self._ask(removal, 0, RemoveRaftVoterResponse)
-        if answer.error_code:
+        response = await self._request(removal, 0, RemoveRaftVoterResponse)
+        if response.error_code:
             return False
         await asyncio.sleep(amount % 10 / 5)
         addition = AddRaftVoterRequest(
@@ -147,25 +147,25 @@ class ClusterAdmin(Admin):
         )
         for _ in range(VOTER_ATTEMPTS):
             try:
-                answer = await self._ask(addition, 1, AddRaftVoterResponse)
-                if not answer.error_code:
+                response = await self._request(addition, 1, AddRaftVoterResponse)
+                if not response.error_code:
                     return True
             except (NotSent, OutcomeUnknown):
                 pass
-            self._cluster.look_again()
+            self._cluster.mark_stale()
             await asyncio.sleep(0.5)
         return False
 
     async def _elect(self, topic: TopicPlan) -> bool:
-        """Preferred leaders."""
+        """Elects the preferred leaders."""
         partitions = electing.TopicPartitions(
             topic=topic.name, partitions=list(range(topic.partitions))
         )
         request = electing.ElectLeadersRequest(
             election_type=0, topic_partitions=[partitions], timeout_ms=TIMEOUT_MS
         )
-        answer = await self._ask(request, 2, electing.ElectLeadersResponse)
-        return not answer.error_code
+        response = await self._request(request, 2, electing.ElectLeadersResponse)
+        return not response.error_code
 
     async def _configure(self, topic: TopicPlan, name: str, value: str) -> bool:
         config = configuring.AlterableConfig(name=name, config_operation=SET, value=value)
@@ -173,5 +173,5 @@ class ClusterAdmin(Admin):
             resource_type=TOPIC, resource_name=topic.name, configs=[config]
         )
         request = configuring.IncrementalAlterConfigsRequest(resources=[resource])
-        answer = await self._ask(request, 1, configuring.IncrementalAlterConfigsResponse)
-        return not answer.responses[0].error_code
+        response = await self._request(request, 1, configuring.IncrementalAlterConfigsResponse)
+        return not response.responses[0].error_code

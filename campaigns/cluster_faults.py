@@ -1,10 +1,9 @@
-"""Lets the faults of a plan strike the nodes of a cluster, and never more than it must survive.
+"""Injects the faults of a plan into a cluster, but never more than it must survive.
 
-A power loss takes what was not fsynced. In isr mode a partition survives fewer lossy crashes than
-`min.insync.replicas`, so before each one the atlas looks whether every partition keeps another
-replica that is whole and may be elected; if not, the fault becomes a mere kill. So whatever is lost
-is a violation.
-"""
+A power loss destroys data that was not fsynced. In isr mode a partition survives fewer lossy
+crashes than `min.insync.replicas`, so before each of them the atlas checks that every partition
+keeps another complete and electable replica; otherwise the fault becomes a kill. Therefore any lost
+record is a violation."""
 
 import asyncio
 import errno
@@ -18,11 +17,11 @@ from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.disk import DiskFault, Operation
 from lograft.simulation.hosts import Host
 
-#: How many times slower a slow disk or link is.
+#: Factors for slow disks and links.
 SLOW: Final = (20, 200, 2_000)
-#: Fewer than the smallest batch has.
+#: Fewer bytes than the smallest batch has.
 LAST_BYTES: Final = 60
-#: Whose leader coordinates.
+#: Topics whose partition leaders are coordinators, by target role.
 COORDINATED: Final = {
     "group-coordinator": OFFSETS_TOPIC,
     "transaction-coordinator": TRANSACTIONS_TOPIC,
@@ -32,16 +31,16 @@ BROKEN: Final[tuple[Operation, ...]] = ("write", "fsync", "fsync_dir", "rename")
 
 
 class Atlas(Protocol):
-    """Where whole copies are."""
+    """Knows which replicas are complete."""
 
     def survives_loss_of(self, node_id: int) -> bool:
-        """Whether every partition has a whole and electable replica elsewhere."""
+        """Returns whether every partition has a complete, electable replica on another node."""
 
     def survives_kill_of(self, node_id: int) -> bool:
-        """Whether no partition is left to a replica that has lost records unnoticed."""
+        """Returns whether no partition depends on a replica that lost records without notice."""
 
     def unflushed_on(self, node_id: int) -> list[str]:
-        """Partitions whose last batch there is in the page cache only."""
+        """Returns partitions whose last batch on this node is only in the page cache."""
 
 
 class FaultInjector:
@@ -55,16 +54,16 @@ class FaultInjector:
         self._rolling: asyncio.Task[None] | None = None
 
     async def run(self, seconds: float) -> None:
-        """Returns after so much virtual time."""
+        """Injects the faults; returns after `seconds` of virtual time."""
         loop = self._cluster.loop
         start_ns = loop.now_ns
         for fault in self._faults:
             wait_ns = start_ns + fault.at_ms * 1_000_000 - loop.now_ns
             await asyncio.sleep(max(0, wait_ns) / 1e9)
-            self._strike(fault)
+            self._inject(fault)
         await asyncio.sleep(max(0.0, seconds - (loop.now_ns - start_ns) / 1e9))
 
-    def _strike(self, fault: ClusterFault) -> None:
+    def _inject(self, fault: ClusterFault) -> None:
         node_id = self.target_of(fault.target)
         host = self._cluster.hosts[node_id]
         self._cluster.probe(host, "fault", kind=fault.kind, ms=fault.duration_ms)
@@ -88,14 +87,14 @@ class FaultInjector:
             case "rot-metadata":
                 self._rot_metadata(fault, node_id, host)
             case "eio" | "full" | "slow-disk":
-                self._hurt_disk(fault, node_id, host)
+                self._fail_disk(fault, node_id, host)
             case "pause":
                 host.pause()
                 self._later(fault, host.resume)
             case "clock":
                 host.machine.clock.jump((fault.amount - 100) * 60_000)
             case _:
-                raise ValueError(f"no fault is called {fault.kind!r}")
+                raise ValueError(f"unknown fault {fault.kind!r}")
 
     def _later(self, fault: ClusterFault, undo: Any, *arguments: Any) -> None:
         self._cluster.loop.call_later_ns(
@@ -103,7 +102,7 @@ class FaultInjector:
         )
 
     def target_of(self, role: str) -> int:
-        """Of brokers and controllers alike; any node if nobody has the role."""
+        """Returns a node with this role, or any node if there is none."""
         cluster, random = self._cluster, self._random
         nodes = list(cluster.hosts)
         fallback = random.choice(nodes)
@@ -113,12 +112,12 @@ class FaultInjector:
             return int(role)
         if role == "any" or not cluster.nodes():
             return fallback
-        only = COORDINATED.get(role)
+        only_topic = COORDINATED.get(role)
         states = [
             state
             for topic in cluster.image.topics.values()
             for state in topic.partitions.values()
-            if state.leader in cluster.hosts and only in (None, topic.name)
+            if state.leader in cluster.hosts and only_topic in (None, topic.name)
         ]
         if not states:
             return fallback
@@ -138,7 +137,7 @@ class FaultInjector:
                 kind = fault.kind.removeprefix("crash-")
                 life = host.life
                 assert life is not None
-                # Judged when it strikes: other faults may have struck meanwhile.
+                # Decided at the time of the crash, because other faults may happen before it.
                 life.disk.crash_after(fault.amount, lambda: host.end(self._allowed(node_id, kind)))
             case "kill-all" | "power-all":
                 kind = fault.kind.removesuffix("-all")
@@ -158,8 +157,8 @@ class FaultInjector:
         return kind
 
     def _stay_down(self, fault: ClusterFault, host: Host) -> None:
-        host.want(False)
-        self._later(fault, host.want, True)
+        host.set_should_run(False)
+        self._later(fault, host.set_should_run, True)
 
     async def _stop(self, fault: ClusterFault, host: Host) -> None:
         self._stay_down(fault, host)
@@ -189,12 +188,12 @@ class FaultInjector:
                 pass
         for source, target in self._cuts(fault, node_id):
             network.cut(source, target)
-            self._later(fault, network.mend, source, target)
+            self._later(fault, network.restore_link, source, target)
 
     def _cuts(self, fault: ClusterFault, node_id: int) -> Iterator[tuple[str, str]]:
         me = f"n{node_id}"
         others = [f"n{each}" for each in self._cluster.hosts if each != node_id]
-        # Half of the time the clients are cut off as well.
+        # In half of the cases the clients are isolated as well.
         around = [*others, *self._cluster.client_hosts] if fault.amount % 2 else others
         match fault.kind:
             case "isolate":
@@ -205,31 +204,31 @@ class FaultInjector:
             case "cut-out":
                 yield from ((me, other) for other in around)
             case "bridge":
-                # Everybody sees the target, and nobody else.
-                for one in others:
-                    yield from ((one, other) for other in others if other != one)
+                # Every node can reach the target, but no other node.
+                for source in others:
+                    yield from ((source, other) for other in others if other != source)
             case _:
                 half = len(others) // 2
                 left, right = [me, *others[:half]], others[half:]
-                for one in left:
-                    yield from ((one, other) for other in right)
-                    yield from ((other, one) for other in right)
+                for near in left:
+                    yield from ((near, far) for far in right)
+                    yield from ((far, near) for far in right)
 
     # -- disks -------------------------------------------------------------------------------------
 
-    def _hurt_disk(self, fault: ClusterFault, node_id: int, host: Host) -> None:
+    def _fail_disk(self, fault: ClusterFault, node_id: int, host: Host) -> None:
         life = host.life
         if fault.kind == "slow-disk":
             host.machine.disk_slowness = SLOW[fault.amount % len(SLOW)]
             self._later(fault, setattr, host.machine, "disk_slowness", 1)
             return
-        # The node ends like after a power loss: what a failed disk holds nobody knows.
+        # The node then ends like after a power loss, because the contents of the disk are unknown.
         if life is None:
             return
 
         def is_allowed() -> bool:
-            host.is_disk_hurt = host.is_disk_hurt or self._atlas.survives_loss_of(node_id)
-            return host.is_disk_hurt
+            host.has_disk_failed = host.has_disk_failed or self._atlas.survives_loss_of(node_id)
+            return host.has_disk_failed
 
         operation = BROKEN[fault.amount % len(BROKEN)] if fault.kind == "eio" else "write"
         error = errno.EIO if fault.kind == "eio" else errno.ENOSPC
@@ -240,12 +239,12 @@ class FaultInjector:
         )
 
     def _rot(self, fault: ClusterFault, node_id: int, host: Host) -> None:
-        """A kill, and a bit of the last batch of a log flips meanwhile: not torn, but corrupt."""
+        """Kills the node and flips a bit in the last batch of a log: corrupt, but not torn."""
         names = self._atlas.unflushed_on(node_id)
         if not host.is_up or not names or not self._atlas.survives_loss_of(node_id):
             return
         folder = f"{DATA}/{names[fault.amount % len(names)]}"
-        host.is_disk_hurt = True
+        host.has_disk_failed = True
         host.end("kill")
         platter = host.machine.platter
         logs = [name for name in sorted(platter.folder(folder).live) if name.endswith(".log")]
@@ -255,13 +254,13 @@ class FaultInjector:
             position = size - 1 - fault.amount % LAST_BYTES
             self._cluster.loop.trace.event("rot", path, position)
             platter.flip_bit(path, position, fault.amount % 8)
-            # The next life may find it out and end.
-            host.is_disk_hurt = True
+            # The next process may detect the damage and exit.
+            host.has_disk_failed = True
         self._stay_down(fault, host)
 
     def _rot_metadata(self, fault: ClusterFault, node_id: int, host: Host) -> None:
-        """A kill, and a bit of every snapshot of the metadata flips meanwhile. The node may do
-        without them, or refuse to start; it may not take a cluster that it cannot see for empty."""
+        """Kills the node and flips a bit in every metadata snapshot. The node may work without
+        them, or refuse to start; it must not treat the cluster as empty."""
         if not host.is_up or not self._atlas.survives_loss_of(node_id):
             return
         host.end("kill")

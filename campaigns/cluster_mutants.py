@@ -1,8 +1,7 @@
-"""Safeguards of a cluster taken out one at a time: what watches and histories must give away.
+"""Mutants of a cluster: each removes one safeguard, which the watches or checkers must detect.
 
-Random plans do not find all of them soon, so each mutant names the plans that it is hunted with:
-the faults against which its safeguard was built.
-"""
+Random plans do not detect all of them quickly, so each mutant names the plan that it is hunted
+with: faults that its safeguard protects against."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,15 +39,15 @@ SEEDS_MAX: Final = 40
 Plan = Callable[[int], ClusterOptions]
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _do_nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _true(*_: Any, **__: Any) -> bool:
+def _return_true(*_: Any, **__: Any) -> bool:
     return True
 
 
-def _false(*_: Any, **__: Any) -> bool:
+def _return_false(*_: Any, **__: Any) -> bool:
     return False
 
 
@@ -58,7 +57,7 @@ def _false(*_: Any, **__: Any) -> bool:
 def _plan(
     seed: int, kinds: tuple[str, ...], targets: tuple[str, ...], every_ms: int
 ) -> ClusterOptions:
-    """One fault after the other, of these kinds, aimed at these."""
+    """Plans a sequence of faults of these kinds and targets."""
     random = Random(f"{seed}:guided")
     seconds = 6
     faults = [
@@ -84,13 +83,14 @@ def power(seed: int) -> ClusterOptions:
 
 
 def quorum_power(seed: int) -> ClusterOptions:
-    """All at once as well: topics fsync, so that only the metadata is at risk."""
+    """Power losses, also of all nodes at once; topics fsync, so that only the metadata is at
+    risk."""
     kinds = ("power", "crash-power", "power-all", "power-all")
     return replace(_plan(seed, kinds, ("controller", "controller", "any"), 900), durable=True)
 
 
 def two_down(seed: int) -> ClusterOptions:
-    """One is away for long, another loses its power meanwhile, then the third goes."""
+    """One node is down for long, another loses power in that time, then the third is killed."""
     random = Random(f"{seed}:two-down")
     faults = []
     for start_ms in (500, 7_000):
@@ -115,8 +115,8 @@ def kills(seed: int) -> ClusterOptions:
 
 
 def failovers(seed: int) -> ClusterOptions:
-    """A leader dies and somebody is silent: the next one waits long for its followers, while
-    clients ask it for the end of the log."""
+    """A leader dies and a follower is paused: the next leader waits long for its followers, while
+    clients request the latest offset."""
     random = Random(f"{seed}:failovers")
     faults = [
         ClusterFault(at_ms, kind, target, 1_000, random.randint(1, 60))
@@ -126,20 +126,20 @@ def failovers(seed: int) -> ClusterOptions:
     return replace(_plan(seed, ("reset",), ("any",), 20_000), faults=faults, list_ms=(2, 10))
 
 
-def a_follower_dies(seed: int) -> ClusterOptions:
-    """Whatever it gives up, the others have: nothing but its folders shows it."""
+def follower_death(seed: int) -> ClusterOptions:
+    """A follower dies; a loss of its replicas is visible only in its folders."""
     faults = [ClusterFault(1_000, "kill", "follower", 500, 1)]
     return replace(_plan(seed, ("reset",), ("any",), 20_000), faults=faults)
 
 
 def switches(seed: int) -> ClusterOptions:
-    """A topic of each mode becomes one of the other."""
+    """Switches a topic of each replication mode to the other mode."""
     options = _plan(seed, ("reset", "kill"), ("leader", "follower"), 2_000)
     steps = [AdminStep(1_500, "mode", 0), AdminStep(2_500, "mode", 1)]
     return replace(options, modes=("isr", "raft"), steps=steps)
 
 
-def everything(seed: int) -> ClusterOptions:
+def random_plan(seed: int) -> ClusterOptions:
     return draw_options(seed)
 
 
@@ -174,7 +174,7 @@ def _counts_nobody_outside(self: IsrLeader, view: Any) -> bool:
 
 
 def _believe_watermark(self: IsrFollower) -> Any:
-    """The leader's word, however far the own log reaches."""
+    """Adopts the leader's high watermark, regardless of the follower's log."""
     self.high_watermark = max(self.high_watermark, self._response.high_watermark)
     return _FOLLOW(self)
 
@@ -204,8 +204,8 @@ def _release_all(self: OffsetWaits, make_error: Any) -> None:
         waiter.on_reached(ErrorCode.NONE)
 
 
-def _pretend_cut(self: FollowerPartition, cut: Any, to: Any) -> None:
-    """The role is told that the log ends where it should."""
+def _pretend_truncation(self: FollowerPartition, cut: Any, to: Any) -> None:
+    """Reports a truncation that did not happen."""
     self.role._truncate_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
     self._do(self.role.on_log_truncated())
 
@@ -231,103 +231,103 @@ class ClusterMutant:
 CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     "metadata log not fsynced": ClusterMutant(
         "voters count records that are only in the page cache",
-        [(RaftDriver, "_flush", _nothing)],
+        [(RaftDriver, "_flush", _do_nothing)],
         quorum_power,
     ),
     "vote not persisted": ClusterMutant(
-        "epoch and vote are told but never written",
-        [(RaftDriver, "_write_state", _nothing)],
+        "epoch and vote are sent but never persisted",
+        [(RaftDriver, "_write_state", _do_nothing)],
         quorum_power,
     ),
-    "watermark of the leader alone": ClusterMutant(
-        "what the leader has is committed, whoever else has it",
+    "high watermark of the leader alone": ClusterMutant(
+        "the leader commits records regardless of its followers",
         [(IsrLeader, "_advance", _advance_alone)],
         calm,
     ),
     "acknowledged before the commit": ClusterMutant(
-        "acks=all is answered when the leader has the record",
+        "acks=all is acknowledged as soon as the leader has the record",
         [(IsrLeader, "ack_of", _acknowledge_at_once)],
         kills,
     ),
-    "minimum of the ISR ignored": ClusterMutant(
-        "a leader with too few in-sync replicas goes on",
+    "min.insync.replicas ignored": ClusterMutant(
+        "a leader with too few in-sync replicas continues",
         [
             (IsrLeader, "_advance", _advance_below_minimum),
-            (IsrLeader, "is_below_min_isr", property(_false)),
+            (IsrLeader, "is_below_min_isr", property(_return_false)),
         ],
         kills,
     ),
     "follower does not fsync": ClusterMutant(
-        "flush.messages=1: a follower fetches on before its disk has what it got",
-        [(IsrFollower, "waits_for_flush", property(_false))],
+        "flush.messages=1: a follower continues to fetch before it has fsynced",
+        [(IsrFollower, "waits_for_flush", property(_return_false))],
         calm,
     ),
-    "watermark beyond the log": ClusterMutant(
-        "a follower takes the leader's watermark for records that it does not have",
+    "high watermark beyond the log": ClusterMutant(
+        "a follower adopts the leader's high watermark beyond its log",
         [(IsrFollower, "_follow_leader", _believe_watermark)],
         kills,
     ),
-    "divergence unseen": ClusterMutant(
-        "a leader takes any follower's log for a prefix of its own",
+    "divergence not detected": ClusterMutant(
+        "a leader considers any follower's log a prefix of its own",
         [(IsrLeader, "_diverging", _never_diverges)],
         kills,
     ),
-    "unclean stop unseen": ClusterMutant(
-        "a broker that lost its power stays in sync",
+    "unclean shutdown not detected": ClusterMutant(
+        "a broker that lost power stays in the ISR",
         [(brokers, "handle_loss", _register_as_clean)],
         two_down,
     ),
-    "anyone is elected": ClusterMutant(
-        "replicas that do not hold everything become leaders",
+    "any replica is eligible": ClusterMutant(
+        "replicas without all committed records become leaders",
         [(PartitionChange, "_is_eligible", _elect_anyone)],
         kills,
     ),
-    "registrations of members unchecked": ClusterMutant(
-        "the ISR takes in whoever its leader once saw (KIP-903)",
+    "broker epochs of ISR members not checked": ClusterMutant(
+        "a replica joins the ISR with a stale broker epoch (KIP-903)",
         [
-            (alter_partition, "_check_members", _nothing),
-            (BrokersSeen, "can_join_isr", _true),
-            (IsrLeader, "_is_eligible", _true),
+            (alter_partition, "_check_members", _do_nothing),
+            (BrokersSeen, "can_join_isr", _return_true),
+            (IsrLeader, "_is_eligible", _return_true),
         ],
         kills,
     ),
-    "waits released with the leadership": ClusterMutant(
-        "a deposed leader acknowledges what waited for its commit",
+    "pending produces completed by a deposed leader": ClusterMutant(
+        "a deposed leader acknowledges uncommitted records",
         [(OffsetWaits, "dismiss", _release_all)],
         partitions,
     ),
-    "logs not cut": ClusterMutant(
-        "a follower goes on after records that its leader does not have",
-        [(FollowerPartition, "_truncate", _pretend_cut)],
+    "logs not truncated": ClusterMutant(
+        "a follower keeps records that its leader does not have",
+        [(FollowerPartition, "_truncate", _pretend_truncation)],
         kills,
     ),
-    "producers outlive a cut": ClusterMutant(
-        "a truncation leaves what is known of producers as it was",
-        [(recovery, "rebuild_producers", _nothing)],
+    "producer state survives a truncation": ClusterMutant(
+        "a truncation does not rebuild the producer state",
+        [(recovery, "rebuild_producers", _do_nothing)],
         kills,
     ),
-    "producers forgotten in a switch": ClusterMutant(
-        "a partition that changes its mode begins without what it knew of producers",
+    "producer state lost in a mode switch": ClusterMutant(
+        "a partition that switches its mode loses its producer state",
         [(Partition, "on_assignment", _switch_without_producers)],
         switches,
     ),
-    "latest offset told too soon": ClusterMutant(
-        "a new leader tells its own watermark before it has caught up (KIP-207)",
-        [(IsrLeader, "can_report_latest", property(_true))],
+    "latest offset returned too early": ClusterMutant(
+        "a new leader returns its high watermark before it has caught up (KIP-207)",
+        [(IsrLeader, "can_report_latest", property(_return_true))],
         failovers,
     ),
-    "unknown logs are set aside too soon": ClusterMutant(
-        "a node takes topics for deleted that it has not read about yet",
-        [(Broker, "_config_of_found", _nothing)],
-        a_follower_dies,
+    "unknown logs deleted too early": ClusterMutant(
+        "a node treats topics as deleted that it has not read from the metadata yet",
+        [(Broker, "_config_of_found", _do_nothing)],
+        follower_death,
     ),
-    "repeats are appended": ClusterMutant(
+    "duplicates are appended": ClusterMutant(
         "sequences of idempotent producers are not checked",
-        [(ProducerStates, "check", _nothing)],
+        [(ProducerStates, "check", _do_nothing)],
         kills,
     ),
-    "producer ids given twice": ClusterMutant(
-        "brokers hand out ids that they did not ask the controller for",
+    "producer IDs assigned twice": ClusterMutant(
+        "brokers assign IDs that the controller did not allocate",
         [(producer_ids.ProducerIds, "_fetch", _ids_from_zero)],
         calm,
     ),
@@ -337,7 +337,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
 def hunt_cluster(
     name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0
 ) -> tuple[int, str] | None:
-    """How many seeds it takes to catch the mutant, and by what; None: it got away."""
+    """Returns the number of seeds until the mutant is caught and what caught it, or None."""
     mutant = CLUSTER_MUTANTS[name]
 
     def run(seed: int) -> Sequence[Violation]:

@@ -1,15 +1,14 @@
-"""What a seed chooses for a run of a whole cluster, all of it decided before the run begins.
+"""The decisions of a seed for a cluster run, all made before the run starts.
 
-Faults and administrative steps are explicit lists, so that a failing run can be made smaller by
-leaving some out. A fault names its target by role (`controller`, `leader`, `follower`), which is
-looked up when it strikes: that is how the interesting node is hit.
-"""
+Faults and administrative steps are explicit lists, so that a failing run can be shrunk by removing
+some of them. A fault names its target by role (`controller`, `leader`, `follower`), which is
+resolved when the fault is injected, so that faults hit the relevant node."""
 
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any, Final
 
-#: Of faults; each is explained where it strikes (cluster_faults.py).
+#: Kinds of faults (cluster_faults.py).
 KINDS: Final = (
     "kill", "kill", "kill", "power", "power", "crash-kill", "crash-power", "pause", "pause",
     "isolate", "isolate", "cut-in", "cut-out", "bridge", "split", "slow-link", "slow-disk",
@@ -33,7 +32,7 @@ class ClusterFault:
     kind: str
     target: str
     duration_ms: int
-    #: Its meaning goes with the kind: a number of operations, a jump, a choice.
+    #: Depends on the kind: a number of operations, a clock jump, a choice.
     amount: int
 
 
@@ -47,7 +46,7 @@ class AdminStep:
 @dataclass(slots=True)
 class ClusterOptions:
     nodes: int = 3
-    #: Controllers on machines of their own.
+    #: Controllers and brokers are separate nodes.
     split_roles: bool = False
     is_static: bool = False
     seconds: int = 10
@@ -57,13 +56,13 @@ class ClusterOptions:
     steps: list[AdminStep] = field(default_factory=list)
     #: replication.mode of the topics at their creation.
     modes: tuple[str, str] = ("isr", "isr")
-    #: Every topic fsyncs before it acknowledges, so that any number of power losses is survived.
+    #: Every topic fsyncs before it acknowledges, so that it survives any number of power losses.
     durable: bool = False
-    #: A topic more, whose old values a cleaner takes away.
+    #: Adds a compacted topic.
     compacted: bool = False
     #: Pauses between two sends of a producer, ms.
     pace_ms: tuple[int, ...] = (1, 20, 100)
-    #: Between two questions for the latest offset of a partition, ms: least and most.
+    #: Range of the interval between two ListOffsets requests for a partition, ms.
     list_ms: tuple[int, int] = (50, 1_000)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class ClusterOptions:
         return options
 
     def restore(self) -> None:
-        """What JSON made lists of is again what it was."""
+        """Restores the types of values that JSON stores as lists."""
         self.faults = [ClusterFault(**each) for each in self.faults]  # type: ignore[arg-type]
         self.steps = [AdminStep(**each) for each in self.steps]  # type: ignore[arg-type]
         self.modes = (self.modes[0], self.modes[1])

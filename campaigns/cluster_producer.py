@@ -1,10 +1,10 @@
-"""A producer as Kafka's clients are: batches, five in flight, retries in order, a sequence.
+"""A producer like those of Kafka's clients: batches, five in flight, ordered retries, sequence
+numbers.
 
-Every record is an operation of its own in the history, named after its producer and number, and
-every attempt at it is written down. What a retry may do is Kafka's rule: an idempotent producer
-sends the same batch with the same sequence again until it knows; without idempotence an unknown
-outcome stays unknown.
-"""
+Every record is a separate operation in the history, named after its producer and number, and every
+attempt is recorded. Retries follow Kafka's rules: an idempotent producer sends the same batch with
+the same sequence number until the outcome is known; without idempotence, an unknown outcome stays
+unknown."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -25,11 +25,11 @@ from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 
 IN_FLIGHT_MAX: Final = 5
 VERSIONS: Final = (7, 9, 12, 13)
-#: Before every clock of the cluster, whatever it jumps: brokers refuse records of the future.
+#: Earlier than every clock of the cluster, even after jumps: brokers reject future timestamps.
 TIMESTAMP_MS: Final = WALL_START_MS - 86_400_000
-#: A send without an answer is over when the bytes have gone.
-NO_ANSWER_MS: Final = 50
-#: After these the batch certainly is in no log.
+#: Timeout of a send with acks=0, which completes without a response.
+NO_RESPONSE_MS: Final = 50
+#: Error codes after which the batch is certainly in no log.
 NOT_APPENDED: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -51,13 +51,13 @@ Start = Callable[[Coroutine[Any, Any, None], str], object]
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    #: Number of its first record.
+    #: Number of the first record.
     first: int
     uids: list[str]
     sequence: int
     producer_id: int
     producer_epoch: int
-    is_flying: bool = False
+    is_in_flight: bool = False
     is_done: bool = False
     attempts: int = 0
 
@@ -95,9 +95,9 @@ class PipelinedProducer:
         self._producer_epoch = -1
         self._sequence = 0
         self._sent = 0
-        #: Something of this session was acknowledged.
-        self._is_known = False
-        #: Batches that are not done, in their order.
+        #: Whether a batch of this session was acknowledged.
+        self._is_established = False
+        #: Unfinished batches in order.
         self._window: list[Batch] = []
 
     async def run(self) -> None:
@@ -105,20 +105,20 @@ class PipelinedProducer:
             await asyncio.sleep(self._random.choice(self._pace_ms) / 1000)
             if self._idempotent and self._producer_id < 0 and not await self._get_id():
                 continue
-            # A log that knows nothing of a producer takes any sequence, as Kafka's does: the first
-            # batch of a session goes alone.
-            if len(self._window) < (self._in_flight_max if self._is_known else 1):
+            # Like Kafka, a log without state of a producer accepts any sequence number, so the
+            # first batch of a session is sent alone.
+            if len(self._window) < (self._in_flight_max if self._is_established else 1):
                 self._window.append(self._new_batch())
                 self._send_waiting()
 
     async def send_once(self) -> ErrorCode:
-        """One record outside of the pipeline; raises like a request."""
+        """Sends one record outside the pipeline; raises the errors of a request."""
         self._sent += 1
         uid = f"{self._name}-{self._sent}"
-        asked: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
+        arguments: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
         if self._topic.is_compacted:
-            asked["key"] = key_of(uid)
-        self._history.record(uid, "invoke", "send", **asked)
+            arguments["key"] = key_of(uid)
+        self._history.record(uid, "invoke", "send", **arguments)
         try:
             code, offset = await self._produce(Batch(self._sent, [uid], -1, -1, -1))
         except (NotSent, OutcomeUnknown) as error:
@@ -134,22 +134,22 @@ class PipelinedProducer:
     async def _get_id(self) -> bool:
         cluster = self._route.cluster
         try:
-            answer = await cluster.request(
+            response = await cluster.request(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
                 4,
                 InitProducerIdResponse,
                 timeout_ms=TIMEOUT_MS,
             )
         except (NotSent, OutcomeUnknown):
-            cluster.look_again()
+            cluster.mark_stale()
             await asyncio.sleep(0.2)
             return False
-        if answer.error_code:
-            cluster.look_again()
+        if response.error_code:
+            cluster.mark_stale()
             return False
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         self._sequence = 0
-        self._is_known = False
+        self._is_established = False
         return True
 
     def _new_batch(self) -> Batch:
@@ -163,34 +163,34 @@ class PipelinedProducer:
 
     def _send_waiting(self) -> None:
         for batch in self._window:
-            if not batch.is_flying and not batch.is_done:
-                batch.is_flying = True
-                self._start(self._fly(batch), f"{self._name}#{batch.first}")
+            if not batch.is_in_flight and not batch.is_done:
+                batch.is_in_flight = True
+                self._start(self._deliver(batch), f"{self._name}#{batch.first}")
 
-    async def _fly(self, batch: Batch) -> None:
+    async def _deliver(self, batch: Batch) -> None:
         for index, uid in enumerate(batch.uids):
-            asked: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
+            arguments: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
             if self._acks != -1:
-                asked["weak"] = True
+                arguments["weak"] = True
             if self._topic.is_compacted:
-                asked["key"] = key_of(uid)
+                arguments["key"] = key_of(uid)
             if self._idempotent:
-                asked |= {"pid": batch.producer_id, "seq": batch.sequence + index}
-            self._history.record(uid, "invoke", "send", **asked, retry=batch.attempts > 0)
+                arguments |= {"pid": batch.producer_id, "seq": batch.sequence + index}
+            self._history.record(uid, "invoke", "send", **arguments, retry=batch.attempts > 0)
         batch.attempts += 1
-        # All before it were acknowledged when it left.
+        # All earlier batches were acknowledged when it was sent.
         is_first = bool(self._window) and self._window[0] is batch
-        verdict = await self._attempt(batch, is_first=is_first)
-        batch.is_flying = False
-        if verdict == "retry" and batch in self._window:
-            self._route.look_again()
+        outcome = await self._attempt(batch, is_first=is_first)
+        batch.is_in_flight = False
+        if outcome == "retry" and batch in self._window:
+            self._route.mark_stale()
             await asyncio.sleep(self._random.choice((0.01, 0.1, 0.5)))
-            # Those behind it fail as well; all go again in their order.
+            # Later batches fail as well; all are sent again in order.
             self._send_waiting()
             return
         batch.is_done = True
-        if verdict == "lost":
-            # The session is over: what is in flight stays unknown.
+        if outcome == "lost":
+            # The session has ended; batches in flight stay unknown.
             self._window.clear()
             self._producer_id = -1
         while self._window and self._window[0].is_done:
@@ -201,7 +201,7 @@ class PipelinedProducer:
             code, offset = await self._produce(batch)
         except NotSent as error:
             self._end(batch, "fail", error=str(error))
-            # Nothing happened, so without idempotence a retry is as good.
+            # The batch had no effect, so a non-idempotent producer simply continues.
             return "retry" if self._idempotent else "done"
         except OutcomeUnknown as error:
             self._end(batch, "info", error=str(error))
@@ -209,14 +209,14 @@ class PipelinedProducer:
         if code == ErrorCode.NONE:
             for index, uid in enumerate(batch.uids):
                 self._history.record(uid, "ok", "send", offset=offset + index)
-            self._is_known = True
+            self._is_established = True
             return "done"
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._end(batch, "info", error="too old to tell")
+            self._end(batch, "info", error="duplicate of an old batch")
             return "done"
         kind: EventType = "fail" if code in NOT_APPENDED else "info"
         self._end(batch, kind, error=code.value, is_first=is_first)
-        self._route.look_again()
+        self._route.mark_stale()
         if not self._idempotent:
             return "done"
         if code in RETRIABLE:
@@ -253,11 +253,11 @@ class PipelinedProducer:
                 )
             ],
         )
-        answer = await self._route.request(
+        response = await self._route.request(
             request,
             self._version,
             producing.ProduceResponse,
-            timeout_ms=TIMEOUT_MS if self._acks else NO_ANSWER_MS,
+            timeout_ms=TIMEOUT_MS if self._acks else NO_RESPONSE_MS,
         )
-        result = answer.responses[0].partition_responses[0]
+        result = response.responses[0].partition_responses[0]
         return ErrorCode(result.error_code), result.base_offset

@@ -1,10 +1,9 @@
-"""A whole cluster under clients, administrators and faults, from one seed.
+"""Runs a cluster with clients, administrators and faults, from a seed.
 
-Safety phase: clients work, the plan's faults strike, dead nodes are started again, and the watches
-look at every replica whenever time passes. Then everything heals. Liveness phase: every partition
-must take an acks=all record within bounded time. Last, everything is read, by clients and from
-the replicas' own logs, and the checkers judge the history.
-"""
+Safety phase: clients work, the plan's faults are injected, dead nodes are restarted, and the
+watches inspect every replica before time advances. Then all faults are cleared. Liveness phase:
+every partition must accept an acks=all record within bounded time. Finally, all partitions are read
+by clients and from the replicas' logs, and the checkers verify the history."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator
@@ -18,7 +17,7 @@ from campaigns.cluster_checks import check_cluster
 from campaigns.cluster_faults import FaultInjector
 from campaigns.cluster_plan import ClusterOptions, draw_options
 from campaigns.cluster_producer import PipelinedProducer
-from campaigns.log_matching import unlike_logs, unlike_replays
+from campaigns.log_matching import find_log_differences, find_replay_differences
 from campaigns.partition_watch import PartitionWatch
 from campaigns.quorum_watch import QuorumWatch
 from lograft.simulation.checkers import Violation
@@ -39,10 +38,10 @@ from lograft.simulation.node_workload import (
 )
 from lograft.simulation.routing import ClusterClient
 
-#: Virtual time within which a cluster must serve, after its start and after it was healed.
+#: Virtual time within which a cluster must serve after its start and after the faults are cleared.
 LIVENESS_SECONDS: Final = 30
 RETRY_SECONDS: Final = 0.25
-#: Of one kind: the first one tells what the rest only repeat.
+#: Recorded violations per invariant; further ones repeat the first.
 VIOLATIONS_MAX: Final = 20
 
 
@@ -60,7 +59,7 @@ class ClusterReport:
     controller_epochs: int = 0
     leader_epochs: int = 0
     admin_steps: int = 0
-    #: Virtual milliseconds from the heal until every partition took a record.
+    #: Virtual milliseconds from clearing the faults until every partition accepted a record.
     healed_ms: int = 0
     violations: list[Violation] = field(default_factory=list)
     last_events: list[str] = field(default_factory=list)
@@ -85,8 +84,8 @@ class ClusterRun(SimulatedCluster):
         self.report = ClusterReport(seed, self.options)
         self.history = History(lambda: self.loop.now_ns)
         voters = sum("controller" in role for role in roles)
-        self.quorum_watch = QuorumWatch(self, self.violated, voters=voters)
-        self.partition_watch = PartitionWatch(self, self.quorum_watch, self.violated)
+        self.quorum_watch = QuorumWatch(self, self.report_violation, voters=voters)
+        self.partition_watch = PartitionWatch(self, self.quorum_watch, self.report_violation)
         self.random = self.loop.streams.stream("workload")
         self.topics = self.plan_topics(sum("broker" in role for role in roles))
 
@@ -121,12 +120,12 @@ class ClusterRun(SimulatedCluster):
             with fence():
                 self.loop.run_until_complete(self._main())
         except SimulationFailed as error:
-            self.violated("L1", str(error))
+            self.report_violation("L1", str(error))
         finally:
-            self.loop.on_quiet = None
+            self.loop.on_instant_end = None
             self.loop.close()
         for context in self.loop.unhandled:
-            self.violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
+            self.report_violation("L4", f"{context.get('message')}: {context.get('exception')!r}")
         self.violations += self.check()
         report.violations = self.violations
         report.history = self.history.to_jsonl()
@@ -143,30 +142,30 @@ class ClusterRun(SimulatedCluster):
         return report
 
     def check(self) -> list[Violation]:
-        """What the history says."""
+        """Checks the history."""
         return check_cluster(self.history)
 
-    def violated(self, invariant: str, message: str) -> None:
+    def report_violation(self, invariant: str, message: str) -> None:
         if sum(each.invariant == invariant for each in self.violations) < VIOLATIONS_MAX:
             self.loop.trace.event("violated", invariant, message)
-            super().violated(invariant, message)
+            super().report_violation(invariant, message)
 
     def probe(self, host: Host, f: str, **v: Any) -> None:
         node_id = int(host.name[1:])
         match f:
             case "boot":
-                self.partition_watch.begins(node_id)
+                self.partition_watch.on_boot(node_id)
                 return
             case "crash" | "exit":
                 kind = v.get("kind", "exit")
-                with self._watched():
-                    self.partition_watch.ends(node_id, kind)
+                with self._inspection():
+                    self.partition_watch.on_process_end(node_id, kind)
                 self.report.kills += kind == "kill"
                 self.report.power_losses += kind == "power"
             case "recovered":
-                # A follower may have cut it to its leader's by now.
+                # A follower may have truncated its log to its leader's by now.
                 if not v["cuts"]:
-                    self.partition_watch.recovered(node_id, v["tp"], v["end"])
+                    self.partition_watch.on_recovered(node_id, v["tp"], v["end"])
                 return
             case "fault":
                 self.report.faults += 1
@@ -174,37 +173,37 @@ class ClusterRun(SimulatedCluster):
                 pass
         self.history.record(host.name, "probe", f if f != "crash" else "died", **v)
 
-    def _look(self) -> None:
-        """At the nodes that did something since the last look; the others are as they were."""
-        touched = self.loop.touched
+    def _inspect_changed(self) -> None:
+        """Inspects the nodes that ran since the last inspection; the others are unchanged."""
+        active = self.loop.touched
         nodes = [
             node_id
             for node_id, host in self.hosts.items()
-            if host.life is not None and host.life.process in touched
+            if host.life is not None and host.life.process in active
         ]
-        touched.clear()
+        active.clear()
         if nodes:
-            with self._watched():
-                self.look(nodes)
+            with self._inspection():
+                self.inspect(nodes)
 
-    def look(self, nodes: list[int]) -> None:
-        self.quorum_watch.look(nodes)
-        self.partition_watch.look(nodes)
+    def inspect(self, nodes: list[int]) -> None:
+        self.quorum_watch.inspect(nodes)
+        self.partition_watch.inspect(nodes)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """What is read inside is read for the watches: no node notices."""
+    def _inspection(self) -> Iterator[None]:
+        """Disk reads inside take no simulated time and have no faults."""
         disks = [host.life.disk for host in self.hosts.values() if host.life is not None]
         for disk in disks:
-            disk.is_watched = True
+            disk.is_inspected = True
         try:
             yield
         finally:
             for disk in disks:
-                disk.is_watched = False
+                disk.is_inspected = False
 
     async def _main(self) -> None:
-        self.loop.on_quiet = self._look
+        self.loop.on_instant_end = self._inspect_changed
         for node_id in self.hosts:
             self.boot(node_id)
         client = self.client("client")
@@ -212,12 +211,12 @@ class ClusterRun(SimulatedCluster):
         assert life is not None
         admin = ClusterAdmin(
             client,
-            self.administered(),
+            self.administered_topics(),
             history=self.history,
             random=self.random,
             voters=[each for each, role in self.roles.items() if "controller" in role],
         )
-        await self._wait_until_served(admin)
+        await self._wait_for_topics(admin)
         self.start_clients(life, admin)
         injector = FaultInjector(
             self,
@@ -226,27 +225,28 @@ class ClusterRun(SimulatedCluster):
             random=self.loop.streams.stream("faults"),
         )
         await injector.run(self.options.seconds)
-        # Safety phase over: the clients go, everything heals, the cluster must serve.
+        # End of the safety phase: clients stop, faults are cleared, and the cluster must serve.
         self.client_hosts["client"].kill()
         self.heal()
         for host in self.hosts.values():
-            host.want(True)
+            host.set_should_run(True)
         self.report.admin_steps = sum(admin.done.values())
-        # One client for all: it goes back to no leader older than the one that took its record.
+        # A single client, which never goes back to an older leader than the one that took its
+        # record.
         client = self.client("final")
-        await self._prove_life(client, admin.extras)
+        await self._check_liveness(client, admin.extras)
         await self.settle(client)
-        await self._read_everything(client)
-        self.loop.on_quiet = None
+        await self._read_all_partitions(client)
+        self.loop.on_instant_end = None
 
-    def administered(self) -> list[TopicPlan]:
-        """What the administrator's steps may concern."""
+    def administered_topics(self) -> list[TopicPlan]:
+        """Returns the topics that the administrator's steps may change."""
         return self.topics
 
     async def settle(self, client: ClusterClient) -> None:
-        """Other clients may have something to bring to an end before the last look."""
+        """Waits until pending work of clients is complete; overridden by other kinds of runs."""
 
-    async def _wait_until_served(self, admin: ClusterAdmin) -> None:
+    async def _wait_for_topics(self, admin: ClusterAdmin) -> None:
         deadline_ns = self.loop.now_ns + LIVENESS_SECONDS * 10**9
         for topic in self.topics:
             while True:
@@ -255,8 +255,10 @@ class ClusterRun(SimulatedCluster):
                     break
                 except (NotSent, OutcomeUnknown, ErrorResponse) as error:
                     if self.loop.now_ns > deadline_ns:
-                        raise SimulationFailed(f"a new cluster does not serve: {error}") from None
-                    admin.look_again()
+                        raise SimulationFailed(
+                            f"a new cluster does not serve requests: {error}"
+                        ) from None
+                    admin.mark_stale()
                     await asyncio.sleep(RETRY_SECONDS)
 
     def start_clients(self, life: Life, admin: ClusterAdmin) -> None:
@@ -312,44 +314,47 @@ class ClusterRun(SimulatedCluster):
     def deadline_ns(self) -> int:
         return self.loop.now_ns + LIVENESS_SECONDS * 10**9
 
-    async def _prove_life(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
-        """L1: leaders everywhere, acks=all everywhere, within bounded time."""
+    async def _check_liveness(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
+        """L1: every partition has a leader and accepts acks=all within bounded time."""
         healed_ns = self.loop.now_ns
         deadline_ns = self.deadline_ns()
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self.until(deadline_ns, self._touch, client, topic, partition)
+                await self.retry_until(deadline_ns, self._send_record, client, topic, partition)
         self.report.healed_ms = (self.loop.now_ns - healed_ns) // 1_000_000
-        await self.until(deadline_ns, self._compare_topics, client, extras, invariant="M4")
+        await self.retry_until(deadline_ns, self._compare_topics, client, extras, invariant="M4")
 
-    async def _read_everything(self, client: ClusterClient) -> None:
+    async def _read_all_partitions(self, client: ClusterClient) -> None:
         deadline_ns = self.deadline_ns()
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self.until(deadline_ns, self._read, client, topic, partition)
-        self.partition_watch.look_at_folders()
-        with self._watched():
-            for message in unlike_logs(self):
-                self.violated("D7", message)
-            for message in unlike_replays(self):
-                self.violated("D9", message)
+                await self.retry_until(deadline_ns, self._read_final, client, topic, partition)
+        self.partition_watch.check_folders()
+        with self._inspection():
+            for message in find_log_differences(self):
+                self.report_violation("D7", message)
+            for message in find_replay_differences(self):
+                self.report_violation("D9", message)
 
-    async def until(
+    async def retry_until(
         self, deadline_ns: int, work: Any, *arguments: Any, invariant: str = "L1"
     ) -> None:
-        """Tries again until it works, or the time is over."""
+        """Retries until it succeeds; reports a violation after the deadline."""
         while True:
             try:
                 await work(*arguments)
                 return
             except (NotSent, OutcomeUnknown, ErrorResponse) as error:
                 if self.loop.now_ns > deadline_ns:
-                    self.violated(invariant, f"healed for {LIVENESS_SECONDS} s, but: {error}")
+                    self.report_violation(
+                        invariant,
+                        f"{LIVENESS_SECONDS} s after all faults were cleared: {error}",
+                    )
                     return
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _touch(self, client: ClusterClient, topic: TopicPlan, partition: int) -> None:
-        """One acks=all record."""
+    async def _send_record(self, client: ClusterClient, topic: TopicPlan, partition: int) -> None:
+        """Sends one record with acks=all."""
         attempt = len(self.history.events)
         producer = PipelinedProducer(
             f"touch{attempt}",
@@ -368,20 +373,22 @@ class ClusterRun(SimulatedCluster):
             raise ErrorResponse(code)
 
     async def _compare_topics(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
-        client.look_again()
+        client.mark_stale()
         names = await Admin(client, history=self.history, random=self.random).topic_names()
-        # A node that was cut off may answer before it has caught up: asked again.
-        for name, is_there in extras.items():
-            if is_there is not None and is_there != (name in names):
-                raise NotSent(f"topic {name}: acknowledged {is_there}, found otherwise")
+        # A node that was isolated may respond before it has caught up, so this is retried.
+        for name, exists in extras.items():
+            if exists is not None and exists != (name in names):
+                raise NotSent(
+                    f"topic {name}: exists={exists} was acknowledged, but the opposite was found"
+                )
         for topic in self.topics:
             if names.get(topic.name) != topic.topic_id:
                 raise NotSent(f"topic {topic.name} is {names.get(topic.name)}")
 
-    async def _read(self, client: ClusterClient, topic: TopicPlan, partition: int) -> None:
+    async def _read_final(self, client: ClusterClient, topic: TopicPlan, partition: int) -> None:
         route = client.partition(topic.name, partition)
         reader = Reader(route, topic, partition, max(FETCH_VERSIONS))
-        await read_partition(reader, history=self.history, violated=self.violated)
+        await read_partition(reader, history=self.history, report_violation=self.report_violation)
 
 
 def run_cluster(seed: int, options: ClusterOptions | None = None) -> ClusterReport:

@@ -1,9 +1,8 @@
-"""Torture of a compacted log (D11): crashes before, in the middle of and after a cleaning pass.
+"""Torture test of a compacted log (D11): crashes before, during and after a cleaning pass.
 
-Compaction may take a record only if a later one of its key is there to stay, if its transaction
-was aborted, or if it is a tombstone whose time is over. Whatever a crash leaves, the last
-committed value of each key below the recovered end must be there, byte for byte.
-"""
+Compaction may remove a record only if a later record of its key is permanent, if its transaction
+was aborted, or if it is an expired tombstone. After any crash, the last committed value of each key
+below the recovered end must exist, byte for byte."""
 
 from collections.abc import Callable
 from random import Random
@@ -34,7 +33,7 @@ CLEANER_OFFSETS: Final = f"{ROOT}/{log_dirs.CLEANER_OFFSETS}"
 class Entry(NamedTuple):
     key: bytes | None
     value: bytes | None
-    #: The transaction it belongs to was aborted.
+    #: Whether its transaction was aborted.
     is_aborted: bool
 
 
@@ -54,7 +53,7 @@ def draw_compact_config(random: Random) -> FixedLogConfig:
 
 class CompactionTorture(Torture):
     def __init__(self, seed: int, *, lives: int = LIVES, steps: int = STEPS) -> None:
-        #: Nothing at or above was ever looked at by a cleaning pass.
+        #: No cleaning pass has processed offsets at or above this one.
         self.cleaned_upto = 0
         self._first_dirty = Offset(0)
         self._cleaning: Cleaning | None = None
@@ -77,7 +76,7 @@ class CompactionTorture(Torture):
     # -- cleaning ----------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """The worker's part of a pass."""
+        """Runs the worker's part of a cleaning pass."""
         if self._cleaning is not None:
             return
         cleanable = find_cleanable(
@@ -106,10 +105,10 @@ class CompactionTorture(Torture):
         self._cleaning = None
         super()._end_life(power=power)
 
-    # -- judging -----------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
-        self._judge(self.model)
+        self._check_contents(self.model)
 
     def _compare_after_restart(self, *, is_lossy: bool) -> None:
         log = self.log
@@ -117,30 +116,31 @@ class CompactionTorture(Torture):
         candidates = [*self.alternatives, self.model]
         required = self.floor if is_lossy else min(each.end for each in candidates)
         if log.end_offset < required:
-            raise InvariantViolated("D9", f"recovered to {log.end_offset}, {required} was safe")
+            raise InvariantViolated("D9", f"recovered to {log.end_offset}, {required} was durable")
         line = next(
-            (each for each in candidates if each.cut(log.end_offset).end == log.end_offset), None
+            (each for each in candidates if each.truncate(log.end_offset).end == log.end_offset),
+            None,
         )
         if line is None:
-            raise InvariantViolated("D2", f"the log ends at {log.end_offset}, inside of a batch")
+            raise InvariantViolated("D2", f"the log ends at {log.end_offset}, within a batch")
         self.alternatives = []
-        self.model = line.cut(log.end_offset)
+        self.model = line.truncate(log.end_offset)
         before, self.replay = self.replay, Replay.of(self.model.batches)
-        self._forgive(before)
+        self._accept_forgotten_producers(before)
         stored = log_dirs.read_checkpoint(self.disk, CLEANER_OFFSETS)
         self._first_dirty = Offset(stored.get(PARTITION, Offset(0)))
-        self._note_durable()
-        self._judge(self.model)
+        self._check_durable_offset()
+        self._check_contents(self.model)
 
-    def _forgive(self, before: Replay) -> None:
-        """A pass keeps a producer's last batch. If a power loss takes that one, the producer may
-        be forgotten, as in Kafka; it begins a new epoch then."""
+    def _accept_forgotten_producers(self, before: Replay) -> None:
+        """A pass keeps a producer's last batch. If a power loss destroys this batch, the producer
+        may be forgotten, as in Kafka; it then starts a new epoch."""
         for producer_id, producer in self.replay.producers.items():
             known = before.producers.get(producer_id)
             if known is None or known.batches[-1:] != producer.batches[-1:]:
                 producer.batches.clear()
 
-    def _judge(self, model: ModelLog) -> None:
+    def _check_contents(self, model: ModelLog) -> None:
         found: dict[int, Entry] = {}
         for _, data in read_all(self.log, self._random):
             for record in read_records(data, bytes_max=UNPACKED_BYTES_MAX):
@@ -151,15 +151,15 @@ class CompactionTorture(Torture):
             if not entry.is_aborted and offset < self.cleaned_upto:
                 latest[entry.key] = offset
         for offset, entry in expected.items():
-            there = found.get(offset)
-            if there is None:
-                self._judge_missing(offset, entry, latest)
-            elif there[:2] != entry[:2]:
-                raise InvariantViolated("D2", f"offset {offset} holds another record")
-        self._judge_producers()
+            actual = found.get(offset)
+            if actual is None:
+                self._check_missing(offset, entry, latest)
+            elif actual[:2] != entry[:2]:
+                raise InvariantViolated("D2", f"offset {offset} has a different record")
+        self._check_producers()
 
     def _entries(self, model: ModelLog) -> dict[int, Entry]:
-        """Every data record, and whether it was aborted."""
+        """Returns every data record, and whether it was aborted."""
         entries: dict[int, Entry] = {}
         aborted = self.replay.aborted
         for batch in model.batches:
@@ -174,16 +174,18 @@ class CompactionTorture(Torture):
                 entries[record.offset] = Entry(record.key, record.value, is_aborted)
         return entries
 
-    def _judge_missing(self, offset: int, entry: Entry, latest: dict[bytes | None, int]) -> None:
+    def _check_missing(self, offset: int, entry: Entry, latest: dict[bytes | None, int]) -> None:
         if offset >= self.cleaned_upto:
-            raise InvariantViolated("D11", f"{offset} is gone, no pass came that far")
+            raise InvariantViolated("D11", f"{offset} is missing, but no pass reached it")
         if entry.is_aborted or latest.get(entry.key, -1) > offset:
             return
         if entry.value is None and self.config.delete_retention_ms == 0:
             return
-        raise InvariantViolated("D11", f"{offset}, the last of key {entry.key!r}, is gone")
+        raise InvariantViolated(
+            "D11", f"{offset}, the last record of key {entry.key!r}, is missing"
+        )
 
-    def _judge_producers(self) -> None:
+    def _check_producers(self) -> None:
         for producer_id, expected in self.replay.producers.items():
             if not expected.batches:
                 continue
@@ -191,7 +193,8 @@ class CompactionTorture(Torture):
             last = producer.last_sequence + 1 if producer is not None else None
             if last != expected.next_sequence:
                 raise InvariantViolated(
-                    "P3", f"producer {producer_id}: {last} is next, not {expected.next_sequence}"
+                    "P3",
+                    f"producer {producer_id}: next sequence {last}, not {expected.next_sequence}",
                 )
         indexed = {
             (each.producer_id, each.last_offset)
@@ -208,7 +211,7 @@ class CompactionTorture(Torture):
                 for batch in self.model.batches
             )
             if is_visible and (each.producer_id, each.last_offset) not in indexed:
-                raise InvariantViolated("D11", f"aborted {each} can be read as committed")
+                raise InvariantViolated("D11", f"aborted {each} is readable as committed")
 
     def _has_records(self, offset: int) -> bool:
         found = self.log.read(offset, bytes_max=1)

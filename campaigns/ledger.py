@@ -1,9 +1,8 @@
-"""What campaigns have tried so far: one JSON object a line, appended and never rewritten.
+"""The ledger of campaigns: one JSON object per line, appended and never rewritten.
 
-A line stands for seeds `first … first + seeds - 1` of one kind at one commit. A campaign that is
-given a ledger goes on after the highest seed that it names, so that no seed counts twice and a
-machine that stops loses one line at most. `python -m campaigns report` reads it.
-"""
+A line covers the seeds `first … first + seeds - 1` of one kind at one commit. A campaign with a
+ledger continues after the highest seed in it, so that no seed counts twice and an interrupted
+campaign loses at most one line. `python -m campaigns report` reads the ledger."""
 
 import json
 from collections import Counter
@@ -12,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-#: Lines are written after so much CPU time, and at the end.
+#: CPU time after which a line is written.
 SECONDS_PER_LINE: Final = 20.0
-#: Of a line's violations; a campaign that finds more has to be looked at anyway.
+#: Violations recorded per line.
 VIOLATIONS_MAX: Final = 50
 
 
@@ -24,7 +23,7 @@ class Line:
     commit: str
     first: int
     seeds: int = 0
-    #: Among the seeds of this line.
+    #: Number of distinct trace hashes of these seeds.
     distinct_traces: int = 0
     simulated_seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -58,7 +57,7 @@ class Ledger:
         figures: dict[str, int],
         invariant: str = "",
     ) -> None:
-        """Seeds of one kind come in order, without gaps."""
+        """Adds a seed. Seeds of a kind must be in order and without gaps."""
         if kind not in self._open:
             self._open[kind] = (Line(kind, self._commit, seed), set())
         line, traces = self._open[kind]
@@ -87,7 +86,7 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> list[Line]:
-    """A last line that was torn by a crash is left out: its seeds are tried again."""
+    """Reads the lines; a last line torn by a crash is ignored, and its seeds are run again."""
     if not path.exists():
         return []
     lines = []
@@ -102,7 +101,7 @@ def read_ledger(path: Path) -> list[Line]:
 
 
 def totals(lines: Iterable[Line]) -> dict[str, Line]:
-    """One line a kind: everything added up; `commit` is that of the last."""
+    """Returns the sum of all lines for each kind, with the commit of the last line."""
     result: dict[str, Line] = {}
     for line in lines:
         total = result.setdefault(line.kind, Line(line.kind, line.commit, line.first))

@@ -1,8 +1,5 @@
-"""D7, M3, D9: what two replicas both call committed is the same, byte for byte; and what a replica
-knows of producers is what its log says.
-
-Read from the nodes' own logs, not through any API.
-"""
+"""D7, M3, D9: the committed part of two replicas is equal, byte for byte, and a replica's producer
+state matches its log. Reads the nodes' logs directly, without requests."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,8 +14,8 @@ from lograft.wire.batches import iterate_headers, read_records, unpack_header
 READ_BYTES: Final = 1 << 20
 
 
-def unlike_logs(cluster: SimulatedCluster) -> Iterator[str]:
-    """What differs, in words."""
+def find_log_differences(cluster: SimulatedCluster) -> Iterator[str]:
+    """Yields a description of each difference."""
     logs: dict[str, list[tuple[int, Any, int]]] = {}
     for node_id, host in cluster.hosts.items():
         shared, broker = shared_of(host.node), broker_of(host.node)
@@ -47,26 +44,27 @@ def unlike_logs(cluster: SimulatedCluster) -> Iterator[str]:
             if start >= end:
                 continue
             try:
-                mine, theirs = batches(first, start, end), batches(log, start, end)
-            except LogClosed:  # one of them is stopping, as it was told to
+                first_data, data = batches(first, start, end), batches(log, start, end)
+            except LogClosed:  # its node is stopping
                 continue
-            if mine != theirs and not (name in compacted and _agree(mine, theirs)):
+            if first_data != data and not (name in compacted and _agree(first_data, data)):
                 yield f"{name}: nodes {first_id} and {node_id} differ between {start} and {end}"
 
 
-def unlike_replays(cluster: SimulatedCluster) -> Iterator[str]:
-    """D9: what a replica knows of producers is what a replay of its log says, whatever was cut,
-    recovered or switched since."""
+def find_replay_differences(cluster: SimulatedCluster) -> Iterator[str]:
+    """D9: a replica's producer state equals a replay of its log, after any truncation, recovery or
+    mode switch. Yields a description of each difference."""
     for node_id, host in cluster.hosts.items():
         broker = broker_of(host.node)
         for partition in () if broker is None else broker.partitions:
-            if is_unlike_replay(partition):
+            if differs_from_replay(partition):
                 where = f"{partition.topic_partition} on node {node_id}"
-                yield f"{where}: what it knows of producers differs from a replay of its log"
+                yield f"{where}: its producer state differs from a replay of its log"
 
 
-def is_unlike_replay(partition: Any) -> bool:
-    """Of one replica. Only logs from their very beginning can be replayed."""
+def differs_from_replay(partition: Any) -> bool:
+    """Returns whether a replica's producer state differs from a replay of its log. Only logs that
+    start at offset 0 can be replayed."""
     log = partition.log
     if not partition.is_usable or partition.config.cleanup_compact:
         return False
@@ -75,7 +73,7 @@ def is_unlike_replay(partition: Any) -> bool:
     replayed = ProducerStates()
     try:
         data = batches(log, 0, log.end_offset)
-    except LogClosed:  # its node is about to end
+    except LogClosed:  # its node is stopping
         return False
     for position, header in iterate_headers(data):
         if header.producer_id >= 0:
@@ -86,7 +84,8 @@ def is_unlike_replay(partition: Any) -> bool:
 
 
 def batches(log: Any, start: int, end: int) -> bytes:
-    """The bytes of all whole batches from the one that holds `start` on, below `end`."""
+    """Returns the bytes of all complete batches below `end`, from the batch that contains
+    `start`."""
     found = bytearray()
     offset = start
     while offset < end:
@@ -102,10 +101,10 @@ def batches(log: Any, start: int, end: int) -> bytes:
     return bytes(found)
 
 
-def _agree(one: bytes, other: bytes) -> bool:
-    """Where cleaners passed: what both keep is the same."""
-    mine, theirs = _records(one), _records(other)
-    return all(theirs.get(offset, record) == record for offset, record in mine.items())
+def _agree(data: bytes, other_data: bytes) -> bool:
+    """Returns whether the records that both logs kept after compaction are equal."""
+    records, others = _records(data), _records(other_data)
+    return all(others.get(offset, record) == record for offset, record in records.items())
 
 
 def _records(data: bytes) -> dict[int, tuple[bytes | None, bytes | None]]:

@@ -1,4 +1,4 @@
-"""All mutants of all kinds under one roof, and the file that remembers how soon each was caught."""
+"""Runs the mutants of all kinds, and stores how soon each was caught."""
 
 import json
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ class Hunt:
     kind: str
     name: str
     meaning: str
-    #: How many seeds it took; None: it got away.
+    #: Number of seeds until it was caught; None if it was not.
     seeds: int | None
-    #: What gave it away, where that is known.
+    #: The invariant or error that revealed it, if known.
     caught_by: str
     cpu_seconds: float
     commit: str = ""
@@ -42,7 +42,7 @@ def names_of(kind: str) -> list[str]:
         case "groups":
             return list(GROUP_MUTANTS)
         case _:
-            raise ValueError(f"no mutants are of kind {kind!r}: {', '.join(KINDS)}")
+            raise ValueError(f"unknown kind of mutants {kind!r}; known kinds: {', '.join(KINDS)}")
 
 
 def hunt_one(kind: str, name: str, *, seeds_max: int, commit: str = "") -> Hunt:
@@ -73,7 +73,7 @@ def hunt_one(kind: str, name: str, *, seeds_max: int, commit: str = "") -> Hunt:
 def hunt_all(
     kinds: list[str], *, seeds_max: int, commit: str, results: Path | None
 ) -> Iterator[Hunt]:
-    """With a file of results: those that it has are not hunted again, new ones are added."""
+    """Yields all hunts. Hunts in the file of results are not repeated; new ones are appended."""
     known = {(each.kind, each.name): each for each in read_hunts(results)}
     for kind in kinds:
         for name in names_of(kind):

@@ -1,9 +1,8 @@
-"""Storage with one safeguard taken out at a time: what the torture must notice.
+"""Mutants of the storage room: each removes one safeguard, which the torture test must detect.
 
-A checker that was never seen to fail proves nothing. Each mutant replaces a function of
-`storage/` (or drops one kind of call to the disk) while it is active; production code has no
-switches for this. `hunt` says after how many seeds a mutant is caught.
-"""
+A checker that has never failed proves nothing. Each mutant replaces a function of `storage/` (or
+drops one kind of disk call) while it is active; production code has no switches for this. `hunt`
+returns the number of seeds until a mutant is caught."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,7 @@ Patch = tuple[Any, str, Any]
 
 
 class _EqualToAll:
-    """A checksum that never differs."""
+    """A checksum that equals every other one."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -43,7 +42,7 @@ class _EqualToAll:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _do_nothing(*_: Any, **__: Any) -> None:
     return None
 
 
@@ -88,11 +87,11 @@ def _keep_mark(disk: Any, log_dir: str) -> int | None:
 
 
 def _without_fsync(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but fsync of files does nothing meanwhile."""
+    """Wraps a function so that fsync of files does nothing while it runs."""
 
     def run(*args: Any, **keywords: Any) -> Any:
         original = SimulatedFile.fsync
-        SimulatedFile.fsync = _nothing  # type: ignore[method-assign]
+        SimulatedFile.fsync = _do_nothing  # type: ignore[method-assign]
         try:
             return function(*args, **keywords)
         finally:
@@ -104,7 +103,7 @@ def _without_fsync(function: Callable[..., Any]) -> Callable[..., Any]:
 def _without_fsync_dir(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **keywords: Any) -> Any:
         original = SimulatedDisk.fsync_dir
-        SimulatedDisk.fsync_dir = _nothing  # type: ignore[method-assign]
+        SimulatedDisk.fsync_dir = _do_nothing  # type: ignore[method-assign]
         try:
             return function(*args, **keywords)
         finally:
@@ -144,10 +143,10 @@ _ENCODE: Final = producer_snapshots.encode_snapshot
 MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     "flush skipped": (
         "a flush fsyncs nothing",
-        [(flush_plan.FlushPlan, "run", _nothing)],
+        [(flush_plan.FlushPlan, "run", _do_nothing)],
     ),
     "recovery point too early": (
-        "a flush counts before it has run",
+        "a flush counts as complete before it has run",
         [(Log, "flush_plan", _durable_at_once)],
     ),
     "failed fsync ignored": (
@@ -160,34 +159,34 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     ),
     "directory not fsynced": (
         "no folder is ever fsynced",
-        [(SimulatedDisk, "fsync_dir", _nothing)],
+        [(SimulatedDisk, "fsync_dir", _do_nothing)],
     ),
     "crc not checked at recovery": (
-        "recovery takes every batch whose lengths fit",
+        "recovery accepts every batch whose lengths fit",
         [(recovery, "crc32c", _any_checksum)],
     ),
-    "torn tail not cut": (
-        "recovery and truncation leave the log file as long as it is",
+    "torn tail not truncated": (
+        "recovery and truncation do not shorten the log file",
         [(SimulatedFile, "truncate", _truncate_but_logs)],
     ),
     "index not truncated": (
-        "index files keep old entries in front of new ones",
+        "index files keep old entries before new ones",
         [(SimulatedFile, "truncate", _truncate_but_indexes)],
     ),
-    "time index forgets to cut": (
-        "a truncation leaves the time index as it is",
-        [(index.TimeIndex, "truncate", _nothing)],
+    "time index not truncated": (
+        "a truncation does not truncate the time index",
+        [(index.TimeIndex, "truncate", _do_nothing)],
     ),
     "truncation not fsynced": (
-        "appends may follow a cut that is not durable",
+        "appends may follow a truncation that is not durable",
         [(truncation, "truncate", _without_fsync(truncation.truncate))],
     ),
     "recovery point not lowered": (
-        "the checkpoint stays above a cut",
-        [(truncation, "_lower_recovery_point", _nothing)],
+        "the recovery point stays above a truncation",
+        [(truncation, "_lower_recovery_point", _do_nothing)],
     ),
-    "retention removes segments in one go": (
-        "power loss may leave a hole",
+    "retention without fsync of the folder": (
+        "a power loss may leave a gap",
         [
             (
                 retention,
@@ -197,15 +196,15 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
         ],
     ),
     "recovery not fsynced": (
-        "what recovery found counts as durable without an fsync",
+        "recovered records count as durable without an fsync",
         [(recovery, "_apply", _without_fsync(recovery._apply))],
     ),
-    "epochs not cut": (
-        "the epoch cache keeps what a truncation took",
-        [(epochs.LeaderEpochs, "truncate_end", _nothing)],
+    "epochs not truncated": (
+        "the epoch cache keeps truncated epochs",
+        [(epochs.LeaderEpochs, "truncate_end", _do_nothing)],
     ),
     "stale snapshot kept": (
-        "producer snapshots of cut offsets stay and are believed later",
+        "producer snapshots of truncated offsets are kept and used later",
         [(SimulatedDisk, "unlink", _unlink_but_snapshots)],
     ),
     "torn snapshot trusted": (
@@ -213,30 +212,30 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
         [(producer_snapshots, "crc32c", _any_checksum)],
     ),
     "window of one batch": (
-        "snapshots hold a producer's last batch only",
+        "snapshots contain only a producer's last batch",
         [
             (producer_snapshots, "encode_snapshot", _one_batch_each),
             (recovery, "encode_snapshot", _one_batch_each),
         ],
     ),
     "aborted transactions not indexed": (
-        "abort markers leave no trace in the index",
-        [(transaction_index.TransactionIndex, "append", _nothing)],
+        "abort markers are not added to the index",
+        [(transaction_index.TransactionIndex, "append", _do_nothing)],
     ),
     "sequence not checked": (
-        "a leader takes every batch of an idempotent producer",
-        [(producers.ProducerStates, "check", _nothing)],
+        "a leader accepts every batch of an idempotent producer",
+        [(producers.ProducerStates, "check", _do_nothing)],
     ),
     "checkpoint written in place": (
         "no temporary file, no rename",
         [(log_dirs, "write_atomically", _in_place)],
     ),
     "checkpoint renamed before its fsync": (
-        "the new name may point to nothing",
+        "the new name may refer to missing data",
         [(log_dirs, "write_atomically", _rename_unsynced)],
     ),
-    "clean stop believed twice": (
-        "the mark of a clean stop is not taken away",
+    "clean shutdown marker kept": (
+        "the clean shutdown marker is not removed",
         [(log_dirs, "consume_clean_shutdown", _keep_mark)],
     ),
 }
@@ -244,13 +243,14 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
 
 @contextlib.contextmanager
 def active(patches: list[Patch]) -> Iterator[None]:
-    """What a class inherits is put over, and taken away again."""
+    """Applies the patches and reverts them; an inherited attribute is overridden and removed
+    again."""
     originals = [
         (owner, attribute, owner.__dict__.get(attribute, _INHERITED))
         for owner, attribute, _ in patches
     ]
     for owner, attribute, replacement in patches:
-        assert hasattr(owner, attribute), f"{owner} has no {attribute} any more"
+        assert hasattr(owner, attribute), f"{owner} no longer has {attribute}"
         setattr(owner, attribute, replacement)
     try:
         yield
@@ -266,7 +266,7 @@ _INHERITED: Final = object()
 
 
 def hunt(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int | None:
-    """How many seeds it takes to catch the mutant; None: it got away."""
+    """Returns the number of seeds until the mutant is caught, or None."""
     return hunt_with(_fails, MUTANTS[name][1], seeds=range(first, first + seeds_max))
 
 
@@ -278,27 +278,27 @@ def hunt_with(fails: Callable[[int], bool], patches: list[Patch], *, seeds: rang
 def hunt_by_runs(
     run: Callable[[int], Sequence[Violation]], patches: list[Patch], seeds: range
 ) -> tuple[int, str] | None:
-    """Says also by what the mutant was caught: the first violated invariant, or the error of code
-    that trips over its own assertion."""
+    """Returns the number of seeds and what caught the mutant: the first violated invariant, or the
+    exception of an assertion in the code under test."""
 
-    def verdict(seed: int) -> str:
+    def outcome(seed: int) -> str:
         try:
             violations = run(seed)
         except Exception as error:
             return type(error).__name__
         return violations[0].invariant if violations else ""
 
-    return _hunt(verdict, patches, seeds)
+    return _hunt(outcome, patches, seeds)
 
 
 def _hunt(
-    verdict: Callable[[int], str], patches: list[Patch], seeds: range
+    outcome: Callable[[int], str], patches: list[Patch], seeds: range
 ) -> tuple[int, str] | None:
-    """A seed that fails without the mutant as well catches nothing."""
+    """A seed that also fails without the mutant does not count."""
     for count, seed in enumerate(seeds, 1):
         with active(patches):
-            caught = verdict(seed)
-        if caught and not verdict(seed):
+            caught = outcome(seed)
+        if caught and not outcome(seed):
             return count, caught
     return None
 
@@ -307,5 +307,5 @@ def _fails(seed: int) -> bool:
     try:
         return torture(seed).violation is not None
     except Exception:
-        # Storage that trips over its own assertion was caught as well.
+        # A failed assertion in the code under test also catches the mutant.
         return True

@@ -1,9 +1,9 @@
-"""A whole node under simulated clients and faults: produce, fetch, create, delete, crash, check.
+"""Runs a node with simulated clients and faults: produce, fetch, create, delete, crash, check.
 
-A seed gives options and an explicit fault plan. Safety phase: clients work while the plan runs,
-and the node is restarted whenever it dies. Then everything heals, and in the liveness phase the
-node must serve again: every partition is read to its end, and the checkers judge the history.
-"""
+A seed determines options and an explicit fault plan. Safety phase: clients work while the plan
+runs, and the node is restarted whenever it dies. Then all faults are cleared, and in the liveness
+phase the node must serve again: every partition is read to its end, and the checkers verify the
+history."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -39,7 +39,7 @@ from lograft.simulation.trace import Streams
 HOST: Final = "server"
 PORT: Final = 9092
 DATA: Final = "/data"
-#: Broker settings that make rare work common.
+#: Settings with short intervals, so that background work happens often.
 PROPERTIES: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -54,9 +54,9 @@ PROPERTIES: Final = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
 SAMPLE_SECONDS: Final = 0.03
-#: Virtual time within which a healed node must serve.
+#: Virtual time within which the node must serve after the faults are cleared.
 LIVENESS_SECONDS: Final = 30
-#: The process dies at one of its next so many disk operations.
+#: A scheduled crash happens within this many modifying disk operations.
 OPERATIONS_MAX: Final = 200
 KINDS_OF_FAULTS: Final = (
     "kill", "power", "power", "crash-kill", "crash-power", "crash-power", "stop", "stop", "eio",
@@ -68,7 +68,7 @@ KINDS_OF_FAULTS: Final = (
 class Fault:
     at_ms: int
     kind: str
-    #: Its meaning goes with the kind: a duration, a number of operations, a jump.
+    #: Depends on the kind: a duration, a number of operations, a clock jump.
     amount: int
 
 
@@ -144,11 +144,11 @@ class NodeRun:
             with fence():
                 self.loop.run_until_complete(self._main())
         except SimulationFailed as error:
-            self.violated("L1", str(error))
+            self.report_violation("L1", str(error))
         finally:
             self.loop.close()
         for context in self.loop.unhandled:
-            self.violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
+            self.report_violation("L4", f"{context.get('message')}: {context.get('exception')!r}")
         report.starts = self.host.starts
         report.violations += check(self.history)
         report.history = self.history.to_jsonl()
@@ -170,7 +170,7 @@ class NodeRun:
         sampler = self.loop.create_task(self._sample(), name="sampler")
         self._start_clients(life, admin)
         await self._inject_all()
-        # Safety phase over: the clients go, the network heals, the node must come back.
+        # End of the safety phase: clients stop, links are restored, and the node must come back.
         clients.kill()
         self.network.heal()
         await self._final_reads(admin.extras)
@@ -217,7 +217,7 @@ class NodeRun:
 
     # -- the node ----------------------------------------------------------------------------------
 
-    def violated(self, invariant: str, message: str) -> None:
+    def report_violation(self, invariant: str, message: str) -> None:
         self.report.violations.append(Violation(invariant, message))
 
     def probe(self, host: Host, f: str, **v: Any) -> None:
@@ -230,7 +230,7 @@ class NodeRun:
         self.history.record("node", "probe", f, **v)
 
     async def _sample(self) -> None:
-        """What the node itself believes, as probes."""
+        """Records the node's own view of its logs as probes."""
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
             node = self.host.node
@@ -273,7 +273,7 @@ class NodeRun:
             case "stop" if life is not None and host.serving.is_set():
                 await host.stop()
             case "eio" if life is not None:
-                host.is_disk_hurt = True
+                host.has_disk_failed = True
                 operation = self._faults.choice(("write", "fsync", "fsync_dir", "rename"))
                 life.disk.faults.append(
                     DiskFault(operation=operation, skip=fault.amount % 20)  # type: ignore[arg-type]
@@ -281,8 +281,8 @@ class NodeRun:
             case "reset":
                 self.network.reset_all(HOST)
             case "cut-in" | "cut-out":
-                ways = ("client", HOST) if fault.kind == "cut-in" else (HOST, "client")
-                self.network.cut(*ways)
+                link = ("client", HOST) if fault.kind == "cut-in" else (HOST, "client")
+                self.network.cut(*link)
                 self.loop.call_later_ns(fault.amount * 20_000_000, self.network.heal)
             case "clock":
                 host.machine.clock.jump((fault.amount - OPERATIONS_MAX // 2) * 60_000)
@@ -292,34 +292,41 @@ class NodeRun:
     # -- the end -----------------------------------------------------------------------------------
 
     async def _final_reads(self, extras: dict[str, bool | None]) -> None:
-        self.host.calm()
+        self.host.clear_faults()
         reader = Machine(self.loop, self.network, "reader").boot()
         client = self._client(reader)
         deadline_ns = self.loop.now_ns + LIVENESS_SECONDS * 10**9
         while True:
             try:
-                await self._read_everything(client, extras)
+                await self._read_all_partitions(client, extras)
                 return
             except (NotSent, OutcomeUnknown) as error:
                 if self.loop.now_ns > deadline_ns:
-                    self.violated("L1", f"a healed node does not serve: {error}")
+                    self.report_violation(
+                        "L1", f"the node does not serve after all faults were cleared: {error}"
+                    )
                     return
                 await asyncio.sleep(0.5)
 
-    async def _read_everything(
+    async def _read_all_partitions(
         self, client: SimulatedClient, extras: dict[str, bool | None]
     ) -> None:
         names = await Admin(client, history=self.history, random=self._random).topic_names()
-        for name, is_there in extras.items():
-            if is_there is not None and is_there != (name in names):
-                self.violated("M4", f"topic {name}: acknowledged {is_there}, found otherwise")
+        for name, exists in extras.items():
+            if exists is not None and exists != (name in names):
+                self.report_violation(
+                    "M4",
+                    f"topic {name}: exists={exists} was acknowledged, but the opposite was found",
+                )
         for topic in self.topics:
             if names.get(topic.name) != topic.topic_id:
-                self.violated("M4", f"topic {topic.name} is {names.get(topic.name)}")
+                self.report_violation("M4", f"topic {topic.name} is {names.get(topic.name)}")
                 continue
             for partition in range(topic.partitions):
                 reader = Reader(client, topic, partition, 11)
-                await read_partition(reader, history=self.history, violated=self.violated)
+                await read_partition(
+                    reader, history=self.history, report_violation=self.report_violation
+                )
 
 
 def run_node(seed: int, options: NodeOptions | None = None) -> NodeReport:

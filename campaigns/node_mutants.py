@@ -1,4 +1,4 @@
-"""Safeguards of the whole node taken out one at a time: what the histories must give away."""
+"""Mutants of a node: each removes one safeguard, which the checkers of the history must detect."""
 
 from random import Random
 from typing import Any, Final
@@ -15,7 +15,7 @@ from lograft.storage.producers import ProducerStates
 SEEDS_MAX: Final = 60
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _do_nothing(*_: Any, **__: Any) -> None:
     return None
 
 
@@ -44,39 +44,39 @@ _TAKE: Final[Any] = Checkpoints.take
 
 NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     "acknowledged before its fsync": (
-        "flush.messages=1 does not hold acks=all back",
+        "flush.messages=1 does not delay acks=all",
         [(IsrLeader, "on_appended", _commit_at_once)],
     ),
     "flushes do nothing": (
         "no log is ever fsynced",
-        [(flush_plan.FlushPlan, "run", _nothing)],
+        [(flush_plan.FlushPlan, "run", _do_nothing)],
     ),
     "metadata not fsynced": (
-        "the controller answers for records that are only in the page cache",
-        [(RaftDriver, "_flush", _nothing)],
+        "the controller acknowledges records that are only in the page cache",
+        [(RaftDriver, "_flush", _do_nothing)],
     ),
-    "recovery point of the end": (
-        "checkpoints claim that everything was fsynced",
+    "recovery point at the log end": (
+        "the recovery point is always the log end offset",
         [(Checkpoints, "take", staticmethod(_recovery_point_is_end))],
     ),
-    "repeats are appended": (
+    "duplicates are appended": (
         "sequences of idempotent producers are not checked",
-        [(ProducerStates, "check", _nothing)],
+        [(ProducerStates, "check", _do_nothing)],
     ),
-    "producer ids begin at zero": (
-        "a restarted broker hands out ids a second time",
+    "producer IDs start at zero": (
+        "a restarted broker assigns producer IDs a second time",
         [(ProducerIds, "_fetch", _ids_from_zero)],
     ),
 }
 
 
 def hunt_node(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int | None:
-    """How many seeds it takes to catch the mutant; None: it got away."""
+    """Returns the number of seeds until the mutant is caught, or None."""
     return hunt_with(_fails, NODE_MUTANTS[name][1], seeds=range(first, first + seeds_max))
 
 
 def _guided(seed: int) -> NodeOptions:
-    """Power losses soon after each other, many at a disk operation: before an fsync, that is."""
+    """Plans power losses in quick succession, many at disk operations, that is, before an fsync."""
     random = Random(f"{seed}:guided")
     kinds = ("power", "crash-power", "crash-power", "stop", "reset")
     faults = [

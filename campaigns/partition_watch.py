@@ -1,6 +1,6 @@
-"""Looks at every replica of every partition whenever time is about to pass: D6, D8, D9, M6-M8.
+"""Inspects every replica of every partition before time advances: D6, D8, D9, M6-M8.
 
-It also is the atlas of the faults: it knows where whole copies of what was committed are.
+It is also the atlas for the fault injector: it knows which replicas have all committed records.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from campaigns.log_matching import is_unlike_replay
+from campaigns.log_matching import differs_from_replay
 from campaigns.quorum_watch import QuorumWatch, broker_of
 from lograft.metadata.elections import controller_elects
 from lograft.metadata.image import MetadataImage
@@ -17,15 +17,15 @@ from lograft.model.types import ReplicationMode
 from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.hosts import Host
 
-#: Here a majority that has fsynced decides, and nothing that is acknowledged can be lost.
+#: In these modes a majority that has fsynced commits, so no acknowledged record can be lost.
 QUORUM_MODES: Final = (ReplicationMode.RAFT, ReplicationMode.LEAVING)
-#: (topic id, index)
+#: (topic ID, partition)
 Key: TypeAlias = tuple[UUID, int]
 
 
 @dataclass(slots=True)
 class Marks:
-    """One replica as last seen, also after the death of its process."""
+    """Last known state of a replica; kept after its process dies."""
 
     life: object
     start: int
@@ -34,18 +34,18 @@ class Marks:
     end: int
     durable: int
     leader_epoch: int
-    is_being_cut: bool = False
-    #: A replica that was removed and came back begins anew.
+    is_truncating: bool = False
+    #: The partition object; a replica that was removed and added again has a new one.
     partition: object = None
-    #: What it had when its leader heard of it, before a power loss.
-    had: int = 0
-    #: Of its folder on the platter: one of the same name that was made anew is another.
+    #: Its log end offset before a power loss, which its leader may still count.
+    end_before_loss: int = 0
+    #: Its folder on the platter; a recreated folder of the same name is a different object.
     folder: object = None
 
 
 @dataclass(slots=True)
 class Fate:
-    """How a node's last life ended, and what it had."""
+    """How a node's last process ended, and the state of its replicas then."""
 
     kind: str
     replicas: dict[Key, Marks] = field(default_factory=dict)
@@ -56,24 +56,24 @@ class PartitionWatch:
         self,
         cluster: SimulatedCluster,
         quorum: QuorumWatch,
-        violated: Callable[[str, str], None],
+        report_violation: Callable[[str, str], None],
     ) -> None:
         self._cluster = cluster
         self._quorum = quorum
-        self._violated = violated
+        self._report_violation = report_violation
         self.replicas: dict[tuple[int, Key], Marks] = {}
         self.names: dict[Key, str] = {}
-        #: What was last seen of each; a new life has new objects.
+        #: Last inspected state of each partition object; a new process has new objects.
         self._views: dict[Any, tuple[int, int, int, int]] = {}
         #: Mode and number of truncations when its producers were last compared with its log.
         self._compared: dict[Any, tuple[ReplicationMode, int]] = {}
-        #: Everything below was visible to consumers once.
+        #: Offset below which records were visible to consumers.
         self.committed: dict[Key, int] = {}
         self._leaders: dict[tuple[Key, int], int] = {}
-        #: (log start, last stable offset) of a leadership.
+        #: (log start offset, last stable offset) by leader epoch.
         self._led: dict[tuple[Key, int], tuple[int, int]] = {}
         self._fates: dict[int, Fate] = {}
-        #: Committed metadata when the present life began: a registration above is of this life.
+        #: Committed metadata offset at a node's boot: later registrations belong to this process.
         self._boots: dict[int, int] = {}
         self._image_offset = -1
         self._states: dict[Key, PartitionState] = {}
@@ -84,10 +84,10 @@ class PartitionWatch:
     def leaderships(self) -> int:
         return len(self._leaders)
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
-    def look(self, nodes: Iterable[int] | None = None) -> None:
-        """At these nodes, or at all."""
+    def inspect(self, nodes: Iterable[int] | None = None) -> None:
+        """Inspects these nodes, or all."""
         changed = []
         newest: MetadataImage | None = None
         for node_id in self._cluster.hosts if nodes is None else nodes:
@@ -115,27 +115,27 @@ class PartitionWatch:
                 self._views[partition] = view
                 key = (partition.topic_id, partition.index)
                 seen = self.replicas.get((node_id, key))
-                marks = self._note(node_id, host, key, partition, view[3])
+                marks = self._record(node_id, host, key, partition, view[3])
                 changed.append((node_id, key, partition, marks, seen))
-        # Only now: what one replica claims rests on what others have at this instant.
+        # Only after all replicas are read: a leader's claim depends on the others at this instant.
         for node_id, key, partition, marks, seen in changed:
-            self._look_at(node_id, key, partition, marks, seen)
+            self._check_replica(node_id, key, partition, marks, seen)
         if newest is not None:
-            self._look_at_states(newest)
+            self._check_states(newest)
         if changed or newest is not None:
-            self._look_at_members()
+            self._check_members()
 
     def _compare_producers(self, node_id: int, partition: Any, log: Any) -> None:
-        """D9, after every truncation and every step of a switch."""
+        """D9, after every truncation and every step of a mode switch."""
         now = (partition.assignment.mode, log.truncations)
         if not partition.is_usable or self._compared.get(partition) == now:
             return
         self._compared[partition] = now
-        if is_unlike_replay(partition):
-            self._violated(
+        if differs_from_replay(partition):
+            self._report_violation(
                 "D9",
-                f"{partition.topic_partition} on node {node_id}: after a cut or a switch it knows"
-                " other producers than its log",
+                f"{partition.topic_partition} on node {node_id}: after a truncation or mode"
+                " switch, its producer state differs from its log",
             )
 
     def _newest_image(self) -> MetadataImage | None:
@@ -146,7 +146,7 @@ class PartitionWatch:
         ]
         return max(images, key=lambda image: image.offset) if images else None
 
-    def _note(self, node_id: int, host: Host, key: Key, partition: Any, epoch: int) -> Marks:
+    def _record(self, node_id: int, host: Host, key: Key, partition: Any, epoch: int) -> Marks:
         log = partition.log
         marks = Marks(
             host.life,
@@ -167,37 +167,43 @@ class PartitionWatch:
         self.replicas[node_id, key] = marks
         return marks
 
-    def _look_at(
+    def _check_replica(
         self, node_id: int, key: Key, partition: Any, marks: Marks, seen: Marks | None
     ) -> None:
         where = f"{self.names[key]} on node {node_id}"
-        if marks.is_being_cut:
+        if marks.is_truncating:
             return
         if not marks.start <= marks.stable <= marks.watermark <= marks.end:
-            self._violated("D6", f"{where}: marks out of order: {marks}")
+            self._report_violation("D6", f"{where}: offsets out of order: {marks}")
         is_same = seen is not None and seen.partition is marks.partition
         if seen is not None and is_same and marks.watermark < seen.watermark:
-            self._violated(
-                "D6", f"{where}: the watermark went from {seen.watermark} to {marks.watermark}"
+            self._report_violation(
+                "D6",
+                f"{where}: high watermark moved back from {seen.watermark} to {marks.watermark}",
             )
         if marks.leader_epoch >= 0:
-            self._look_at_leader(node_id, key, partition, marks)
+            self._check_leader(node_id, key, partition, marks)
 
-    def _look_at_leader(self, node_id: int, key: Key, partition: Any, marks: Marks) -> None:
+    def _check_leader(self, node_id: int, key: Key, partition: Any, marks: Marks) -> None:
         name, epoch = self.names[key], marks.leader_epoch
         if self._leaders.setdefault((key, epoch), node_id) != node_id:
             other = self._leaders[key, epoch]
-            self._violated("M1", f"{name}: {node_id} and {other} lead in epoch {epoch}")
+            self._report_violation(
+                "M1", f"{name}: {node_id} and {other} are both leaders in epoch {epoch}"
+            )
         start, stable = self._led.get((key, epoch), (marks.start, marks.stable))
         if marks.start < start or marks.stable < stable:
-            self._violated("D6", f"{name}: log start or stable offset fell in epoch {epoch}")
+            self._report_violation(
+                "D6", f"{name}: log start or last stable offset moved back in epoch {epoch}"
+            )
         self._led[key, epoch] = (marks.start, marks.stable)
         if marks.watermark > self.committed.get(key, 0):
-            self._look_at_evidence(node_id, key, partition, marks)
+            self._check_commit(node_id, key, partition, marks)
             self.committed[key] = marks.watermark
 
-    def _look_at_evidence(self, node_id: int, key: Key, partition: Any, marks: Marks) -> None:
-        """D8: what a leader calls committed is on enough replicas, on disk where it must be."""
+    def _check_commit(self, node_id: int, key: Key, partition: Any, marks: Marks) -> None:
+        """D8: records below a leader's high watermark are on enough replicas, and on disk if
+        required."""
         replicas = partition.assignment.replicas
         by_quorum = partition.assignment.mode in QUORUM_MODES
         needed = min(partition.config.min_insync_replicas, len(replicas))
@@ -206,35 +212,37 @@ class PartitionWatch:
             voters = [each for each in replicas if each not in adding]
             raft = getattr(partition.replica, "raft", None)
             if raft is not None:
-                # They change one at a time, and count as soon as the leader has written it.
+                # Voters change one at a time, as soon as the leader has appended the change.
                 voters = list(raft.core.voters.node_ids)
             needed = len(voters) // 2 + 1
         on_disk = partition.flush_before_ack or by_quorum
         if partition.assignment.mode is ReplicationMode.ENTERING:
-            # What its leader found in the log, the epoch before may have committed without flushes,
-            # in the same moment even; and the others may know that the switch was taken back.
+            # The previous epoch may have committed records in the leader's log without a flush,
+            # even at the same moment; and other replicas may know that the switch was cancelled.
             state = self._states.get(key)
-            is_over = state is not None and state.mode is ReplicationMode.ISR
-            is_old = marks.watermark <= partition.leader.epoch_start
-            on_disk = partition.config.flush_messages == 1 or not (is_old or is_over)
+            is_cancelled = state is not None and state.mode is ReplicationMode.ISR
+            is_from_earlier_epoch = marks.watermark <= partition.leader.epoch_start
+            on_disk = partition.config.flush_messages == 1 or not (
+                is_from_earlier_epoch or is_cancelled
+            )
         holders = []
         for each in replicas:
             found = self.replicas.get((each, key))
             if found is None:
                 continue
-            # Without flushes a leader may count what a replica had until it lost its power.
-            has = found.durable if on_disk else max(found.end, found.had)
+            # Without flushes, a leader may count records that a replica has lost in a power loss.
+            has = found.durable if on_disk else max(found.end, found.end_before_loss)
             if has >= marks.watermark:
                 holders.append(each)
         if len(holders) < needed:
-            self._violated(
+            self._report_violation(
                 "D8",
-                f"{self.names[key]}: node {node_id} calls {marks.watermark} committed in epoch"
-                f" {marks.leader_epoch}, only {holders} of {list(replicas)} have it",
+                f"{self.names[key]}: node {node_id} committed up to {marks.watermark} in epoch"
+                f" {marks.leader_epoch}, but only {holders} of {list(replicas)} have the records",
             )
 
-    def _look_at_states(self, image: MetadataImage) -> None:
-        """M6, M7: what the metadata says about a partition makes sense."""
+    def _check_states(self, image: MetadataImage) -> None:
+        """M6, M7: the metadata of a partition is consistent."""
         self._states = {
             (topic.topic_id, index): state
             for topic in image.topics.values()
@@ -242,7 +250,7 @@ class PartitionWatch:
         }
         for (node_id, key), marks in self.replicas.items():
             if node_id not in replicas_of(self._states.get(key)):
-                # Taken away: should it come back, it begins anew.
+                # Removed; if it is added again, it is a new replica.
                 marks.partition = None
         for topic in image.topics.values():
             minimum = int(
@@ -254,64 +262,66 @@ class PartitionWatch:
                     self._fsyncing[topic.topic_id, index] = None
                 if not controller_elects(state):
                     continue
-                for complaint in wrong_with(state, image, minimum=minimum):
-                    self._violated("M6", f"{topic.name}-{index}: {complaint}: {state}")
+                for problem in state_problems(state, image, minimum=minimum):
+                    self._report_violation("M6", f"{topic.name}-{index}: {problem}: {state}")
 
     def _default_minimum(self) -> int:
         host = next(iter(self._cluster.hosts.values()))
         return int(host.config.topic_defaults.min_insync_replicas)
 
-    def _look_at_members(self) -> None:
-        """M6, M7: whoever may be elected has all that was committed."""
+    def _check_members(self) -> None:
+        """M6, M7: every electable replica has all committed records."""
         image = self._newest_image()
         if image is None:
             return
         for key, state in self._states.items():
             committed = self.committed.get(key, 0)
             if not committed or not controller_elects(state):
-                # Raft elects by comparing logs; its ISR is for people.
+                # Raft elects by comparing logs; its ISR is informational.
                 continue
             for member in (*state.isr, *state.elr):
                 marks = self.replicas.get((member, key))
                 host = self._cluster.hosts.get(member)
                 if marks is None or host is None or marks.life is not host.life:
                     continue
-                if marks.is_being_cut or not self._is_registered(member, image):
+                if marks.is_truncating or not self._is_registered(member, image):
                     continue
                 if marks.end < committed:
-                    self._violated(
+                    self._report_violation(
                         "M6",
-                        f"{self.names[key]}: node {member} is in sync with {marks.end} of"
+                        f"{self.names[key]}: node {member} is in sync, but has only {marks.end} of"
                         f" {committed} records: {state}",
                     )
 
     def _is_registered(self, node_id: int, image: MetadataImage) -> bool:
-        """Whether the node's registration belongs to its present life."""
+        """Returns whether the node's registration belongs to its current process."""
         broker = image.brokers.get(node_id)
         return broker is not None and broker.epoch >= self._boots.get(node_id, 0)
 
-    def look_at_folders(self) -> None:
-        """M8: what the metadata gives to a node is not taken away, whatever the node itself has
-        read of the metadata: its folder is there, under its name."""
+    def check_folders(self) -> None:
+        """M8: a node keeps the folders of the replicas that the metadata assigns to it, regardless
+        of how much of the metadata it has read."""
         for (node_id, key), marks in self.replicas.items():
             state = self._states.get(key)
-            is_owed = node_id in replicas_of(state) and marks.partition is not None
-            if is_owed and self._folder(node_id, key) is not marks.folder:
-                self._violated("M8", f"node {node_id} has given up {self.names[key]}: {state}")
+            is_assigned = node_id in replicas_of(state) and marks.partition is not None
+            if is_assigned and self._folder(node_id, key) is not marks.folder:
+                self._report_violation(
+                    "M8", f"node {node_id} deleted its replica of {self.names[key]}: {state}"
+                )
 
     def _folder(self, node_id: int, key: Key) -> object:
         platter = self._cluster.hosts[node_id].machine.platter
         return platter.find(f"{DATA}/{self.names[key]}")
 
-    # -- lives -------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
-    def ends(self, node_id: int, kind: str) -> None:
-        """Called just before a process ends."""
-        self.look()
-        self.look_at_folders()
+    def on_process_end(self, node_id: int, kind: str) -> None:
+        """Called before a process ends."""
+        self.inspect()
+        self.check_folders()
         host = self._cluster.hosts[node_id]
-        if host.is_disk_hurt:
-            kind = "hurt"
+        if host.has_disk_failed:
+            kind = "disk-failed"
         self._fates[node_id] = Fate(
             kind,
             {
@@ -320,27 +330,29 @@ class PartitionWatch:
                 if each == node_id and marks.life is host.life
             },
         )
-        if kind in ("power", "hurt"):
+        if kind in ("power", "disk-failed"):
             for key, marks in self._fates[node_id].replicas.items():
-                self.replicas[node_id, key] = replace(marks, end=marks.durable, had=marks.end)
+                self.replicas[node_id, key] = replace(
+                    marks, end=marks.durable, end_before_loss=marks.end
+                )
 
-    def begins(self, node_id: int) -> None:
+    def on_boot(self, node_id: int) -> None:
         self._boots[node_id] = self._quorum.committed
 
-    def recovered(self, node_id: int, topic_partition: str, end: int) -> None:
-        """D9: a restart finds what was fsynced, and everything after a mere kill."""
+    def on_recovered(self, node_id: int, topic_partition: str, end: int) -> None:
+        """D9: a restart recovers all fsynced records, and after a kill all records."""
         fate = self._fates.get(node_id)
-        if fate is None or fate.kind == "hurt":
+        if fate is None or fate.kind == "disk-failed":
             return
         for key, marks in fate.replicas.items():
-            if self.names[key] != topic_partition or marks.is_being_cut:
+            if self.names[key] != topic_partition or marks.is_truncating:
                 continue
             least = marks.durable if fate.kind == "power" else marks.end
             if end < least:
-                self._violated(
+                self._report_violation(
                     "D9",
-                    f"{topic_partition} on node {node_id}: recovered to {end} after a"
-                    f" {fate.kind}, {least} was safe",
+                    f"{topic_partition} on node {node_id}: recovered up to {end} after"
+                    f" {fate.kind}, but {least} was durable",
                 )
 
     # -- the atlas ---------------------------------------------------------------------------------
@@ -351,7 +363,7 @@ class PartitionWatch:
             return False
         return all(
             any(
-                self._is_whole(member, key, image)
+                self._is_complete(member, key, image)
                 for member in (*state.isr, *state.elr)
                 if member != node_id
             )
@@ -363,8 +375,8 @@ class PartitionWatch:
         )
 
     def survives_kill_of(self, node_id: int) -> bool:
-        """A killed node has what it had, and still it leaves the ISR to those that stay there. If
-        one of them has lost power, and nobody has noticed yet, a partition may be left to it."""
+        """A killed node keeps its records, but leaves the ISR to the other members. If one of them
+        has lost power and this is not known yet, a partition could depend on it alone."""
         for key, state in self._states.items():
             members = {*state.isr, *state.elr}
             if node_id not in members or state.mode in QUORUM_MODES:
@@ -382,15 +394,15 @@ class PartitionWatch:
             if each == node_id and marks.life is life and marks.durable < marks.end
         ]
 
-    def _is_whole(self, node_id: int, key: Key, image: MetadataImage) -> bool:
+    def _is_complete(self, node_id: int, key: Key, image: MetadataImage) -> bool:
         host = self._cluster.hosts.get(node_id)
         marks = self.replicas.get((node_id, key))
-        if host is None or marks is None or host.is_disk_hurt:
+        if host is None or marks is None or host.has_disk_failed:
             return False
-        if marks.end < self.committed.get(key, 0) or marks.is_being_cut:
+        if marks.end < self.committed.get(key, 0) or marks.is_truncating:
             return False
-        # A killed process has everything too, but the cluster cannot know: it counts as lost until
-        # it has caught up.
+        # A killed process keeps its records, too, but the cluster cannot know this: the replica
+        # counts as lost until it has caught up.
         return host.is_up and marks.life is host.life and self._is_registered(node_id, image)
 
 
@@ -398,21 +410,21 @@ def replicas_of(state: PartitionState | None) -> tuple[int, ...]:
     return () if state is None else state.replicas
 
 
-def wrong_with(state: PartitionState, image: MetadataImage, *, minimum: int) -> list[str]:
-    complaints = []
+def state_problems(state: PartitionState, image: MetadataImage, *, minimum: int) -> list[str]:
+    problems = []
     replicas, isr, elr = set(state.replicas), set(state.isr), set(state.elr)
     if not isr <= replicas or not elr <= replicas:
-        complaints.append("ISR or ELR holds who is no replica")
+        problems.append("the ISR or ELR contains a node that is not a replica")
     if isr & elr:
-        complaints.append("ISR and ELR overlap")
+        problems.append("the ISR and ELR overlap")
     if len(isr) >= min(minimum, len(replicas)) and elr:
-        complaints.append("an ELR beside an ISR that is large enough")
+        problems.append("the ELR is not empty although the ISR is large enough")
     if state.leader >= 0 and state.leader not in isr:
-        complaints.append("the leader is not in its ISR")
+        problems.append("the leader is not in its ISR")
     if len(isr) > 1:
         fenced = [
             each for each in sorted(isr) if each not in image.brokers or image.brokers[each].fenced
         ]
         if fenced:
-            complaints.append(f"{fenced} are fenced and in the ISR")
-    return complaints
+            problems.append(f"fenced nodes {fenced} are in the ISR")
+    return problems

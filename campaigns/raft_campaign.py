@@ -1,6 +1,6 @@
-"""`python -m campaigns.raft_campaign`: many seeds of the Raft core, and its mutants.
+"""Runs many seeds of the Raft core, or its mutants: `python -m campaigns.raft_campaign`.
 
-Prints what was tried and what was found as JSON, for docs/reliability.md.
+Prints the figures and violations as JSON, for docs/reliability.md.
 """
 
 import argparse
@@ -17,7 +17,7 @@ VIOLATIONS_MAX = 20
 
 
 def campaign(*, first: int, seeds: int, seconds: float, out: TextIO) -> int:
-    """How many seeds failed."""
+    """Returns the number of seeds that failed."""
     figures: Counter[str] = Counter()
     violations: dict[int, str] = {}
     started = process_time()
@@ -50,15 +50,15 @@ def campaign(*, first: int, seeds: int, seconds: float, out: TextIO) -> int:
 
 
 def mutants(*, seeds: int, outcomes_only: bool, out: TextIO) -> int:
-    """How many got away."""
+    """Returns the number of mutants that were not caught."""
     escaped = 0
     for mutant in RAFT_MUTANTS:
         found = hunt_raft(mutant, seeds_max=seeds, outcomes_only=outcomes_only)
         escaped += found is None
         count, violation = (None, "NOT CAUGHT") if found is None else found
-        what = " ".join(violation.split(" ")[:8])
+        summary = " ".join(violation.split(" ")[:8])
         meaning = (mutant.__doc__ or "").strip()
-        out.write(f"{mutant.__name__:<26} {count!s:>5} seeds   {what[:60]:<60}   {meaning}\n")
+        out.write(f"{mutant.__name__:<26} {count!s:>5} seeds   {summary[:60]:<60}   {meaning}\n")
         out.flush()
     return escaped
 
@@ -66,11 +66,11 @@ def mutants(*, seeds: int, outcomes_only: bool, out: TextIO) -> int:
 def main(arguments: list[str] | None = None, out: TextIO = sys.stdout) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=1_000_000, help="how many, at most")
-    parser.add_argument("--seconds", type=float, default=60, help="CPU seconds, at most")
-    parser.add_argument("--mutants", action="store_true", help="take out safeguards instead")
+    parser.add_argument("--seeds", type=int, default=1_000_000, help="limit of seeds")
+    parser.add_argument("--seconds", type=float, default=60, help="limit of CPU seconds")
+    parser.add_argument("--mutants", action="store_true", help="remove safeguards instead")
     parser.add_argument(
-        "--outcomes-only", action="store_true", help="without the checks of the safeguards"
+        "--outcomes-only", action="store_true", help="omit the checks of the safeguards themselves"
     )
     options = parser.parse_args(arguments)
     if options.mutants:

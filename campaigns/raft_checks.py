@@ -1,10 +1,9 @@
-"""What must hold after every step of a group of Raft cores.
+"""Invariants checked after every step of a group of Raft cores.
 
-The seven of Kafka's own simulation of Raft (MonotonicHighWatermark, MonotonicEpoch,
-MajorityReachedHighWatermark, SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot,
-ConsistentCommittedData) and M1 to M4 and M9 of the list in docs/reliability.md, as far as they
-are about the core.
-"""
+These are the seven invariants of Kafka's own Raft simulation (MonotonicHighWatermark,
+MonotonicEpoch, MajorityReachedHighWatermark, SingleLeader, SnapshotAtLogStart,
+LeaderNeverLoadSnapshot, ConsistentCommittedData), and M1 to M4 and M9 of the list in
+docs/reliability.md as far as they concern the core."""
 
 from campaigns.raft_node import Entry, RaftNode, apply
 from lograft.consensus.messages import VoteResponse
@@ -14,28 +13,28 @@ from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId
 
 
 class RaftViolation(Exception):
-    """An invariant is broken; begins with its name."""
+    """An invariant is violated; the message starts with its name."""
 
 
-def ensure(holds: bool, invariant: str, *facts: object) -> None:
-    if not holds:
+def ensure(condition: bool, invariant: str, *facts: object) -> None:
+    if not condition:
         raise RaftViolation(f"{invariant}: {' '.join(map(str, facts))}")
 
 
 class RaftChecks:
-    """Sees every node after each of its steps; all memory of the past is here."""
+    """Checks every node after each of its steps, and remembers the past states."""
 
     def __init__(self, voters: VoterSet, *, outcomes_only: bool = False) -> None:
-        #: Leave out the checks that look at a safeguard itself, so that only what goes wrong for
-        #: want of it can be noticed.
+        #: Omits the checks of the safeguards themselves, so that only the consequences of a missing
+        #: safeguard are detected.
         self._outcomes_only = outcomes_only
-        #: Everything that any replica ever saw as committed, and the state after each entry.
+        #: All entries that any replica considered committed, and the state after each entry.
         self.committed: list[Entry] = []
         self.states = [0]
-        #: The voters that committed the last entry: a majority of them has it on disk, for ever.
-        #: Two sets when the newest one was appended in the same step: either may have counted.
+        #: The voters that committed the last entry: a majority of them permanently has it on disk.
+        #: Two sets if the latest one was appended in the same step: either may have been used.
         self._committed_by: tuple[VoterSet, ...] = (voters,)
-        #: By the epoch in which it was noticed: how much was committed then.
+        #: Number of committed entries by the epoch in which this was observed.
         self._committed_in: dict[Epoch, int] = {}
         self._leader_of: dict[Epoch, NodeId] = {}
         self._led: set[Epoch] = set()
@@ -56,7 +55,7 @@ class RaftChecks:
                 self._voter_changes(node)
         self._majority(nodes)
 
-    # ── one by one ───────────────────────────────────────────────────────────────────────────
+    # ── invariants ───────────────────────────────────────────────────────────────────────────
 
     def _monotonic(self, node: RaftNode) -> None:
         core = node.core
@@ -72,26 +71,26 @@ class RaftChecks:
                 core.high_watermark,
             )
         ensure(core.high_watermark <= node.end, "MonotonicHighWatermark", "beyond the log")
-        # An epoch that was never on disk may come back lower after a crash.
+        # An epoch that was never persisted may be lower after a crash.
         lasting = min(core.epoch, node.disk.hard_state.epoch)
         self._seen[node.key.node_id] = (node.lives, lasting, core.high_watermark)
 
     def _hard_state(self, node: RaftNode) -> None:
-        """M2, on disk."""
+        """M2: the persisted state."""
         before = self._hard_states.get(node.key.node_id, HardState())
         now = node.disk.hard_state
         if before is now:
             return
-        ensure(now.epoch >= before.epoch, "M2", "epoch fell on disk", before, now)
+        ensure(now.epoch >= before.epoch, "M2", "persisted epoch moved back", before, now)
         if now.epoch == before.epoch:
             ensure(
                 before.voted_for in (None, now.voted_for) or now.leader != NO_NODE,
                 "M2",
-                "another vote in the same epoch",
+                "different vote in the same epoch",
                 before,
                 now,
             )
-            ensure(before.leader in (NO_NODE, now.leader), "M2", "another leader", before, now)
+            ensure(before.leader in (NO_NODE, now.leader), "M2", "different leader", before, now)
         self._hard_states[node.key.node_id] = now
 
     def _effects(self, node: RaftNode) -> None:
@@ -107,13 +106,13 @@ class RaftChecks:
                 ensure(
                     NO_OFFSET < start < core.high_watermark,
                     "M9",
-                    "voters changed before anything of the epoch was committed",
+                    "voters changed before an entry of the epoch was committed",
                     start,
                     core.high_watermark,
                 )
 
     def _vote_is_on_disk(self, node: RaftNode, send: Send) -> None:
-        """M2: whoever hears of a vote can rely on it after any crash."""
+        """M2: a vote that was sent survives any crash."""
         message = send.message
         if not isinstance(message, VoteResponse) or not message.granted or message.pre_vote:
             return
@@ -122,11 +121,11 @@ class RaftChecks:
             ensure(
                 state.voted_for is not None and state.voted_for.node_id == send.to,
                 "M2",
-                "vote told before it was on disk",
+                "vote sent before it was persisted",
                 message,
                 state,
             )
-        ensure(message.epoch <= state.epoch, "M2", "epoch told before it was on disk", message)
+        ensure(message.epoch <= state.epoch, "M2", "epoch sent before it was persisted", message)
 
     def _leaders(self, node: RaftNode) -> None:
         core = node.core
@@ -139,8 +138,8 @@ class RaftChecks:
         self._led.add(core.epoch)
         known = self._leader_of[core.epoch]
         ensure(known == node.key.node_id, "M1 SingleLeader", core.epoch, known, node.key.node_id)
-        # M3: a leader has everything that was committed in the epochs before its own. (One that
-        # slept through its election may find itself leader of an epoch that is long over.)
+        # M3: a leader has all entries committed in earlier epochs. (A node that was paused during
+        # its election may become leader of an epoch that ended long ago.)
         count = max((c for epoch, c in self._committed_in.items() if epoch < core.epoch), default=0)
         ensure(node.end >= count, "M3 leader completeness", node.key.node_id, node.end, count)
         if count > node.start.offset:
@@ -175,7 +174,7 @@ class RaftChecks:
                 ensure(
                     node.entry_at(watermark - 1).epoch == core.epoch,
                     "M3",
-                    "committed by counting records of an older epoch",
+                    "committed records of an older epoch by counting replicas",
                     watermark,
                 )
             for offset in range(len(self.committed), watermark):
@@ -199,18 +198,18 @@ class RaftChecks:
             ensure(node.state == self.states[node.applied], "M4", node.key.node_id, node.applied)
 
     def _majority(self, nodes: dict[NodeId, RaftNode]) -> None:
-        """MajorityReachedHighWatermark: on the disks, not in anybody's memory."""
+        """MajorityReachedHighWatermark: on the disks, not only in memory."""
         count = len(self.committed)
         if count == 0:
             return
         self._committed_by = tuple(
             voters
             for voters in self._committed_by
-            if self._holding(voters, nodes, count) >= voters.majority
+            if self._count_holders(voters, nodes, count) >= voters.majority
         )
         ensure(bool(self._committed_by), "MajorityReachedHighWatermark", count)
 
-    def _holding(self, voters: VoterSet, nodes: dict[NodeId, RaftNode], count: int) -> int:
+    def _count_holders(self, voters: VoterSet, nodes: dict[NodeId, RaftNode], count: int) -> int:
         holding = 0
         for voter in voters.voters:
             disk = nodes[voter.key.node_id].disk
@@ -222,18 +221,18 @@ class RaftChecks:
         return holding
 
     def _voter_changes(self, node: RaftNode) -> None:
-        """M9: a leader's log has one uncommitted set at most, one step from the one before."""
+        """M9: a leader's log has at most one uncommitted voter set, which differs in one voter."""
         core = node.core
         assert core is not None
         sets = core.log.voter_sets()
         open_ = [offset for offset, _ in sets if offset >= len(self.committed)]
-        ensure(len(open_) <= 1, "M9", "two open changes of the voters", open_)
+        ensure(len(open_) <= 1, "M9", "two uncommitted voter changes", open_)
         if len(sets) > 1:
             before, after = (set(each.node_ids) for _, each in sets[-2:])
             ensure(len(before ^ after) <= 1, "M9", "more than one voter changed", before, after)
 
-    def at_the_end(self, nodes: dict[NodeId, RaftNode]) -> None:
-        """Every entry of every log, not only the last ones."""
+    def check_final_state(self, nodes: dict[NodeId, RaftNode]) -> None:
+        """Checks every entry of every log."""
         for node in nodes.values():
             if node.core is None:
                 continue

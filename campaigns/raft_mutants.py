@@ -1,4 +1,4 @@
-"""The Raft core with one safeguard taken out at a time: what the simulation must notice."""
+"""Mutants of the Raft core: each removes one safeguard, which the simulation must detect."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ SEEDS_MAX: Final = 1_000
 
 
 class VoteNotPersisted(RaftCore):
-    """A vote is told, and forgotten by a crash."""
+    """A vote is sent, but lost in a crash."""
 
     def _take_effects(self, now_ms: int) -> Effects:
         effects = super()._take_effects(now_ms)
@@ -38,7 +38,7 @@ class VoteNotPersisted(RaftCore):
 
 
 class NothingHeldBack(RaftCore):
-    """Messages leave while the hard state they rest on is still being written."""
+    """Messages are sent before the hard state that they depend on is persisted."""
 
     def _take_effects(self, now_ms: int) -> Effects:
         effects = super()._take_effects(now_ms)
@@ -49,22 +49,22 @@ class NothingHeldBack(RaftCore):
 
 
 class VoteWithoutLogComparison(RaftCore):
-    """Whoever asks first gets the vote, whatever it has."""
+    """The first candidate gets the vote, regardless of its log."""
 
     def _can_grant(self, request: VoteRequest) -> bool:
-        everything = LogEnd(self.log.end.epoch, self.log.end.offset)
-        generous = VoteRequest(
+        my_end = LogEnd(self.log.end.epoch, self.log.end.offset)
+        unchecked = VoteRequest(
             sender=request.sender,
             to=request.to,
             epoch=request.epoch,
-            log_end=max(everything, request.log_end),
+            log_end=max(my_end, request.log_end),
             pre_vote=request.pre_vote,
         )
-        return super()._can_grant(generous)
+        return super()._can_grant(unchecked)
 
 
 class TwoVotesAnEpoch(RaftCore):
-    """The vote of an epoch can be given again."""
+    """A node can vote twice in an epoch."""
 
     def _can_grant(self, request: VoteRequest) -> bool:
         if request.pre_vote or self.role is not Role.VOTED:
@@ -73,7 +73,7 @@ class TwoVotesAnEpoch(RaftCore):
 
 
 class PreVotesCount(RaftCore):
-    """Who would be elected thinks it is."""
+    """A majority of pre-votes elects a leader."""
 
     def _count_votes(self, election: Election, now_ms: int) -> None:
         if election.pre_vote and election.is_won and len(self.voters.voters) > 1:
@@ -102,7 +102,7 @@ class OldEpochCommitted(RaftCore):
 
 
 class UnfsyncedCounts(RaftCore):
-    """A follower fetches from the end of what it wrote, not of what is on its disk."""
+    """A follower fetches from its log end offset instead of its durable offset."""
 
     def _append(self, entries: LogSlice) -> None:
         super()._append(entries)
@@ -113,7 +113,7 @@ class UnfsyncedCounts(RaftCore):
 
 
 class PageCacheTrusted(RaftCore):
-    """What a restarted replica finds in its log is taken for durable."""
+    """A restarted replica considers everything in its log durable."""
 
     def start(self, now_ms: int) -> Effects:
         self.log.durable = self.log.end.offset
@@ -124,7 +124,7 @@ class PageCacheTrusted(RaftCore):
 
 
 class LeaderCountsUnfsynced(RaftCore):
-    """A leader counts itself before its own disk has the record."""
+    """A leader counts itself before it has fsynced the record."""
 
     def on_appended(self, end: Offset, now_ms: int, **rest: Any) -> Effects:
         effects = super().on_appended(end, now_ms, **rest)
@@ -136,7 +136,7 @@ class LeaderCountsUnfsynced(RaftCore):
 
 
 class EpochOfFetchUnchecked(RaftCore):
-    """A leader believes fetches of other epochs, a follower the answers of other leaders."""
+    """A leader accepts fetches of other epochs, and a follower responses of other leaders."""
 
     def _epoch_error(self, request: FetchRequest | FetchSnapshotRequest) -> Error:
         return Error.NOT_LEADER if self.leadership is None else Error.NONE
@@ -154,7 +154,7 @@ class EpochOfFetchUnchecked(RaftCore):
 
 
 class FollowsOlderEpoch(RaftCore):
-    """A leader of an epoch that is over is not fenced."""
+    """A leader of an older epoch is not fenced."""
 
     def _on_begin_epoch(self, request: BeginQuorumEpochRequest, now_ms: int) -> None:
         if request.epoch < self.epoch and self.role is not Role.LEADER:
@@ -165,7 +165,7 @@ class FollowsOlderEpoch(RaftCore):
 
 
 class LeadsOnAfterRestart(RaftCore):
-    """A restarted leader stands in the epoch that it led before."""
+    """A restarted leader is a candidate in the epoch that it led before."""
 
     def _become_candidate(self, now_ms: int) -> None:
         led = self.hard_state if self.leader == self.me.node_id else None
@@ -185,14 +185,14 @@ class SeveralChangesAtOnce(RaftCore):
 
 
 class ChangeBeforeOwnCommit(RaftCore):
-    """A new leader changes the voters before anything of its epoch is committed."""
+    """A new leader changes the voters before an entry of its epoch is committed."""
 
     def _may_change_voters(self) -> bool:
         return self._leading().change is None and self.log.voters_offset < self.high_watermark
 
 
 class CutTooDeep(RaftCore):
-    """A divergence is cut at the beginning of the epoch, below what is committed if need be."""
+    """A diverging log is truncated to the start of the epoch, even below committed entries."""
 
     def _truncate(self, to: Offset) -> None:
         deeper = self.log.start_of(self.log.end.epoch)
@@ -204,13 +204,13 @@ class CutTooDeep(RaftCore):
 
 
 class DivergenceUnseen(RaftCore):
-    """A follower's log is taken for a prefix of the leader's without comparing epochs."""
+    """A follower's log is considered a prefix of the leader's without comparing epochs."""
 
     def _on_fetch(self, request: FetchRequest, now_ms: int) -> None:
         if self.leadership is not None and request.log_end.offset > self.log.start.offset:
-            mine = min(request.log_end.offset, self.log.end.offset)
+            my_end = min(request.log_end.offset, self.log.end.offset)
             epochs = (Epoch(epoch) for epoch in range(self.epoch, -2, -1))
-            ends = (LogEnd(epoch, mine) for epoch in epochs)
+            ends = (LogEnd(epoch, my_end) for epoch in epochs)
             agreed = next((end for end in ends if self.log.compare(end) is None), request.log_end)
             request = FetchRequest(
                 sender=request.sender,
@@ -225,7 +225,7 @@ class DivergenceUnseen(RaftCore):
 
 
 class WatermarkBelieved(RaftCore):
-    """A follower takes the leader's high watermark for its own before it has the records."""
+    """A follower adopts the leader's high watermark before it has the records."""
 
     def _on_fetch_response(self, response: FetchResponse, now_ms: int) -> None:
         super()._on_fetch_response(response, now_ms)
@@ -253,8 +253,8 @@ RAFT_MUTANTS: Final[tuple[type[RaftCore], ...]] = (
     WatermarkBelieved,
 )
 
-#: What a missing safeguard needs and seeds rarely choose: a power loss while a restarted replica
-#: still writes what it found.
+#: Options that seeds rarely draw, but that a mutant needs: a power loss while a restarted replica
+#: still flushes its log.
 CHOSEN_OPTIONS: Final[dict[type[RaftCore], RaftOptions]] = {
     PageCacheTrusted: RaftOptions(slow_disk=0.9, fault_interval_ms=120)
 }
@@ -267,7 +267,7 @@ def hunt_raft(
     first: int = 0,
     outcomes_only: bool = False,
 ) -> tuple[int, str] | None:
-    """How many seeds it takes to catch the mutant, and what caught it; None: it got away."""
+    """Returns the number of seeds until the mutant is caught and the violation, or None."""
     for count, seed in enumerate(range(first, first + seeds_max), start=1):
         report = run_raft(
             seed, CHOSEN_OPTIONS.get(mutant), core_type=mutant, outcomes_only=outcomes_only

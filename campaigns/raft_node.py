@@ -1,8 +1,7 @@
-"""A driver of the Raft core for tests: its log, its disk and its messages are plain lists.
+"""A driver of the Raft core for tests, whose log, disk and messages are plain lists.
 
-The disk is what survives a power loss: the hard state, the log as of the last fsync, snapshots. A
-persist and a flush take time: they are begun here and completed by whoever schedules.
-"""
+The disk survives a power loss: the hard state, the log as of the last fsync, snapshots. Persisting
+and flushing take time: they are started here and completed by the caller."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,20 +23,20 @@ from lograft.consensus.types import (
 )
 from lograft.model.types import NO_EPOCH, Epoch, Offset
 
-#: Few, so that every follower needs many fetches.
+#: Few entries, so that followers need many fetches.
 ENTRIES_PER_FETCH = 4
 CHUNK_BYTES = 8
 
 
 class Entry(NamedTuple):
     epoch: Epoch
-    #: What a client wrote; 0 for what Raft wrote itself.
+    #: Value written by a client; 0 for entries of Raft itself.
     value: int
     voters: VoterSet | None = None
 
 
 class Snapshot(NamedTuple):
-    """The state after all entries below its end is one number: a hash of their values."""
+    """A snapshot; the state is one number, a hash of the values of all entries below its end."""
 
     id: SnapshotId
     state: int
@@ -53,7 +52,7 @@ def apply(state: int, entry: Entry) -> int:
 
 
 class Disk:
-    """What is there after a power loss."""
+    """State that survives a power loss."""
 
     def __init__(self) -> None:
         self.hard_state = HardState()
@@ -80,7 +79,7 @@ class RaftNode:
         self._chance = chance
         self._core_type = core_type
         self._trace = trace
-        #: In reality the bytes tell the voters; here the snapshot is looked up by its name.
+        #: Looks up a snapshot by ID; a real node reads its voters from its bytes.
         self._snapshot_of = snapshot_of
         self.disk = Disk()
         self.lives = 0
@@ -94,13 +93,13 @@ class RaftNode:
         self.applied = 0
         self.snapshot: Snapshot | None = None
         self.persisting: HardState | None = None
-        #: A flush is under way up to here; None: none is.
+        #: End offset of the flush in progress, or None.
         self.flushing: int | None = None
-        #: A snapshot that is being put in the log's place.
+        #: Snapshot that is being installed, or None.
         self.installing: SnapshotId | None = None
         self.outbox: list[Send] = []
         self.chunks = b""
-        #: What the last effects were, for those who describe them.
+        #: Effects since the last check.
         self.effects: list[Effects] = []
 
     @property
@@ -110,7 +109,7 @@ class RaftNode:
     def entry_at(self, offset: int) -> Entry:
         return self.entries[offset - self.start.offset]
 
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ────────────────────────────────────────────────────────────────────────────
 
     def boot(self, now_ms: int) -> None:
         disk = self.disk
@@ -151,8 +150,8 @@ class RaftNode:
         self.do(self.core.start(now_ms), now_ms)
 
     def crash(self, *, entries_kept: int = 0, persist_done: bool = False) -> None:
-        """The power goes. Of what was written since the last fsync a part may be there; so may a
-        hard state that was being written."""
+        """Loses power. A part of the entries written since the last fsync may survive, and so may a
+        hard state that is being persisted."""
         disk = self.disk
         if persist_done and self.persisting is not None:
             disk.hard_state = self.persisting
@@ -162,7 +161,7 @@ class RaftNode:
         self.core = None
 
     def kill(self) -> None:
-        """The process goes, the machine stays: what it wrote is still in the page cache, and may
+        """Kills the process, but not the machine: written entries stay in the page cache, and may
         still be lost later."""
         self._cached = True
         self.core = None
@@ -186,7 +185,7 @@ class RaftNode:
             if effects.chunk.position == 0:
                 self.chunks = b""
             self.chunks += effects.chunk.data
-        self.outbox += [self._filled(send) for send in effects.send]
+        self.outbox += [self._fill(send) for send in effects.send]
         if effects.committed is not None:
             self._apply(effects.committed)
         if effects.install is not None:
@@ -197,21 +196,21 @@ class RaftNode:
             self.append(0, now_ms, voters=effects.append_voters)
 
     def append(self, value: int, now_ms: int, voters: VoterSet | None = None) -> int:
-        """As leader; the offset of the entry."""
+        """Appends an entry as leader and returns its offset."""
         assert self.core is not None
         self.entries.append(Entry(self.core.epoch, value, voters))
         self._flush()
         self.do(self.core.on_appended(Offset(self.end), now_ms, voters=voters), now_ms)
         return self.end - 1
 
-    def persisted(self, now_ms: int) -> None:
+    def complete_persist(self, now_ms: int) -> None:
         assert self.core is not None
         assert self.persisting is not None
         self.disk.hard_state, self.persisting = self.persisting, None
         self.do(self.core.on_persisted(now_ms), now_ms)
 
-    def flushed(self, now_ms: int) -> None:
-        """The flush that was begun is done; the next begins if there is more."""
+    def complete_flush(self, now_ms: int) -> None:
+        """Completes the flush in progress, and starts the next one if there are more entries."""
         assert self.core is not None
         assert self.flushing is not None
         upto, self.flushing = self.flushing, None
@@ -222,7 +221,8 @@ class RaftNode:
         self.do(self.core.on_durable(Offset(upto), now_ms), now_ms)
 
     def take_snapshot(self, now_ms: int, *, keep: bool = False) -> Snapshot | None:
-        """Of everything applied; the log below it goes, unless it is to be kept for a while."""
+        """Takes a snapshot of the applied state, and deletes the log below it unless `keep` is
+        set."""
         assert self.core is not None
         if self.applied <= self.start.offset or self.applied > self.core.log.durable:
             return None
@@ -236,7 +236,7 @@ class RaftNode:
             return None
         self.snapshot = self.disk.snapshot = snapshot
         self.do(self.core.on_snapshot(snapshot.id, len(snapshot.data), now_ms), now_ms)
-        # A log only begins where a snapshot ends.
+        # A log can start only at the end of a snapshot.
         durable = self.disk.entries
         is_durable = self.start == self.disk.start and self.entries[: len(durable)] == durable
         if not keep and is_durable and self.start.offset + len(durable) >= end:
@@ -261,8 +261,8 @@ class RaftNode:
         if self.flushing is None:
             self.flushing = self.end
 
-    def installed(self, now_ms: int) -> None:
-        """The snapshot is in the log's place, whole."""
+    def complete_install(self, now_ms: int) -> None:
+        """Replaces the log by the complete snapshot."""
         assert self.core is not None
         assert self.installing is not None
         id_, self.installing = self.installing, None
@@ -287,7 +287,7 @@ class RaftNode:
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 
-    def _filled(self, send: Send) -> Send:
+    def _fill(self, send: Send) -> Send:
         message = send.message
         if isinstance(message, FetchResponse) and message.read_from >= 0:
             end = min(message.read_from + ENTRIES_PER_FETCH, self.end)

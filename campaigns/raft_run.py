@@ -1,9 +1,8 @@
-"""A group of Raft cores under faults, from one seed: messages late, lost and twice, power losses,
-pauses, partitions, slow disks, voters that change, snapshots, leaders that hand over.
+"""Runs a group of Raft cores with faults, from a seed: messages delayed, lost and duplicated, power
+losses, pauses, network partitions, slow disks, voter changes, snapshots, leaders that resign.
 
-After every step `RaftChecks` looks at it. In the end everything heals, and the group must elect a
-leader, commit, and bring every replica to the same end.
-"""
+`RaftChecks` checks every step. At the end all faults are cleared, and the group must elect a
+leader, commit, and bring every replica to the same offset."""
 
 import heapq
 from collections.abc import Callable
@@ -40,7 +39,7 @@ HEAL_MS: Final = 6_000
 
 @dataclass(slots=True)
 class RaftOptions:
-    """What a seed chooses, printed with a failure."""
+    """The decisions of a seed, stored with a failure."""
 
     voters: int = 3
     observers: int = 1
@@ -50,10 +49,10 @@ class RaftOptions:
     lateness: float = 0.0
     fault_interval_ms: int = 250
     slow_disk: float = 0.0
-    #: How often a voter loses its power just after it gave its vote.
+    #: Probability that a voter loses power right after it granted its vote.
     vote_crash: float = 0.0
     dynamic_voters: bool = True
-    #: A group whose voters are static makes them dynamic (kraft.version 0 to 1) at some time.
+    #: A group with static voters makes them dynamic (kraft.version 0 to 1) during the run.
     upgrades_version: bool = False
 
 
@@ -62,13 +61,13 @@ class RaftReport:
     seed: int
     options: RaftOptions
     steps: int = 0
-    #: Of simulated time.
+    #: Simulated time.
     milliseconds: int = 0
     committed: int = 0
     epochs: int = 0
     crashes: int = 0
     voter_changes: int = 0
-    #: kraft.version was raised.
+    #: Whether kraft.version was upgraded.
     is_upgraded: bool = False
     installs: int = 0
     violation: str = ""
@@ -151,9 +150,9 @@ class RaftRun:
         self._at(self.options.fault_interval_ms, self._fault)
         self._until(self.options.milliseconds)
         self._heal()
-        self._until(self.now_ms + HEAL_MS, stop=self._is_alive)
-        ensure(self._is_alive(), "liveness", self._where())
-        self.checks.at_the_end(self.nodes)
+        self._until(self.now_ms + HEAL_MS, stop=self._is_live)
+        ensure(self._is_live(), "liveness", self._describe_nodes())
+        self.checks.check_final_state(self.nodes)
         report = self.report
         report.committed = len(self.checks.committed)
         report.installs = sum(node.installs for node in self.nodes.values())
@@ -180,7 +179,7 @@ class RaftRun:
         heapq.heappush(self._heap, (self.now_ms + delay_ms, self._sequence, action))
 
     def _act(self, node: RaftNode, action: Callable[[], None]) -> None:
-        """One step of one node, and everything that follows from it."""
+        """Runs one step of a node, checks it, and handles its effects."""
         action()
         core = node.core
         if core is not None:
@@ -193,7 +192,8 @@ class RaftRun:
         self._schedule_tick(node)
 
     def _on(self, node: RaftNode, delay_ms: int, action: Callable[[], None]) -> None:
-        """Later, if the node is still in the same life; after its pause, if it has one."""
+        """Schedules a step of the node; it is dropped if the node restarts, and delayed if it is
+        paused."""
         life = node.lives
 
         def later() -> None:
@@ -227,28 +227,28 @@ class RaftRun:
 
     def _serve_disk(self, node: RaftNode) -> None:
         node_id, life = node.key.node_id, node.lives
-        for kind, wanted in (
+        for kind, is_pending in (
             ("persist", node.persisting is not None),
             ("flush", node.flushing is not None),
             ("install", node.installing is not None),
         ):
             job = (node_id, life, kind)
-            if node.core is None or not wanted or job in self._writing:
+            if node.core is None or not is_pending or job in self._writing:
                 continue
             self._writing.add(job)
             self._on(node, self._disk_delay_ms(node_id), self._disk_job(node, job))
 
     def _disk_job(self, node: RaftNode, job: tuple[NodeId, int, str]) -> Callable[[], None]:
-        def done() -> None:
+        def complete() -> None:
             self._writing.discard(job)
             if job[2] == "persist":
-                node.persisted(self.now_ms)
+                node.complete_persist(self.now_ms)
             elif job[2] == "install":
-                node.installed(self.now_ms)
-            elif node.flushing is not None:  # else a snapshot took the log's place meanwhile
-                node.flushed(self.now_ms)
+                node.complete_install(self.now_ms)
+            elif node.flushing is not None:  # otherwise a snapshot has replaced the log
+                node.complete_flush(self.now_ms)
 
-        return done
+        return complete
 
     def _disk_delay_ms(self, node_id: NodeId) -> int:
         slow_ms = self._slow_until.get(node_id, 0) - self.now_ms
@@ -291,7 +291,8 @@ class RaftRun:
 
     def _deliver(self, sender: RaftNode, target: RaftNode, message: Message, delay_ms: int) -> None:
         def arrive() -> None:
-            # A message outlives the life of whoever it was sent to: connections come back.
+            # A message may arrive after its receiver was restarted, because connections are
+            # reopened.
             if target.core is None or (sender.key.node_id, target.key.node_id) in self._cut:
                 return
             until = self._paused_until.get(target.key.node_id, 0)
@@ -368,7 +369,7 @@ class RaftRun:
         self._step(node, message)
 
     def _upgrade_version(self, node: RaftNode) -> None:
-        """The voters describe themselves first, some of them maybe not."""
+        """Upgrades kraft.version after most voters have sent their own description."""
         assert node.core is not None
         for node_id in node.core.voters.node_ids:
             if node_id != node.key.node_id and self._clients.random() < 0.9:
@@ -386,7 +387,7 @@ class RaftRun:
         self._at(1 + random.randrange(2 * self.options.fault_interval_ms), self._fault)
         nodes = list(self.nodes.values())
         leaders = self._leaders()
-        # The leader is where it hurts.
+        # Faults of the leader are the most interesting ones.
         node = random.choice(leaders if leaders and random.random() < 0.5 else nodes)
         kind = random.choice(
             ("crash", "crash", "crash", "cut", "cut", "join", "pause", "disk", "resign", "refused")
@@ -410,7 +411,7 @@ class RaftRun:
                 lambda: node.do(core.resign(self.now_ms, preferred=preferred), self.now_ms),
             )
         elif kind == "refused":
-            self._refuse(node)
+            self._report_unreachable(node)
 
     def _crash(self, node: RaftNode) -> None:
         if node.core is None:
@@ -426,7 +427,7 @@ class RaftRun:
         self._paused_until.pop(node.key.node_id, None)
         self._tick_at.pop(node.key.node_id, None)
         if random.random() < 0.5:
-            self._refuse(node)
+            self._report_unreachable(node)
         delay_ms = random.randrange(20) if random.random() < 0.3 else random.randrange(800)
         self._at(delay_ms, lambda: self._boot(node))
 
@@ -434,21 +435,21 @@ class RaftRun:
         if node.core is None:
             self._act(node, lambda: node.boot(self.now_ms))
 
-    def _refuse(self, gone: RaftNode) -> None:
-        """Others notice that a process is gone; sometimes they are wrong."""
+    def _report_unreachable(self, target: RaftNode) -> None:
+        """Tells other nodes that a node is unreachable, sometimes wrongly."""
         for node in self.nodes.values():
-            if node is not gone and node.core is not None and self._faults.random() < 0.7:
-                self._on(node, 1, self._unreachable(node, gone.key.node_id))
+            if node is not target and node.core is not None and self._faults.random() < 0.7:
+                self._on(node, 1, self._make_unreachable_step(node, target.key.node_id))
 
-    def _unreachable(self, node: RaftNode, gone: NodeId) -> Callable[[], None]:
-        def tell() -> None:
+    def _make_unreachable_step(self, node: RaftNode, target: NodeId) -> Callable[[], None]:
+        def step() -> None:
             assert node.core is not None
-            node.do(node.core.on_unreachable(gone, self.now_ms), self.now_ms)
+            node.do(node.core.on_unreachable(target, self.now_ms), self.now_ms)
 
-        return tell
+        return step
 
     def _partition(self) -> None:
-        """Two sides, or one way only."""
+        """Cuts the links between two sides, in both directions or only one."""
         random = self._faults
         ids = list(self.nodes)
         random.shuffle(ids)
@@ -469,8 +470,9 @@ class RaftRun:
         for node in self.nodes.values():
             self._boot(node)
 
-    def _is_alive(self) -> bool:
-        """Something written after the faults is committed, and every voter knows it."""
+    def _is_live(self) -> bool:
+        """Returns whether entries written after the faults are committed, and all voters know
+        it."""
         committed = self.checks.committed
         recent = [entry for entry in committed[-20:] if entry.value > self._value_at_heal]
         if len(recent) < 5:
@@ -486,7 +488,7 @@ class RaftRun:
             for node_id in leader.core.voters.node_ids
         )
 
-    def _where(self) -> str:
+    def _describe_nodes(self) -> str:
         return "; ".join(
             f"{node.key.node_id}: {node.core.role.value} in epoch {node.core.epoch},"
             f" leader {node.core.leader}, {node.core.high_watermark} of {node.core.log.end.offset}"
@@ -503,7 +505,7 @@ def run_raft(
     *,
     outcomes_only: bool = False,
 ) -> RaftReport:
-    """Never raises: what went wrong is in the report."""
+    """Runs a seed; never raises, because violations and exceptions are in the report."""
     run = RaftRun(seed, options, core_type, outcomes_only=outcomes_only)
     try:
         return run.run()

@@ -1,4 +1,4 @@
-"""Many seeds, or one again: the shape of a run and what is written down when it fails."""
+"""Runs seeds of all kinds, and writes failure files."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from campaigns.storage_torture import LIVES, TortureReport, torture
 
 @dataclass(slots=True)
 class RunReport:
-    """One seed of one kind of run."""
+    """Report of a seed of one kind."""
 
     kind: str
     seed: int
@@ -34,9 +34,9 @@ class RunReport:
     options: dict[str, Any] = field(default_factory=dict)
     simulated_seconds: float = 0.0
     cpu_seconds: float = 0.0
-    #: What was tried, to be added up over seeds.
+    #: Counts, to be summed over seeds.
     figures: dict[str, int] = field(default_factory=dict)
-    #: The first violated invariant and what it said; empty if all held.
+    #: The first violated invariant and its message; empty if there was none.
     invariant: str = ""
     message: str = ""
     last_events: list[str] = field(default_factory=list)
@@ -78,7 +78,8 @@ def _of_torture(kind: str, report: TortureReport, lives: int) -> RunReport:
 
 
 def _shrink_lives(run: Callable[..., RunReport], seed: int) -> RunReport:
-    """The same seed with as few lives as still fail: the draws before do not change."""
+    """Returns the run with the fewest lives that still fails; earlier random draws do not
+    change."""
     for lives in range(1, LIVES):
         report = run(seed, lives=lives)
         if report.failed:
@@ -108,7 +109,7 @@ def run_whole_node(seed: int, options: NodeOptions | None = None) -> RunReport:
 
 
 def shrink_node(seed: int) -> RunReport:
-    """Takes faults out of the plan, one after the other, while the same invariant is violated."""
+    """Removes faults from the plan, one at a time, as long as the same invariant is violated."""
     best = run_node(seed)
     if not best.violations:
         return run_whole_node(seed)
@@ -138,7 +139,7 @@ def run_with_groups(seed: int, options: GroupsOptions | None = None) -> RunRepor
     report = run_groups(seed, options)
     described = _of_cluster("groups", report)
     described.figures |= {
-        "client deaths and silences": len(report.options.events),
+        "client faults": len(report.options.events),
         "commits": report.commits,
         "assignments": report.assignments,
         "late requests": report.late_requests,
@@ -251,17 +252,17 @@ def run_many(
     seconds: float,
     ledger: Ledger | None = None,
 ) -> Iterator[RunReport]:
-    """Seeds in order until their number or the CPU time, shared fairly by the kinds, is used up.
-    With a ledger each kind goes on after the last seed written there."""
+    """Runs seeds in order, up to a number of seeds or an amount of CPU time, which is shared evenly
+    by the kinds. With a ledger, each kind continues after its last seed."""
     end = process_time() + seconds
     starts = {k: ledger.next_seed(k, first=first) if ledger else first for k in kinds}
     next_seed = dict(starts)
     spent = dict.fromkeys(kinds, 0.0)
     while process_time() < end:
-        waiting = [kind for kind in kinds if next_seed[kind] < starts[kind] + seeds]
-        if not waiting:
+        unfinished = [kind for kind in kinds if next_seed[kind] < starts[kind] + seeds]
+        if not unfinished:
             return
-        kind = min(waiting, key=lambda each: spent[each])
+        kind = min(unfinished, key=lambda each: spent[each])
         started = process_time()
         report = KINDS[kind](next_seed[kind])
         report.cpu_seconds = process_time() - started
@@ -281,7 +282,7 @@ def run_many(
 
 
 def failure_file(report: RunReport, folder: Path) -> Path:
-    """All that is needed to see the failure again, and to know that it is the same one."""
+    """Writes everything needed to reproduce the failure and to recognise it; returns the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.kind}-{report.seed}.json"
     commit, changes = revision()
@@ -304,7 +305,7 @@ def failure_file(report: RunReport, folder: Path) -> Path:
 
 
 def run_file(path: Path) -> RunReport:
-    """What a failure file, or a kept regression, describes."""
+    """Runs the seed and options of a failure file or a regression."""
     fields = json.loads(path.read_text())
     seed, options = fields["seed"], fields["options"]
     match fields["kind"]:
@@ -321,12 +322,12 @@ def run_file(path: Path) -> RunReport:
 
 
 def revision() -> tuple[str, str]:
-    """The commit, and a hash of what differs from it; empty outside of a repository."""
+    """Returns the commit and a hash of uncommitted changes; both are empty outside a repository."""
 
-    def git(*words: str) -> bytes:
+    def git(*arguments: str) -> bytes:
         folder = Path(__file__).parent
-        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
-        return done.stdout if done.returncode == 0 else b""
+        result = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
+        return result.stdout if result.returncode == 0 else b""
 
     commit = git("rev-parse", "HEAD").decode().strip()
     difference = git("diff", "HEAD")

@@ -1,4 +1,4 @@
-"""Makes a failing run of a cluster smaller while the same invariant stays violated."""
+"""Shrinks a failing run of a cluster as long as the same invariant is violated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,21 +9,21 @@ from campaigns.groups.plan import GroupsOptions
 
 T = TypeVar("T")
 
-#: Runs that a shrinking may cost.
+#: Limit of runs for shrinking.
 ATTEMPTS_MAX: Final = 60
 
 
 class Budget:
     def __init__(self, attempts: int = ATTEMPTS_MAX) -> None:
-        self.left = attempts
+        self.remaining = attempts
 
     def take(self) -> bool:
-        self.left -= 1
-        return self.left >= 0
+        self.remaining -= 1
+        return self.remaining >= 0
 
 
-def minimised(items: Sequence[T], fails: Callable[[list[T]], bool], budget: Budget) -> list[T]:
-    """Delta debugging: leaves out ever smaller parts as long as the rest still fails."""
+def minimize(items: Sequence[T], fails: Callable[[list[T]], bool], budget: Budget) -> list[T]:
+    """Delta debugging: removes ever smaller parts as long as the rest still fails."""
     kept = list(items)
     size = len(kept)
     while kept and size >= 1:
@@ -46,36 +46,39 @@ Options = TypeVar("Options", bound=ClusterOptions)
 def shrink_groups_options(
     options: GroupsOptions, fails: Callable[[GroupsOptions], bool]
 ) -> GroupsOptions:
-    """No late requests, fewer clients, less that befalls them; then as a cluster."""
+    """Tries to remove late requests, clients, client faults and resets; then shrinks like a
+    cluster."""
     budget = Budget()
     best = options
-    punctual = replace(best, late_permille=0)
-    if punctual != best and budget.take() and fails(punctual):
-        best = punctual
+    without_late = replace(best, late_permille=0)
+    if without_late != best and budget.take() and fails(without_late):
+        best = without_late
     kept = best
-    actors = minimised(best.actors, lambda fewer: fails(replace(kept, actors=fewer)), budget)
+    actors = minimize(best.actors, lambda fewer: fails(replace(kept, actors=fewer)), budget)
     best = replace(best, actors=actors)
     fewest = best
-    events = minimised(best.events, lambda fewer: fails(replace(fewest, events=fewer)), budget)
+    events = minimize(best.events, lambda fewer: fails(replace(fewest, events=fewer)), budget)
     best = replace(best, events=events)
-    calmest = best
-    resets = minimised(best.resets, lambda fewer: fails(replace(calmest, resets=fewer)), budget)
+    with_few_events = best
+    resets = minimize(
+        best.resets, lambda fewer: fails(replace(with_few_events, resets=fewer)), budget
+    )
     return shrink_options(replace(best, resets=resets), fails)
 
 
 def shrink_options(options: Options, fails: Callable[[Options], bool]) -> Options:
-    """Fewer faults, fewer steps, a calmer schedule, less time; in this order."""
+    """Tries fewer faults, fewer steps, a simpler schedule and less time, in this order."""
     budget = Budget()
     best = options
-    faults = minimised(best.faults, lambda fewer: fails(replace(options, faults=fewer)), budget)
+    faults = minimize(best.faults, lambda fewer: fails(replace(options, faults=fewer)), budget)
     best = replace(best, faults=faults)
     kept = best
-    steps = minimised(best.steps, lambda fewer: fails(replace(kept, steps=fewer)), budget)
+    steps = minimize(best.steps, lambda fewer: fails(replace(kept, steps=fewer)), budget)
     best = replace(best, steps=steps)
-    calmer: tuple[dict[str, Any], ...] = (
+    simplifications: tuple[dict[str, Any], ...] = (
         {"policy": "fifo"}, {"nodes": 3}, {"seconds": 6}, {"seconds": 3},
     )  # fmt: skip
-    for changes in calmer:
+    for changes in simplifications:
         attempt = replace(best, **changes)
         if attempt != best and budget.take() and fails(attempt):
             best = attempt

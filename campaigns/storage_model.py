@@ -1,8 +1,7 @@
-"""What a log ought to hold and know, kept in the simplest way there is: a list of batches.
+"""Model of a log: a plain list of batches.
 
-Everything that `storage/` keeps in indexes, caches and snapshots is worked out here by walking
-over the list. Slow, and on purpose without a line of `storage/`.
-"""
+Everything that `storage/` keeps in indexes, caches and snapshots is derived here by iterating over
+the list. Slow, and deliberately independent of the code of `storage/`."""
 
 import struct
 from bisect import bisect_right
@@ -29,7 +28,7 @@ class ModelBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     is_transactional: bool
-    #: None: not the end of a transaction. True: commit.
+    #: True for a commit marker, False for an abort marker, None for other batches.
     marker: bool | None
     #: (offset, timestamp) of each record.
     timestamps: tuple[tuple[int, int], ...]
@@ -40,7 +39,7 @@ class ModelBatch(NamedTuple):
 
 
 def model_batch(data: bytes) -> ModelBatch:
-    """A batch as it lies in the log: with its real offset and epoch."""
+    """Parses a batch as stored in the log, with its actual offset and epoch."""
     header = read_header(data)
     records = read_records(data, bytes_max=UNPACKED_BYTES_MAX)
     marker = None
@@ -63,7 +62,7 @@ def model_batch(data: bytes) -> ModelBatch:
 @dataclass(slots=True)
 class ModelProducer:
     epoch: int
-    #: The last five of this epoch.
+    #: The last five batches of this epoch.
     batches: list[ModelBatch] = field(default_factory=list)
     transaction_start: int = -1
 
@@ -83,7 +82,7 @@ class Aborted(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """Producer state as a walk over all batches gives it."""
+    """Producer state derived from all batches."""
 
     producers: dict[int, ModelProducer] = field(default_factory=dict)
     aborted: list[Aborted] = field(default_factory=list)
@@ -117,13 +116,13 @@ class Replay:
 
 
 class ModelLog:
-    """One line of history. Batches below the log start stay: readers must not see them, but
-    producer state still comes from them."""
+    """The contents of a log. Batches below the log start offset are kept: they are not readable,
+    but part of the producer state."""
 
     __slots__ = ("_bases", "batches", "start")
 
     def __init__(self, start: int = 0, batches: Iterable[ModelBatch] = ()) -> None:
-        #: Where the list begins; above zero once the log was emptied and restarted.
+        #: Offset of the first batch; above zero after the log was fully truncated.
         self.start = start
         self.batches: list[ModelBatch] = []
         self._bases: list[int] = []
@@ -139,11 +138,11 @@ class ModelLog:
         self.batches.append(batch)
         self._bases.append(batch.base_offset)
 
-    def cut(self, to: int) -> "ModelLog":
-        """What is left when everything from `to` on is cut: a batch that holds `to` goes whole."""
+    def truncate(self, to: int) -> "ModelLog":
+        """Returns the log truncated to `to`; a batch that contains `to` is removed completely."""
         return ModelLog(self.start, [batch for batch in self.batches if batch.end <= to])
 
-    def holding(self, offset: int) -> ModelBatch | None:
+    def batch_at(self, offset: int) -> ModelBatch | None:
         slot = bisect_right(self._bases, offset) - 1
         if slot < 0 or self.batches[slot].last_offset < offset:
             return None
@@ -153,7 +152,7 @@ class ModelLog:
         return [batch for batch in self.batches if batch.last_offset >= log_start]
 
     def first_at_or_after(self, timestamp: int, log_start: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record that is not older."""
+        """Returns (offset, timestamp) of the first record with this timestamp or a later one."""
         for batch in self.visible(log_start):
             for offset, stamp in batch.timestamps:
                 if stamp >= timestamp and offset >= log_start:

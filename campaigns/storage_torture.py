@@ -1,14 +1,14 @@
-"""Torture of one log: seeded work, cut short by crashes at any disk operation, over and over.
+"""Torture test of a log: random operations, interrupted repeatedly by crashes at any disk
+operation.
 
-The harness plays the log manager: it writes the checkpoints, runs flush plans, restarts after a
-kill, a power loss, a failed disk or a clean stop, and dies during recovery as well. After every
-restart it compares the log with a model that is a plain list (`storage_model`):
+The harness acts as the log manager: it writes the checkpoints, runs flush plans, restarts after a
+kill, a power loss, a failed disk or a clean shutdown, and crashes during recovery as well. After
+every restart it compares the log with a model that is a plain list (`storage_model`):
 
-* what was acknowledged is there: all of it after a kill, all below the durable offset after a
-  power loss (D1, D9);
-* every batch read is byte for byte one that was appended, at its place in one line of history
-  (D2, D10);
-* look-ups by offset, by time, by epoch, the aborted transactions and the producer state equal a
+* all acknowledged records exist after a kill, and all below the durable offset after a power loss
+  (D1, D9);
+* every batch read equals an appended batch, byte for byte, at its position (D2, D10);
+* lookups by offset, timestamp and epoch, the aborted transactions and the producer state equal a
   full replay (D9, P3).
 """
 
@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from campaigns.storage_checks import agrees, check_log, read_all
+from campaigns.storage_checks import check_log, is_prefix, read_all
 from campaigns.storage_model import ModelBatch, ModelLog, Replay, model_batch
 from campaigns.storage_workload import BatchMaker
 from lograft.model.errors import DiskFailed, LograftError
@@ -40,10 +40,10 @@ DIRECTORY: Final = f"{ROOT}/{PARTITION}"
 TOPIC_ID: Final = UUID(int=77)
 START_MS: Final = 1_767_225_600_000
 
-#: Lives of one run, and steps in a life before it ends in one way or another.
+#: Lives (processes) of a run, and most steps in a life.
 LIVES: Final = 8
 STEPS: Final = 40
-#: A crash during recovery is tried so often in a row at most.
+#: Most consecutive crashes during recovery.
 CRASHES_IN_RECOVERY_MAX: Final = 4
 FAULTS: Final[tuple[Operation, ...]] = ("write", "fsync", "fsync_dir", "create", "rename", "read")
 
@@ -67,7 +67,7 @@ class TortureReport:
 
 
 def draw_config(random: Random) -> FixedLogConfig:
-    """Small on purpose: rare paths become common."""
+    """Draws small sizes and intervals, so that rare code paths are frequent."""
     return FixedLogConfig(
         segment_bytes=random.choice((3_000, 4_000, 8_000)),
         segment_ms=random.choice((3_000, 60_000, 604_800_000)),
@@ -86,8 +86,8 @@ class Torture:
         self.streams = Streams(seed)
         self.trace = Trace()
         self.platter = Platter()
-        # A restart after a failed fsync is taken for a reboot: recovery cannot tell bytes that
-        # only the page cache holds from those on the metal, and does not promise to.
+        # A restart after a failed fsync counts as a reboot: recovery cannot distinguish bytes in
+        # the page cache from bytes on stable storage, and does not promise to.
         self.platter.eviction_chance = 1.0
         self.now_ms = START_MS
         self._lives = lives
@@ -96,20 +96,20 @@ class Torture:
         self._faults = self.streams.stream("faults")
         self.config = self._draw_config()
         self._maker = self._new_maker()
-        #: What the log holds, if nothing goes wrong, and the producer state that follows.
+        #: Expected contents of the log, and the producer state derived from them.
         self.model = ModelLog()
         self.replay = Replay()
-        #: What the operation under way may have made of it by the time of a crash.
+        #: Possible contents after a crash during the current operation.
         self.alternatives: list[ModelLog] = []
-        #: Everything below was promised to survive a power loss.
+        #: Offset below which records must survive a power loss.
         self.floor = 0
-        #: The log start lies between what was checkpointed and what was asked for.
+        #: Bounds of the log start offset: the checkpointed and the requested one.
         self.log_start_floor = 0
         self.log_start = 0
         self.leader_epoch = 0
-        #: In the order of their making: one lane runs them.
+        #: In the order of creation, because a single lane runs them.
         self._plans: list[FlushPlan] = []
-        #: Those that have run, but the log was not told yet.
+        #: Plans that have run, but are not marked durable in the log yet.
         self._finished: list[FlushPlan] = []
         self._disks = 0
         self.disk = self._new_disk()
@@ -117,7 +117,8 @@ class Torture:
 
     def _draw_config(self) -> FixedLogConfig:
         config = draw_config(self._random)
-        # A third of them, without another draw: seeds keep their meaning.
+        # A third of the configurations, without another random draw, so that seeds keep their
+        # meaning.
         return replace(config, preallocate=config.segment_index_bytes == 120)
 
     def _new_maker(self) -> BatchMaker:
@@ -130,15 +131,15 @@ class Torture:
             for _ in range(self._lives):
                 self._live()
         except InvariantViolated as violation:
-            self._condemn(violation)
+            self._report_violation(violation)
         except LograftError as error:
-            # Nothing that the harness asks for may be refused.
-            self._condemn(InvariantViolated("D5", f"{type(error).__name__}: {error}"))
+            # The log must not reject any operation of the harness.
+            self._report_violation(InvariantViolated("D5", f"{type(error).__name__}: {error}"))
         self.report.trace_hash = self.trace.digest()
         self.report.last_events = list(self.trace.last)
         return self.report
 
-    def _condemn(self, violation: InvariantViolated) -> None:
+    def _report_violation(self, violation: InvariantViolated) -> None:
         self.report.violation = violation
         self.trace.event("violated", violation.invariant)
 
@@ -165,14 +166,14 @@ class Torture:
         except SimulatedCrash:
             pass
         except (DiskFailed, OSError):
-            # OSErrors come from files that the harness itself reads and writes.
+            # OSErrors are raised for files that the harness itself reads and writes.
             is_failed = True
             self.report.disk_failures += 1
-            self._check_refuses()
+            self._check_rejects_appends()
         self._restart(is_failed=is_failed, power=fate == "power")
 
     def _restart(self, *, is_failed: bool, power: bool) -> None:
-        # After a failed fsync the cache may hold what the metal never got: as bad as power loss.
+        # After a failed fsync, data in the page cache may be lost, as in a power loss.
         is_lossy = is_failed
         for attempt in range(CRASHES_IN_RECOVERY_MAX + 1):
             power_now = power or self._faults.random() < 0.5
@@ -188,7 +189,7 @@ class Torture:
             except SimulatedCrash:
                 self.report.crashes_in_recovery += 1
             except LograftError as error:
-                raise InvariantViolated("D9", f"the log does not open: {error}") from error
+                raise InvariantViolated("D9", f"the log cannot be opened: {error}") from error
         self._compare_after_restart(is_lossy=is_lossy)
 
     def _end_life(self, *, power: bool) -> None:
@@ -200,10 +201,10 @@ class Torture:
         self.trace.event("power-loss" if power else "kill")
         if power:
             self.report.power_losses += 1
-            self.platter.power_lost(faults)
+            self.platter.on_power_lost(faults)
         else:
             self.report.kills += 1
-            self.platter.process_killed(faults)
+            self.platter.on_process_killed(faults)
 
     def _new_disk(self) -> SimulatedDisk:
         self._disks += 1
@@ -281,7 +282,7 @@ class Torture:
     def _steps_by_weight(self) -> tuple[tuple[Callable[[], None], int], ...]:
         return (
             (self._append, 40), (self._append_as_follower, 12), (self._repeat, 4),
-            (self._send_wrong, 4), (self._roll, 3), (self._make_plan, 6), (self._run_plan, 9),
+            (self._send_invalid, 4), (self._roll, 3), (self._make_plan, 6), (self._run_plan, 9),
             (self._mark_durable, 6),
             (self._checkpoint, 6), (self._truncate, 3), (self._restart_at, 1),
             (self._advance_start, 3), (self._retain, 3), (self._remove_files, 2),
@@ -289,7 +290,7 @@ class Torture:
         )  # fmt: skip
 
     def _numbered(self, data: bytes, base_offset: int) -> ModelBatch:
-        """The batch as the log must hold it."""
+        """Returns the batch with its offset and epoch in the log."""
         numbered = bytearray(data)
         patch(numbered, 0, base_offset, self.leader_epoch)
         return model_batch(bytes(numbered))
@@ -314,8 +315,8 @@ class Torture:
             batch.end,
             False,
         ):
-            raise InvariantViolated("D4", f"{result} where {batch.base_offset} was due")
-        self._acknowledged(batch)
+            raise InvariantViolated("D4", f"{result}, but expected {batch.base_offset}")
+        self._on_acknowledged(batch)
 
     def _append_as_follower(self) -> None:
         replay = Replay.of(self.model.batches)
@@ -332,19 +333,21 @@ class Torture:
         if self._random.random() < 0.3:
             data += new[0].data[: self._random.randrange(len(new[0].data))]
         self.log.append_as_follower(memoryview(bytearray(data)), now_ms=self.now_ms)
-        self._acknowledged(*new)
+        self._on_acknowledged(*new)
 
     def _with(self, *batches: ModelBatch) -> ModelLog:
         return ModelLog(self.model.start, [*self.model.batches, *batches])
 
-    def _acknowledged(self, *batches: ModelBatch) -> None:
+    def _on_acknowledged(self, *batches: ModelBatch) -> None:
         self.alternatives = []
         for batch in batches:
             self.model.append(batch)
             self.replay.apply(batch)
             self.report.batches += 1
         if self.log.end_offset != self.model.end:
-            raise InvariantViolated("D6", f"end {self.log.end_offset}, not {self.model.end}")
+            raise InvariantViolated(
+                "D6", f"log end offset {self.log.end_offset}, not {self.model.end}"
+            )
 
     def _repeat(self) -> None:
         data = self._maker.repeat(self.replay, self.log.log_start_offset)
@@ -352,7 +355,7 @@ class Torture:
             return
         if self.config.message_timestamp_log_append:
             return
-        wanted = next(
+        original = next(
             batch
             for producer in self.replay.producers.values()
             for batch in producer.batches
@@ -361,25 +364,27 @@ class Torture:
         result = self.log.append_as_leader(
             memoryview(bytearray(data)), leader_epoch=self.leader_epoch, now_ms=self.now_ms
         )
-        if not result.duplicate or result.base_offset != wanted.base_offset:
-            raise InvariantViolated("P3", f"a repeat of {wanted.base_offset} gave {result}")
+        if not result.duplicate or result.base_offset != original.base_offset:
+            raise InvariantViolated(
+                "P3", f"a duplicate of {original.base_offset} returned {result}"
+            )
 
-    def _send_wrong(self) -> None:
+    def _send_invalid(self) -> None:
         log_start = self.log.log_start_offset
-        wrong = self._maker.out_of_order(self.replay, self.now_ms, log_start)
+        invalid = self._maker.out_of_order(self.replay, self.now_ms, log_start)
         error: type[LograftError] = OutOfOrderSequence
         if self._random.random() < 0.5:
-            wrong = self._maker.fenced(self.replay, self.now_ms, log_start)
+            invalid = self._maker.fenced(self.replay, self.now_ms, log_start)
             error = ProducerFenced
-        if wrong is None:
+        if invalid is None:
             return
         try:
             self.log.append_as_leader(
-                memoryview(bytearray(wrong)), leader_epoch=self.leader_epoch, now_ms=self.now_ms
+                memoryview(bytearray(invalid)), leader_epoch=self.leader_epoch, now_ms=self.now_ms
             )
         except error:
             return
-        raise InvariantViolated("P2", f"{error.__name__} was due")
+        raise InvariantViolated("P2", f"{error.__name__} was not raised")
 
     def _roll(self) -> None:
         self.log.roll(self.now_ms)
@@ -390,7 +395,7 @@ class Torture:
             self._plans.append(plan)
 
     def _run_plan(self) -> None:
-        """The worker's part; the loop hears of it only some steps later."""
+        """Runs the worker's part; the log is notified some steps later."""
         if not self._plans:
             self._make_plan()
         if self._plans:
@@ -403,23 +408,23 @@ class Torture:
     def _mark_durable(self) -> None:
         if self._finished:
             self.log.mark_durable(self._finished.pop(0))
-            self._note_durable()
+            self._check_durable_offset()
 
-    def _note_durable(self) -> None:
+    def _check_durable_offset(self) -> None:
         if self.log.durable_offset > self.log.end_offset:
-            raise InvariantViolated("D6", "the durable offset is past the end")
+            raise InvariantViolated("D6", "the durable offset is beyond the log end offset")
         self.floor = self.log.durable_offset
 
     def _truncate(self) -> None:
         low = max(self.log_start, self.log.log_start_offset)
         to = self._random.randint(max(low, self.model.end - 12), self.model.end)
-        cut = self.model.cut(to)
-        if cut.end < low:
+        truncated = self.model.truncate(to)
+        if truncated.end < low:
             return
-        self.alternatives = [cut]
-        self.floor = min(self.floor, cut.end)
+        self.alternatives = [truncated]
+        self.floor = min(self.floor, truncated.end)
         self.log.truncate(Offset(to))
-        self._replaced_by(cut)
+        self._replace_model(truncated)
 
     def _restart_at(self) -> None:
         offset = self.model.end + self._random.randrange(20)
@@ -428,15 +433,15 @@ class Torture:
         self.floor = 0
         self.log_start = offset
         self.log.truncate_fully_and_start_at(Offset(offset), now_ms=self.now_ms)
-        self._replaced_by(fresh)
+        self._replace_model(fresh)
 
-    def _replaced_by(self, model: ModelLog) -> None:
+    def _replace_model(self, model: ModelLog) -> None:
         self.alternatives = []
         self.model = model
         self.replay = Replay.of(model.batches)
         if self.log.end_offset != model.end:
-            raise InvariantViolated("D6", f"cut to {self.log.end_offset}, not {model.end}")
-        self._note_durable()
+            raise InvariantViolated("D6", f"truncated to {self.log.end_offset}, not {model.end}")
+        self._check_durable_offset()
 
     def _advance_start(self) -> None:
         to = self._random.randint(self.log.log_start_offset, self.model.end)
@@ -450,7 +455,7 @@ class Torture:
         self.log_start = self.log.log_start_offset
         is_unlimited = self.config.retention_bytes < 0 and self.config.retention_ms < 0
         if is_unlimited and self.log_start != before:
-            raise InvariantViolated("D11", "retention deleted although nothing allows it")
+            raise InvariantViolated("D11", "retention deleted segments although it is unlimited")
 
     def _remove_files(self) -> None:
         self.log.remove_expired_files(self.now_ms)
@@ -458,10 +463,10 @@ class Torture:
     def _new_epoch(self) -> None:
         self.leader_epoch += self._random.randint(1, 3)
 
-    # -- judging ---------------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------
 
-    def _check_refuses(self) -> None:
-        """A failed disk is final: the log that noticed it takes nothing more."""
+    def _check_rejects_appends(self) -> None:
+        """A disk failure is permanent: the log must reject further appends."""
         if not self.log.failed:
             return
         data = bytearray(self._maker.draw(Replay(), self.now_ms, 0).data)
@@ -471,12 +476,12 @@ class Torture:
             )
         except LograftError:
             return
-        raise InvariantViolated("D8", "an append was taken after the disk had failed")
+        raise InvariantViolated("D8", "an append was accepted after the disk had failed")
 
     def _compare(self) -> None:
         batches = read_all(self.log, self._random)
-        if not agrees(self.model, batches, self.log) or self.log.end_offset != self.model.end:
-            raise InvariantViolated("D2", "the log does not hold what was appended")
+        if not is_prefix(self.model, batches, self.log) or self.log.end_offset != self.model.end:
+            raise InvariantViolated("D2", "the log differs from the appended batches")
         check_log(self.log, self.model, self.replay, self._random)
 
     def _compare_after_restart(self, *, is_lossy: bool) -> None:
@@ -485,7 +490,7 @@ class Torture:
         candidates = [*self.alternatives, self.model]
         required = self.floor if is_lossy else min(each.end for each in candidates)
         if log.end_offset < required:
-            raise InvariantViolated("D9", f"recovered to {log.end_offset}, {required} was safe")
+            raise InvariantViolated("D9", f"recovered to {log.end_offset}, {required} was durable")
         if not self.log_start_floor <= log.log_start_offset <= self.log_start:
             raise InvariantViolated(
                 "D6",
@@ -494,19 +499,22 @@ class Torture:
             )
         batches = read_all(log, self._random)
         if not batches and log.segments[0].base_offset < log.end_offset:
-            # Nothing to see, yet not emptied: the old line goes on, with its open transactions.
+            # No visible batches, but not emptied: the old contents continue, with open
+            # transactions.
             candidates.reverse()
-        line = next((each for each in candidates if agrees(each, batches, log)), None)
+        line = next((each for each in candidates if is_prefix(each, batches, log)), None)
         if line is None:
-            raise InvariantViolated("D2", "the recovered log is no beginning of what was appended")
+            raise InvariantViolated(
+                "D2", "the recovered log is not a prefix of the appended batches"
+            )
         self.alternatives = []
-        self.model = line.cut(log.end_offset)
+        self.model = line.truncate(log.end_offset)
         if self.model.end != log.end_offset:
-            # Only records below the log start are lost: the log goes on at its start.
+            # Only records below the log start offset are lost: the log continues at its start.
             self.model = ModelLog(log.end_offset)
         self.replay = Replay.of(self.model.batches)
         self.log_start = log.log_start_offset
-        self._note_durable()
+        self._check_durable_offset()
         check_log(log, self.model, self.replay, self._random)
 
 

@@ -1,4 +1,5 @@
-"""Batches for the torture: plain, idempotent and transactional producers, all codecs, markers."""
+"""Batches for the torture test: plain, idempotent and transactional producers, all codecs,
+markers."""
 
 from random import Random
 from typing import Final, NamedTuple
@@ -23,7 +24,7 @@ VALUE_BYTES: Final = (0, 1, 10, 40, 100, 700)
 
 
 class Draft(NamedTuple):
-    """A batch as a client sends it: its offsets count from zero."""
+    """A batch as sent by a client: its offsets start at zero."""
 
     data: bytes
     origin: Origin
@@ -36,7 +37,7 @@ class BatchMaker:
         self._counter = 0
 
     def draw(self, replay: Replay, now_ms: int, log_start: int) -> Draft:
-        """A batch that a log with this producer state must take."""
+        """Draws a batch that a log with this producer state must accept."""
         kind = self._random.random()
         if kind < 0.35:
             return Draft(self._batch(now_ms), Origin.CLIENT)
@@ -45,7 +46,7 @@ class BatchMaker:
         return self._transactional(replay, now_ms, log_start)
 
     def repeat(self, replay: Replay, log_start: int) -> bytes | None:
-        """One of a producer's last batches once more, as sent the first time."""
+        """Returns a duplicate of one of a producer's last batches, as sent the first time."""
         known = [
             batch
             for producer in replay.producers.values()
@@ -60,7 +61,7 @@ class BatchMaker:
         return bytes(data)
 
     def out_of_order(self, replay: Replay, now_ms: int, log_start: int) -> bytes | None:
-        """A batch of a known producer that leaves a gap."""
+        """Returns a batch of a known producer with a gap in its sequence."""
         known = [
             (producer_id, producer)
             for producer_id, producer in replay.producers.items()
@@ -79,7 +80,7 @@ class BatchMaker:
         )
 
     def fenced(self, replay: Replay, now_ms: int, log_start: int) -> bytes | None:
-        """A batch of an older incarnation of a known producer."""
+        """Returns a batch of an older epoch of a known producer."""
         known = [
             (producer_id, producer)
             for producer_id, producer in replay.producers.items()
@@ -105,7 +106,7 @@ class BatchMaker:
     def _next(self, producer: ModelProducer | None, log_start: int) -> tuple[int, int]:
         if producer is None:
             return 0, 0
-        # The log may have forgotten sequences that it no longer holds: begin a new epoch.
+        # The log may have forgotten sequences of deleted batches: start a new epoch.
         is_forgotten = not producer.batches or producer.batches[-1].base_offset < log_start
         if is_forgotten or (self._random.random() < 0.1 and producer.transaction_start < 0):
             return producer.epoch + 1, 0

@@ -1,6 +1,5 @@
-"""Runs of the kind `groups`: a cluster whose clients are members of groups and transactional.
+"""Runs of the kind `groups`: a cluster whose clients are group members and transactional producers.
 
-The same nodes, faults, watches and final comparison as in the kind `cluster`; what clients do, and
-what they are held to, is here: G1-G6 (`checks.py`, `watch.py`), T1-T9 (`transaction_checks.py`) and
-whole requests that come late or twice (`late.py`).
-"""
+Nodes, faults, watches and the final comparison are those of the kind `cluster`. This package
+contains the clients and their invariants: G1-G6 (`checks.py`, `watch.py`), T1-T9
+(`transaction_checks.py`), and delayed or duplicated requests (`late.py`)."""

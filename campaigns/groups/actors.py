@@ -1,4 +1,4 @@
-"""Client processes with identities that outlive them: they crash, come back, leave, have twins."""
+"""Client processes with persistent identities: they crash, restart, leave, and have duplicates."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,14 +9,14 @@ from campaigns.groups.plan import ActorEvent, ActorPlan
 from lograft.simulation.history import History
 from lograft.simulation.machine import Machine
 
-#: How long a member that leaves waits for its answer.
+#: How long a leaving member waits for the response.
 LEAVE_SECONDS: Final = 2.0
-#: A twin lives at least so long that both meet.
+#: Minimum lifetime of a twin, so that both processes are active at the same time.
 TWIN_MS: Final = 1_000
 
 
 class Behaviour(Protocol):
-    """What a process does from its start to its end."""
+    """The work of a client process."""
 
     @property
     def membership(self) -> Membership | None: ...
@@ -25,22 +25,24 @@ class Behaviour(Protocol):
 
 
 class World(Protocol):
-    """What actors need of the run that they play in."""
+    """The run, as seen by actors."""
 
     history: History
 
     def machine(self, name: str) -> Machine: ...
 
-    def surroundings(self, proc: str, machine: Machine) -> ActorContext: ...
+    def make_context(self, proc: str, machine: Machine) -> ActorContext: ...
 
-    def cut_off(self, name: str) -> None: ...
+    def isolate_client(self, name: str) -> None: ...
 
-    def mend(self, name: str) -> None: ...
+    def reconnect_client(self, name: str) -> None: ...
 
     def later(self, ms: int, act: Callable[[], None]) -> None: ...
 
 
 class Actor:
+    """A client identity, and the process that currently uses it."""
+
     def __init__(
         self,
         world: World,
@@ -55,11 +57,11 @@ class Actor:
         self._make = make
         self._machine = world.machine(name)
         self._lives = 0
-        self._playing: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
         self.behaviour: Behaviour | None = None
-        #: It does not come back by itself.
+        #: Whether it does not restart by itself.
         self.is_gone = False
-        #: The play is over, whatever was in store for it.
+        #: Whether the run of clients has ended, so that it must not be started again.
         self.is_dismissed = False
 
     @property
@@ -76,9 +78,9 @@ class Actor:
         life = self._machine.life or self._machine.boot()
         self._lives += 1
         proc = f"{self.name}.{self._lives}"
-        around = self._world.surroundings(proc, self._machine)
-        self.behaviour = self._make(around, self.plan)
-        self._playing = life.run(self.behaviour.run(), name=proc)
+        context = self._world.make_context(proc, self._machine)
+        self.behaviour = self._make(context, self.plan)
+        self._work = life.run(self.behaviour.run(), name=proc)
         self._world.history.record(proc, "probe", "born", actor=self.plan.name)
 
     def kill(self) -> None:
@@ -97,23 +99,23 @@ class Actor:
             )  # fmt: skip
 
     def leave(self) -> None:
-        """Says goodbye, if it can, and ends."""
+        """Leaves the group, if it is a member, and ends."""
         life = self._machine.life
-        if life is None or self._playing is None:
+        if life is None or self._work is None:
             return
-        # Once: a second goodbye would end the first one's request under its own name.
-        self._playing.cancel()
-        self._playing = None
+        # Only once: a second leave would complete the first one's request in the history.
+        self._work.cancel()
+        self._work = None
         behaviour = self.behaviour
-        # One that was in the middle of a request does not know how that ended: a process of its
-        # own name would end it twice.
+        # The interrupted request stays pending in the history, so the leave is recorded under
+        # another process name.
         if behaviour is not None and behaviour.membership is not None:
-            life.run(self._say_goodbye(behaviour.membership), name="leave")
+            life.run(self._leave_group(behaviour.membership), name="leave")
         self._world.later(int(LEAVE_SECONDS * 1000), self.kill)
 
-    async def _say_goodbye(self, membership: Membership) -> None:
-        around = membership.around
-        membership.around = around._replace(proc=f"{around.proc}-leave")
+    async def _leave_group(self, membership: Membership) -> None:
+        context = membership.context
+        membership.context = context._replace(proc=f"{context.proc}-leave")
         try:
             await membership.leave()
         except TurnOver:
@@ -130,7 +132,7 @@ class Actor:
 
 
 class Cast:
-    """All actors of a run, and what its plan has in store for them."""
+    """All actors of a run; applies the events of its plan to them."""
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class Cast:
         for actor in self.actors.values():
             actor.start()
 
-    def everybody(self) -> list[Actor]:
+    def all_actors(self) -> list[Actor]:
         return [*self.actors.values(), *self.twins]
 
     async def follow(self, events: list[ActorEvent]) -> None:
@@ -156,9 +158,9 @@ class Cast:
         for event in events:
             await asyncio.sleep(max(0.0, start + event.at_ms / 1000 - loop.time()))
             if event.actor in self.actors:
-                self._strike(event, self.actors[event.actor])
+                self._apply(event, self.actors[event.actor])
 
-    def _strike(self, event: ActorEvent, actor: Actor) -> None:
+    def _apply(self, event: ActorEvent, actor: Actor) -> None:
         later = self._world.later
         match event.kind:
             case "crash":
@@ -177,17 +179,17 @@ class Cast:
                 twin.start()
                 later(event.duration_ms + TWIN_MS, twin.kill)
             case "silence":
-                self._world.cut_off(actor.name)
-                later(event.duration_ms, lambda: self._world.mend(actor.name))
+                self._world.isolate_client(actor.name)
+                later(event.duration_ms, lambda: self._world.reconnect_client(actor.name))
             case "pause":
                 actor.pause()
                 later(event.duration_ms, actor.resume)
             case _:
-                raise ValueError(f"nothing called {event.kind!r} befalls clients")
+                raise ValueError(f"unknown client event {event.kind!r}")
 
     def gather(self) -> None:
-        """Everything is healed: twins go, everybody else plays, but those who are gone for good and
-        whose part others can play."""
+        """Called after all faults are cleared: kills twins and starts all other actors, except
+        those that are gone if another actor has the same role."""
         for twin in self.twins:
             twin.kill()
         for actor in self.actors.values():
@@ -204,7 +206,7 @@ class Cast:
                 actor.start()
 
     def dismiss(self) -> None:
-        for actor in self.everybody():
+        for actor in self.all_actors():
             actor.is_dismissed = True
             actor.resume()
             actor.kill()

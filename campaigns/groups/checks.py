@@ -1,15 +1,17 @@
-"""What groups promise, over a recorded history: G1, G2, G3, G5, G6.
+"""Invariants of groups over a recorded history: G1, G2, G3, G5, G6.
 
-    join, sync, leave, beat   what members ask, and were told (classic.py, consumer.py)
-    commit        asked {group, tp, offset, member, epoch, late?}
-    offset_fetch  asked {group, tp}   ok {offset}: stable ones only, -1 if there is none
-    txn_end       asked {txn, commit, offsets: [[group, tp, offset]…], …}
-    poll          asked {group, …}: what was read counts as processed
+Operations, their arguments and their results:
 
-and probes: `member_died {group, member}`, `member_gone {group, member}` (its coordinator has
-forgotten it).
+    join, sync, leave, beat   requests of members (classic.py, consumer.py)
+    commit        {group, tp, offset, member, epoch, late?}
+    offset_fetch  {group, tp}   ok {offset}: stable offsets only, -1 if there is none
+    txn_end       {txn, commit, offsets: [[group, tp, offset]…], …}
+    poll          {group, …}: records that were read count as processed
 
-A commit that comes late counts as one more commit of whoever sent it.
+and probes: `member_died {group, member}`, `member_gone {group, member}` (removed by its
+coordinator).
+
+A late commit counts as another commit of its sender.
 """
 
 from collections import defaultdict
@@ -23,7 +25,7 @@ NO_OFFSET: Final = -1
 
 
 class Write(NamedTuple):
-    """A committed offset, and when it may have come to count."""
+    """A committed offset, and the interval in which it may have taken effect."""
 
     offset: int
     invoked: int
@@ -32,14 +34,15 @@ class Write(NamedTuple):
 
 
 def _writes(history: History) -> dict[tuple[str, str], list[Write]]:
-    """By (group, partition). What nobody knows the end of may happen at any later time."""
+    """Returns writes by (group, partition). One with unknown outcome may take effect at any later
+    time."""
     writes: dict[tuple[str, str], list[Write]] = defaultdict(list)
-    never = len(history.events)
+    end_of_history = len(history.events)
     for each in history.operations("commit", "txn_end"):
-        if each.type == "fail" or (each.f == "txn_end" and not each.asked["commit"]):
+        if each.type == "fail" or (each.f == "txn_end" and not each.arguments["commit"]):
             continue
         is_certain = each.type == "ok"
-        completed = each.completed if is_certain else never
+        completed = each.completed if is_certain else end_of_history
         for group, tp, offset in _offsets(each):
             writes[group, tp].append(Write(offset, each.invoked, completed, is_certain))
     return writes
@@ -47,20 +50,20 @@ def _writes(history: History) -> dict[tuple[str, str], list[Write]]:
 
 def _offsets(each: Operation) -> list[tuple[str, str, int]]:
     if each.f == "commit":
-        return [(each.asked["group"], each.asked["tp"], each.asked["offset"])]
-    return [(group, tp, offset) for group, tp, offset in each.asked.get("offsets", ())]
+        return [(each.arguments["group"], each.arguments["tp"], each.arguments["offset"])]
+    return [(group, tp, offset) for group, tp, offset in each.arguments.get("offsets", ())]
 
 
 def offsets_are_registers(history: History) -> Iterator[Violation]:
-    """G6: an offset that is fetched was committed, and by nobody whom another overwrote since."""
+    """G6: a fetched offset was committed and has not been overwritten since."""
     writes = _writes(history)
     for fetch in history.operations("offset_fetch"):
         if fetch.type != "ok":
             continue
-        group, tp = fetch.asked["group"], fetch.asked["tp"]
-        found = fetch.answered["offset"]
+        group, tp = fetch.arguments["group"], fetch.arguments["tp"]
+        found = fetch.result["offset"]
         of_place = writes[group, tp]
-        #: The last that surely counted before the fetch began: older ones are overwritten.
+        #: Writes that certainly completed before the fetch; the last of them overwrote older ones.
         before = [each for each in of_place if each.is_certain and each.completed < fetch.invoked]
         floor = max((each.invoked for each in before), default=-1)
         candidates = [
@@ -72,12 +75,15 @@ def offsets_are_registers(history: History) -> Iterator[Violation]:
             candidates.append(NO_OFFSET)
         if found not in candidates:
             yield Violation(
-                "G6", f"{group} {tp}: fetched {found}, committed may be {sorted(set(candidates))}"
+                "G6",
+                f"{group} {tp}: fetched {found}, but the committed offset is one of"
+                f" {sorted(set(candidates))}",
             )
 
 
-def offsets_never_go_back(history: History) -> Iterator[Violation]:
-    """G1: a later fetch finds less only if less was committed after the earlier one began."""
+def offsets_do_not_move_back(history: History) -> Iterator[Violation]:
+    """G1: a later fetch returns a lower offset only if one was committed after the earlier fetch
+    started."""
     writes = _writes(history)
     fetches = [each for each in history.operations("offset_fetch") if each.type == "ok"]
     by_end = sorted(fetches, key=lambda each: each.completed)
@@ -86,14 +92,14 @@ def offsets_never_go_back(history: History) -> Iterator[Violation]:
     for later in fetches:
         while done < len(by_end) and by_end[done].completed < later.invoked:
             earlier = by_end[done]
-            place = (earlier.asked["group"], earlier.asked["tp"])
+            place = (earlier.arguments["group"], earlier.arguments["tp"])
             best = highest.get(place)
-            if best is None or earlier.answered["offset"] >= best.answered["offset"]:
+            if best is None or earlier.result["offset"] >= best.result["offset"]:
                 highest[place] = earlier
             done += 1
-        place = (later.asked["group"], later.asked["tp"])
-        best, found = highest.get(place), later.answered["offset"]
-        if best is None or found >= best.answered["offset"]:
+        place = (later.arguments["group"], later.arguments["tp"])
+        best, found = highest.get(place), later.result["offset"]
+        if best is None or found >= best.result["offset"]:
             continue
         if any(
             each.offset == found
@@ -104,82 +110,81 @@ def offsets_never_go_back(history: History) -> Iterator[Violation]:
             highest[place] = later
         else:
             yield Violation(
-                "G1", f"{place[0]} {place[1]}: was {best.answered['offset']}, then {found}"
+                "G1", f"{place[0]} {place[1]}: was {best.result['offset']}, then {found}"
             )
 
 
 def no_stale_commits(history: History) -> Iterator[Violation]:
-    """G3: who has been overtaken commits nothing.
+    """G3: fenced members cannot commit.
 
-    Classic: somebody got an assignment of a later generation before the commit was sent, or the
-    member had left. Consumer: the member had left, or was told a later epoch in which the
-    partition is not its own (with it the older epoch is as good, KIP-1251). Both: the group was
-    reset since the member got its epoch.
-    """
-    #: The highest epoch told to anybody, and what it was when the last reset began.
+    Classic: a member got an assignment of a later generation before the commit was sent, or the
+    member had left. Consumer: the member had left, or had received a later epoch in which it does
+    not own the partition (if it does, the older epoch is valid, KIP-1251). Both: the group was
+    reset after the member got its epoch."""
+    #: The highest epoch of each group, and its value when the last reset started.
     highest: dict[str, int] = {}
     begun: dict[int, int] = {}
     reset: dict[str, int] = {}
     generations: dict[str, int] = {}
     left: set[tuple[str, str]] = set()
-    told: dict[tuple[str, str], tuple[int, list[str]]] = {}
+    received: dict[tuple[str, str], tuple[int, list[str]]] = {}
     ends = {each.completed: each for each in history.operations("sync", "leave", "beat", "commit")}
     starts = {each.invoked: each for each in history.operations("commit")}
     for event in history.events:
         commit = starts.get(event.index)
-        if commit is not None and commit.asked.get("reset"):
-            begun[commit.invoked] = highest.get(commit.asked["group"], -1)
+        if commit is not None and commit.arguments.get("reset"):
+            begun[commit.invoked] = highest.get(commit.arguments["group"], -1)
         elif commit is not None:
-            yield from _stale(commit, generations, left, told)
-            if commit.type == "ok" and 0 <= commit.asked["epoch"] <= reset.get(
-                commit.asked["group"], -1
+            yield from _stale(commit, generations, left, received)
+            if commit.type == "ok" and 0 <= commit.arguments["epoch"] <= reset.get(
+                commit.arguments["group"], -1
             ):
-                yield Violation("G3", f"{commit.asked} counted, the group was reset before")
+                yield Violation("G3", f"{commit.arguments} succeeded after the group was reset")
         each = ends.get(event.index)
         if each is None or each.type != "ok":
             continue
         if each.f == "commit":
-            if each.asked.get("reset"):
-                reset[each.asked["group"]] = begun[each.invoked]
+            if each.arguments.get("reset"):
+                reset[each.arguments["group"]] = begun[each.invoked]
             continue
-        epoch = each.answered.get("epoch", each.asked.get("epoch", -1))
-        highest[each.asked["group"]] = max(highest.get(each.asked["group"], -1), epoch)
-        group, member = each.asked["group"], each.asked["member"]
+        epoch = each.result.get("epoch", each.arguments.get("epoch", -1))
+        highest[each.arguments["group"]] = max(highest.get(each.arguments["group"], -1), epoch)
+        group, member = each.arguments["group"], each.arguments["member"]
         if each.f == "sync":
-            generations[group] = max(generations.get(group, -1), each.asked["epoch"])
-        elif each.f == "leave" or each.asked["epoch"] == -1:
+            generations[group] = max(generations.get(group, -1), each.arguments["epoch"])
+        elif each.f == "leave" or each.arguments["epoch"] == -1:
             left.add((group, member))
-        elif each.answered.get("epoch", -1) > 0:
+        elif each.result.get("epoch", -1) > 0:
             left.discard((group, member))
-            _, assigned = told.get((group, member), (0, []))
-            fresh = each.answered["assigned"]
-            told[group, member] = (each.answered["epoch"], assigned if fresh is None else fresh)
+            _, assigned = received.get((group, member), (0, []))
+            fresh = each.result["assigned"]
+            received[group, member] = (each.result["epoch"], assigned if fresh is None else fresh)
 
 
 def _stale(
     commit: Operation,
     generations: dict[str, int],
     left: set[tuple[str, str]],
-    told: dict[tuple[str, str], tuple[int, list[str]]],
+    received: dict[tuple[str, str], tuple[int, list[str]]],
 ) -> Iterator[Violation]:
-    if commit.type != "ok" or commit.asked["epoch"] < 0:
+    if commit.type != "ok" or commit.arguments["epoch"] < 0:
         return
-    group, member, epoch = (commit.asked[name] for name in ("group", "member", "epoch"))
-    who = f"{group}: {member} committed {commit.asked['tp']} in epoch {epoch}"
+    group, member, epoch = (commit.arguments[name] for name in ("group", "member", "epoch"))
+    description = f"{group}: {member} committed {commit.arguments['tp']} in epoch {epoch}"
     if (group, member) in left:
-        yield Violation("G3", f"{who} after it had left")
+        yield Violation("G3", f"{description} after it had left")
     if generations.get(group, -1) > epoch:
-        yield Violation("G3", f"{who}, but the generation is {generations[group]}")
-    newest, assigned = told.get((group, member), (0, []))
-    if newest > epoch and commit.asked["tp"] not in assigned:
-        yield Violation("G3", f"{who}, but is in {newest} and has {assigned}")
+        yield Violation("G3", f"{description}, but the generation is {generations[group]}")
+    newest, assigned = received.get((group, member), (0, []))
+    if newest > epoch and commit.arguments["tp"] not in assigned:
+        yield Violation("G3", f"{description}, but its epoch is {newest} with {assigned}")
 
 
 def one_owner(history: History) -> Iterator[Violation]:
-    """G2: nobody gets a partition that another may still use."""
+    """G2: a member gets no partition that another member may still use."""
     owners: dict[tuple[str, str], str] = {}
     generations: dict[tuple[str, int, str], str] = {}
-    #: An answer that was on its way when its member was given up grants nothing.
+    #: A response in flight when its member is removed grants nothing.
     gone: dict[tuple[str, str], int] = {}
     operations = history.operations("beat", "sync")
     starts = {each.invoked: each for each in operations if each.f == "beat"}
@@ -196,30 +201,32 @@ def one_owner(history: History) -> Iterator[Violation]:
             release(event.v["group"], event.v["member"])
         if event.index in starts:
             begun = starts[event.index]
-            if begun.asked.get("owns") is not None:
-                kept = begun.asked["owns"] if begun.asked["epoch"] > 0 else ()
-                release(begun.asked["group"], begun.asked["member"], kept)
+            if begun.arguments.get("owns") is not None:
+                kept = begun.arguments["owns"] if begun.arguments["epoch"] > 0 else ()
+                release(begun.arguments["group"], begun.arguments["member"], kept)
         each = ends.get(event.index)
         if each is None:
             continue
-        group, member = each.asked["group"], each.asked["member"]
-        if each.type == "fail" and isinstance(each.answered.get("error"), int):
+        group, member = each.arguments["group"], each.arguments["member"]
+        if each.type == "fail" and isinstance(each.result.get("error"), int):
             release(group, member)
         if each.type != "ok":
             continue
         if each.f == "sync":
-            # A static member that comes back takes over what its former self had.
-            who = each.asked["instance"] or member
-            for tp in each.answered["assigned"]:
-                owner = generations.setdefault((group, each.asked["epoch"], tp), who)
-                if owner != who:
+            # A static member that rejoins gets the assignment of its previous process.
+            owner_id = each.arguments["instance"] or member
+            for tp in each.result["assigned"]:
+                owner = generations.setdefault((group, each.arguments["epoch"], tp), owner_id)
+                if owner != owner_id:
                     yield Violation(
-                        "G2", f"{group} {each.asked['epoch']}: {tp} is {owner}'s and {who}'s"
+                        "G2",
+                        f"{group} {each.arguments['epoch']}: {tp} is assigned to {owner} and"
+                        f" {owner_id}",
                     )
             continue
         if gone.get((group, member), -1) > each.invoked:
             continue
-        for tp in each.answered.get("assigned") or ():
+        for tp in each.result.get("assigned") or ():
             owner = owners.setdefault((group, tp), member)
             if owner != member:
                 yield Violation("G2", f"{group}: {member} gets {tp}, which {owner} may still use")
@@ -227,35 +234,37 @@ def one_owner(history: History) -> Iterator[Violation]:
 
 
 def at_least_once(history: History) -> Iterator[Violation]:
-    """G5: with commits after processing, every record was processed by every group."""
-    wanted: dict[str, dict[int, str]] = defaultdict(dict)
+    """G5: if members commit after processing, every group has processed every record."""
+    expected: dict[str, dict[int, str]] = defaultdict(dict)
     for send in history.operations("send"):
-        if send.type == "ok" and "txn" not in send.asked:
-            wanted[send.asked["tp"]][send.answered["offset"]] = send.asked["uid"]
+        if send.type == "ok" and "txn" not in send.arguments:
+            expected[send.arguments["tp"]][send.result["offset"]] = send.arguments["uid"]
     for final in history.operations("final_committed"):
         if final.type == "ok":
-            wanted[final.asked["tp"]].update(final.answered["records"])
-    #: Who resets a group may have it leave out what lies before.
+            expected[final.arguments["tp"]].update(final.result["records"])
+    #: A reset may skip records below its offset.
     skipped: dict[tuple[str, str], int] = defaultdict(int)
     for commit in history.operations("commit"):
-        if commit.asked.get("reset"):
-            place = (commit.asked["group"], commit.asked["tp"])
-            skipped[place] = max(skipped[place], commit.asked["offset"])
+        if commit.arguments.get("reset"):
+            place = (commit.arguments["group"], commit.arguments["tp"])
+            skipped[place] = max(skipped[place], commit.arguments["offset"])
     processed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for poll in history.operations("poll"):
-        if poll.type == "ok" and "group" in poll.asked:
-            seen = processed[poll.asked["group"]][poll.asked["tp"]]
-            seen.update(uid for _, uid in poll.answered["records"])
+        if poll.type == "ok" and "group" in poll.arguments:
+            seen = processed[poll.arguments["group"]][poll.arguments["tp"]]
+            seen.update(uid for _, uid in poll.result["records"])
     for settled in history.probes("settled"):
         group = settled.v["group"]
         for tp, offset in settled.v["offsets"]:
-            for at, uid in wanted[tp].items():
+            for at, uid in expected[tp].items():
                 if skipped[group, tp] <= at < offset and uid not in processed[group][tp]:
-                    yield Violation("G5", f"{group}: {tp}@{at} {uid} was passed, not processed")
+                    yield Violation(
+                        "G5", f"{group}: {tp}@{at} {uid} was skipped without being processed"
+                    )
 
 
 GROUP_CHECKERS: Final[tuple[Checker, ...]] = (
-    offsets_never_go_back,
+    offsets_do_not_move_back,
     one_owner,
     no_stale_commits,
     at_least_once,

@@ -1,4 +1,4 @@
-"""A member of a classic group: joins, lets the leader assign, beats its heart, begins again."""
+"""A member of a classic group: joins, syncs, sends heartbeats, and rejoins."""
 
 import asyncio
 from struct import Struct
@@ -24,24 +24,24 @@ HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
 SESSION_MS: Final = (1_000, 2_500)
 REBALANCE_MS: Final = 2_000
-#: An answer to a join comes when all have joined, or the slowest is given up.
+#: A join is answered when all members have joined, or the slowest is removed.
 JOIN_TIMEOUT_MS: Final = 6_000
 BEAT_SECONDS: Final = 0.3
 PROTOCOL_VERSION: Final = 0
 _VERSION: Final = Struct(">h")
-#: After these the member is not known any more: it joins under a new id.
-FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+#: Error codes after which the coordinator has removed the member: it joins with a new ID.
+REMOVED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
 class ClassicMember(Membership):
-    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
-        super().__init__(around, plan, subscribed)
-        self._session_ms = around.random.choice(SESSION_MS)
-        self._join_version = around.random.choice(JOIN_VERSIONS)
+    def __init__(self, context: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
+        super().__init__(context, plan, subscribed)
+        self._session_ms = context.random.choice(SESSION_MS)
+        self._join_version = context.random.choice(JOIN_VERSIONS)
         self._is_stable = False
         self._last_beat = 0.0
 
-    async def keep(self) -> None:
+    async def maintain(self) -> None:
         if not self._is_stable:
             self.lose_all()
             await self._join()
@@ -63,13 +63,13 @@ class ClassicMember(Membership):
                 leaving.MemberIdentity(member_id=member_id, group_instance_id=self.instance_id)
             ],
         )
-        answer = await self.ask(
+        response = await self.request(
             "leave", request, LEAVE_VERSION, leaving.LeaveGroupResponse,
-            asked={"member": member_id},
+            arguments={"member": member_id},
         )  # fmt: skip
-        code = answer.error_code or answer.members[0].error_code
+        code = response.error_code or response.members[0].error_code
         if code:
-            self.refused("leave", code)
+            self.on_error("leave", code)
         else:
             self.ok("leave")
 
@@ -84,28 +84,28 @@ class ClassicMember(Membership):
             protocol_type="consumer",
             protocols=[
                 joining.JoinGroupRequestProtocol(
-                    name="range", metadata=_subscription(self.subscribed)
+                    name="range", metadata=_encode_subscription(self.subscribed)
                 )
             ],
         )
-        answer = await self.ask(
+        response = await self.request(
             "join",
             request,
             version,
             joining.JoinGroupResponse,
-            asked={"member": self.member_id, "instance": self.instance_id},
+            arguments={"member": self.member_id, "instance": self.instance_id},
             timeout_ms=JOIN_TIMEOUT_MS,
         )
-        if answer.error_code:
-            self.refused("join", answer.error_code)
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self.member_id = answer.member_id
+        if response.error_code:
+            self.on_error("join", response.error_code)
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = response.member_id
             else:
-                self._heed(answer.error_code)
+                self._handle_error(response.error_code)
             return
-        self.member_id, self.epoch = answer.member_id, answer.generation_id
-        self.ok("join", member=self.member_id, epoch=self.epoch, leader=answer.leader)
-        await self._sync(answer)
+        self.member_id, self.epoch = response.member_id, response.generation_id
+        self.ok("join", member=self.member_id, epoch=self.epoch, leader=response.leader)
+        await self._sync(response)
 
     async def _sync(self, joined: joining.JoinGroupResponse) -> None:
         assignments: list[syncing.SyncGroupRequestAssignment] = []
@@ -120,34 +120,36 @@ class ClassicMember(Membership):
             protocol_name="range",
             assignments=assignments,
         )
-        answer = await self.ask(
+        response = await self.request(
             "sync",
             request,
             SYNC_VERSION,
             syncing.SyncGroupResponse,
-            asked={
+            arguments={
                 "member": self.member_id, "epoch": self.epoch, "instance": self.instance_id,
             },
             timeout_ms=JOIN_TIMEOUT_MS,
         )  # fmt: skip
-        if answer.error_code:
-            self.refused("sync", answer.error_code)
-            self._heed(answer.error_code)
+        if response.error_code:
+            self.on_error("sync", response.error_code)
+            self._handle_error(response.error_code)
             return
-        self.assigned = _assigned(answer.assignment)
+        self.assigned = _decode_assignment(response.assignment)
         self.ok("sync", assigned=[f"{topic}-{index}" for topic, index in self.assigned])
         self._is_stable = True
 
     def _assign(self, members: list[str]) -> list[syncing.SyncGroupRequestAssignment]:
-        """Each partition to one of them, in turn."""
+        """Assigns the partitions to the members round robin."""
         shares: dict[str, dict[str, list[int]]] = {member: {} for member in members}
-        turn = 0
+        number = 0
         for topic in self.subscribed:
-            for index in range(self.around.topics[topic].partitions):
-                shares[members[turn % len(members)]].setdefault(topic, []).append(index)
-                turn += 1
+            for index in range(self.context.topics[topic].partitions):
+                shares[members[number % len(members)]].setdefault(topic, []).append(index)
+                number += 1
         return [
-            syncing.SyncGroupRequestAssignment(member_id=member, assignment=_assignment(share))
+            syncing.SyncGroupRequestAssignment(
+                member_id=member, assignment=_encode_assignment(share)
+            )
             for member, share in shares.items()
         ]
 
@@ -158,20 +160,20 @@ class ClassicMember(Membership):
             member_id=self.member_id,
             group_instance_id=self.instance_id,
         )
-        answer = await self.ask(
+        response = await self.request(
             "beat", request, HEARTBEAT_VERSION, HeartbeatResponse,
-            asked={"member": self.member_id, "epoch": self.epoch},
+            arguments={"member": self.member_id, "epoch": self.epoch},
         )  # fmt: skip
-        if answer.error_code:
-            self.refused("beat", answer.error_code)
-            self._heed(answer.error_code)
+        if response.error_code:
+            self.on_error("beat", response.error_code)
+            self._handle_error(response.error_code)
         else:
             self.ok("beat")
 
-    def _heed(self, code: int) -> None:
-        if code in FORGOTTEN:
+    def _handle_error(self, code: int) -> None:
+        if code in REMOVED:
             self.member_id = ""
-        if code in FORGOTTEN or code in (
+        if code in REMOVED or code in (
             ErrorCode.ILLEGAL_GENERATION,
             ErrorCode.REBALANCE_IN_PROGRESS,
         ):
@@ -179,24 +181,26 @@ class ClassicMember(Membership):
             self._is_stable = False
 
     def on_commit(self, code: int) -> None:
-        self._heed(code)
+        self._handle_error(code)
 
 
-def _subscription(topics: list[str]) -> bytes:
+def _encode_subscription(topics: list[str]) -> bytes:
     return _VERSION.pack(PROTOCOL_VERSION) + codec.write(
         ConsumerProtocolSubscription(topics=topics), PROTOCOL_VERSION
     )
 
 
-def _assignment(share: dict[str, list[int]]) -> bytes:
+def _encode_assignment(share: dict[str, list[int]]) -> bytes:
     topics = [TopicPartition(topic=topic, partitions=each) for topic, each in share.items()]
     return _VERSION.pack(PROTOCOL_VERSION) + codec.write(
         ConsumerProtocolAssignment(assigned_partitions=topics), PROTOCOL_VERSION
     )
 
 
-def _assigned(data: bytes) -> list[Place]:
+def _decode_assignment(data: bytes) -> list[Place]:
     if not data:
         return []
-    found, _ = codec.read(ConsumerProtocolAssignment, PROTOCOL_VERSION, data, _VERSION.size)
-    return [(each.topic, index) for each in found.assigned_partitions for index in each.partitions]
+    decoded, _ = codec.read(ConsumerProtocolAssignment, PROTOCOL_VERSION, data, _VERSION.size)
+    return [
+        (each.topic, index) for each in decoded.assigned_partitions for index in each.partitions
+    ]

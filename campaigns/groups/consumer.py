@@ -1,4 +1,4 @@
-"""A member of a group of the consumer protocol (KIP-848): one kind of heartbeat does everything."""
+"""A member of a consumer group (KIP-848), which uses only ConsumerGroupHeartbeat."""
 
 import asyncio
 from typing import Any, Final
@@ -12,11 +12,11 @@ from lograft.wire.messages import consumer_group_heartbeat as beating
 VERSION: Final = 1
 JOIN: Final = 0
 LEAVE: Final = -1
-#: A static member means to come back.
+#: A static member leaves temporarily.
 LEAVE_TEMPORARILY: Final = -2
 REBALANCE_MS: Final = 2_000
 BEAT_SECONDS: Final = 0.25
-#: After these the member has nothing and joins again.
+#: Error codes after which the member has no assignment and joins again.
 FENCED: Final = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -24,23 +24,24 @@ FENCED: Final = frozenset({
 
 
 class ConsumerMember(Membership):
-    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
-        super().__init__(around, plan, subscribed)
-        self._names = {plan.topic_id: plan.name for plan in around.topics.values()}
-        self._ids = {plan.name: plan.topic_id for plan in around.topics.values()}
-        self._assignor = around.random.choice((None, "uniform", "range"))
-        self._become_new()
+    def __init__(self, context: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
+        super().__init__(context, plan, subscribed)
+        self._names = {plan.topic_id: plan.name for plan in context.topics.values()}
+        self._ids = {plan.name: plan.topic_id for plan in context.topics.values()}
+        self._assignor = context.random.choice((None, "uniform", "range"))
+        self._reset_identity()
         self._last_beat = 0.0
-        #: Something is to be told to the coordinator, or was and nobody knows whether it heard.
-        self._must_tell = True
+        #: Whether the next heartbeat must contain all fields: they have changed, or the outcome of
+        #: the last heartbeat is unknown.
+        self._must_send_all = True
 
-    def _become_new(self) -> None:
-        self.member_id = str(UUID(bytes=self.around.random.randbytes(16), version=4))
+    def _reset_identity(self) -> None:
+        self.member_id = str(UUID(bytes=self.context.random.randbytes(16), version=4))
         self.epoch = JOIN
 
-    async def keep(self) -> None:
+    async def maintain(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self._must_tell or now - self._last_beat >= BEAT_SECONDS:
+        if self._must_send_all or now - self._last_beat >= BEAT_SECONDS:
             self._last_beat = now
             await self._beat(self.epoch)
 
@@ -48,10 +49,10 @@ class ConsumerMember(Membership):
         self.lose_all()
         if self.epoch > JOIN:
             await self._beat(LEAVE if self.instance_id is None else LEAVE_TEMPORARILY)
-        self._become_new()
+        self._reset_identity()
 
     async def _beat(self, epoch: int) -> None:
-        is_full = self._must_tell or epoch <= JOIN
+        is_full = self._must_send_all or epoch <= JOIN
         owns = [f"{topic}-{index}" for topic, index in self.assigned] if is_full else None
         request = beating.ConsumerGroupHeartbeatRequest(
             group_id=self.group,
@@ -63,37 +64,39 @@ class ConsumerMember(Membership):
             server_assignor=self._assignor if is_full else None,
             topic_partitions=self._owned() if is_full else None,
         )
-        asked: dict[str, Any] = {"member": self.member_id, "epoch": epoch, "owns": owns}
-        self._must_tell = True
-        answer = await self.ask(
-            "beat", request, VERSION, beating.ConsumerGroupHeartbeatResponse, asked=asked
+        arguments: dict[str, Any] = {"member": self.member_id, "epoch": epoch, "owns": owns}
+        self._must_send_all = True
+        response = await self.request(
+            "beat", request, VERSION, beating.ConsumerGroupHeartbeatResponse, arguments=arguments
         )
-        if answer.error_code:
-            self._refused(answer.error_code)
+        if response.error_code:
+            self._on_error(response.error_code)
             raise TurnOver
         if epoch < JOIN:
-            self.ok("beat", epoch=answer.member_epoch, assigned=None)
+            self.ok("beat", epoch=response.member_epoch, assigned=None)
             return
-        self._must_tell = False
-        self.epoch = answer.member_epoch
-        told = None if answer.assignment is None else self._read(answer.assignment)
+        self._must_send_all = False
+        self.epoch = response.member_epoch
+        partitions = None if response.assignment is None else self._read(response.assignment)
         self.ok(
             "beat",
             epoch=self.epoch,
-            assigned=None if told is None else [f"{topic}-{index}" for topic, index in told],
+            assigned=None
+            if partitions is None
+            else [f"{topic}-{index}" for topic, index in partitions],
         )
-        if told is not None and told != self.assigned:
-            # What it may not use any more is given up before the next heartbeat says so.
-            self.assigned = told
-            self._must_tell = True
+        if partitions is not None and partitions != self.assigned:
+            # Revoked partitions are released before the next heartbeat reports it.
+            self.assigned = partitions
+            self._must_send_all = True
 
-    def _refused(self, code: int) -> None:
-        self.refused("beat", code)
+    def _on_error(self, code: int) -> None:
+        self.on_error("beat", code)
         if code in FENCED:
             self.lose_all()
             self.epoch = JOIN
         if code == ErrorCode.FENCED_INSTANCE_ID:
-            self._become_new()
+            self._reset_identity()
 
     def _owned(self) -> list[beating.ConsumerGroupHeartbeatRequestTopicPartitions]:
         by_topic: dict[str, list[int]] = {}
@@ -114,4 +117,4 @@ class ConsumerMember(Membership):
         ]
 
     def on_commit(self, code: int) -> None:
-        """The next heartbeat tells."""
+        """Does nothing: the next heartbeat reports the membership."""

@@ -1,4 +1,4 @@
-"""The way to a coordinator: asks any node who it is, and asks again when that turns out wrong."""
+"""Sends requests to a coordinator: finds it through any node, and again after an error."""
 
 from typing import Final, TypeVar
 
@@ -15,15 +15,15 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 VERSION: Final = 4
 TIMEOUT_MS: Final = 2_000
-#: Somebody else coordinates, or nobody knows yet: to be asked again, nothing has happened.
-ELSEWHERE: Final = frozenset({
+#: Error codes of requests that had no effect and must be retried with another coordinator.
+MOVED: Final = frozenset({
     ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 })  # fmt: skip
 
 
 class CoordinatorRoute:
-    """A `routing.Requests`."""
+    """Implements `routing.Requests` for the coordinator of a key."""
 
     leader_epoch: Final = -1
 
@@ -34,37 +34,37 @@ class CoordinatorRoute:
         self._address: Address | None = None
 
     async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self, message: Message, version: int, response_type: type[R], *, timeout_ms: int
     ) -> R:
         if self._address is None:
             self._address = await self._find()
         try:
             return await self.cluster.request_to(
-                self._address, message, version, answer, timeout_ms=timeout_ms
+                self._address, message, version, response_type, timeout_ms=timeout_ms
             )
         except (NotSent, OutcomeUnknown):
             self._address = None
             raise
 
-    def look_again(self) -> None:
+    def mark_stale(self) -> None:
         self._address = None
 
-    def heed(self, code: int) -> None:
-        """An answer's error may say that somebody else is to be asked."""
-        if code in ELSEWHERE:
+    def handle_error(self, code: int) -> None:
+        """Forgets the coordinator if the error code shows that it has moved."""
+        if code in MOVED:
             self._address = None
 
     async def _find(self) -> Address:
         request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self.key])
         try:
-            answer = await self.cluster.request(
+            response = await self.cluster.request(
                 request, VERSION, FindCoordinatorResponse, timeout_ms=TIMEOUT_MS
             )
         except (NotSent, OutcomeUnknown) as error:
-            self.cluster.look_again()
-            raise NotSent(f"nobody tells who coordinates {self.key}: {error}") from None
-        found = answer.coordinators[0]
-        if found.error_code:
-            self.cluster.look_again()
-            raise NotSent(f"nobody coordinates {self.key}: {found.error_code}")
-        return Address(found.host, found.port)
+            self.cluster.mark_stale()
+            raise NotSent(f"no node returned the coordinator of {self.key}: {error}") from None
+        coordinator = response.coordinators[0]
+        if coordinator.error_code:
+            self.cluster.mark_stale()
+            raise NotSent(f"{self.key} has no coordinator: {coordinator.error_code}")
+        return Address(coordinator.host, coordinator.port)

@@ -1,4 +1,4 @@
-"""Plans that mutants are hunted with: the faults against which their safeguards were built."""
+"""Plans for mutants: faults that their safeguards protect against."""
 
 from dataclasses import replace
 from random import Random
@@ -15,7 +15,7 @@ from campaigns.groups.plan import (
 
 
 def _plan(seed: int, *, actors: list[ActorPlan], targets: tuple[str, ...] = ()) -> GroupsOptions:
-    """Kills and partitions one after the other, aimed at these; requests come late."""
+    """Plans kills, pauses and isolations of these targets, with late requests."""
     random = Random(f"{seed}:guided-groups")
     seconds = 6
     faults = [
@@ -51,8 +51,8 @@ def _members(protocol: str, count: int = 2, *, is_static: bool = False) -> list[
     ]
 
 
-def _troubled(seed: int, options: GroupsOptions, kinds: tuple[str, ...]) -> GroupsOptions:
-    """Something befalls one client after the other."""
+def _with_events(seed: int, options: GroupsOptions, kinds: tuple[str, ...]) -> GroupsOptions:
+    """Adds events of these kinds for random clients."""
     random = Random(f"{seed}:troubled")
     events = [
         ActorEvent(
@@ -72,30 +72,31 @@ def coordinators_die(seed: int) -> GroupsOptions:
 
 
 def coordinators_cut_off(seed: int) -> GroupsOptions:
-    """From the other nodes, not from their clients, for as long as clients have patience."""
+    """Isolates coordinators from other nodes, but not from clients, for less than the clients'
+    timeout."""
     random = Random(f"{seed}:cut-off")
     faults = [
         ClusterFault(at_ms + random.randrange(500), "isolate", "group-coordinator", 2_300, 2)
         for at_ms in (1_000, 4_000)
     ]
     options = _plan(seed, actors=_members("classic"))
-    patient = {**options.properties, "offsets.commit.timeout.ms": "6000"}
-    return replace(options, faults=faults, properties=patient)
+    properties = {**options.properties, "offsets.commit.timeout.ms": "6000"}
+    return replace(options, faults=faults, properties=properties)
 
 
 def classic_members_come_and_go(seed: int) -> GroupsOptions:
     options = _plan(seed, actors=_members("classic", 3))
-    return _troubled(seed, options, ("crash", "leave", "silence", "pause"))
+    return _with_events(seed, options, ("crash", "leave", "silence", "pause"))
 
 
 def consumers_come_and_go(seed: int) -> GroupsOptions:
     options = _plan(seed, actors=_members("consumer", 3))
-    return _troubled(seed, options, ("crash", "leave", "silence", "pause"))
+    return _with_events(seed, options, ("crash", "leave", "silence", "pause"))
 
 
 def twins(seed: int) -> GroupsOptions:
     options = _plan(seed, actors=_members("classic", 2, is_static=True))
-    return _troubled(seed, options, ("twin", "twin", "silence"))
+    return _with_events(seed, options, ("twin", "twin", "silence"))
 
 
 def _transacting(*, copiers: int = 0, transfers: int = 0, version: int = 2) -> list[ActorPlan]:
@@ -113,7 +114,7 @@ def _transacting(*, copiers: int = 0, transfers: int = 0, version: int = 2) -> l
 
 
 def resets(seed: int) -> GroupsOptions:
-    """A live group is reset again and again."""
+    """Resets a live group repeatedly."""
     protocol = ("classic", "consumer")[seed % 2]
     options = _plan(seed, actors=_members(protocol))
     return replace(
@@ -131,7 +132,7 @@ def coordinators_load_slowly(seed: int) -> GroupsOptions:
 
 
 def pipelines(seed: int) -> GroupsOptions:
-    """Producers with all they may have in flight, whose answers get lost."""
+    """Producers with the maximum of batches in flight, whose responses are lost."""
     random = Random(f"{seed}:pipelines")
     faults = [
         ClusterFault(at_ms, "reset", "leader", 1, random.randint(1, 60))
@@ -141,7 +142,7 @@ def pipelines(seed: int) -> GroupsOptions:
 
 
 def transfers(seed: int) -> GroupsOptions:
-    """Nothing goes wrong but that requests come late, and often."""
+    """No faults except frequent late requests."""
     return replace(_plan(seed, actors=_transacting(transfers=2)), late_permille=150)
 
 
@@ -150,10 +151,11 @@ def transfer_coordinators_die(seed: int) -> GroupsOptions:
     return _plan(seed, actors=_transacting(transfers=2), targets=targets)
 
 
-def deaf_coordinators(seed: int) -> GroupsOptions:
-    """They hear nothing of the other nodes, which hear them: markers arrive, and nobody fetches
-    what the coordinator has written. Then it dies, and with it what it wrote: an end that one
-    partition was told of is unknown to the next coordinator, which ends it the other way."""
+def one_way_coordinators(seed: int) -> GroupsOptions:
+    """Cuts the links to the coordinators, but not from them: markers arrive, but no follower
+    fetches the coordinator's records. Then the coordinator dies and loses its records: the next
+    coordinator does not know the outcome that one partition already has, and may complete it
+    differently."""
     random = Random(f"{seed}:deaf")
     options = replace(_plan(seed, actors=_transacting(transfers=4)), late_permille=0)
     faults: list[ClusterFault] = []
@@ -164,7 +166,7 @@ def deaf_coordinators(seed: int) -> GroupsOptions:
             ClusterFault(at_ms, "cut-in", "transaction-coordinator", 1_000, 2),
             ClusterFault(at_ms + 300, "kill", "transaction-coordinator", 500, 1),
         ]
-        # Who asked for the end dies, and does not ask again.
+        # The producers that requested the end die and do not repeat the request.
         events += [
             ActorEvent(at_ms + 150 + random.randrange(150), "crash", f"x{number}", 100)
             for number in (1, 2, 3, 4)
@@ -173,7 +175,7 @@ def deaf_coordinators(seed: int) -> GroupsOptions:
 
 
 def transfer_leaders_die(seed: int) -> GroupsOptions:
-    """Again and again, and many transactions are at their end when it happens."""
+    """Kills leaders repeatedly while many transactions are being completed."""
     random = Random(f"{seed}:leaders-die")
     options = replace(_plan(seed, actors=_transacting(transfers=5)), late_permille=0)
     faults = [
@@ -186,15 +188,15 @@ def transfer_leaders_die(seed: int) -> GroupsOptions:
 
 def transfers_die(seed: int) -> GroupsOptions:
     options = _plan(seed, actors=_transacting(transfers=2))
-    return _troubled(seed, options, ("crash", "gone", "twin", "pause"))
+    return _with_events(seed, options, ("crash", "gone", "twin", "pause"))
 
 
 def transfer_twins(seed: int) -> GroupsOptions:
-    """Two at a time have the same transactional id."""
+    """Two producers with the same transactional ID are active at the same time."""
     options = replace(_plan(seed, actors=_transacting(transfers=1)), late_permille=0)
-    return _troubled(seed, options, ("twin",))
+    return _with_events(seed, options, ("twin",))
 
 
 def copiers_die(seed: int) -> GroupsOptions:
     options = _plan(seed, actors=_transacting(copiers=2))
-    return _troubled(seed, options, ("crash", "silence", "pause", "twin"))
+    return _with_events(seed, options, ("crash", "silence", "pause", "twin"))

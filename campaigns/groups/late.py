@@ -1,14 +1,13 @@
-"""Fault 5: whole requests that come late, or twice, on another connection, from nobody.
+"""Fault 5: requests that are delivered late or twice, on another connection.
 
-A request may be kept back: its sender gives up waiting, tries again elsewhere, or dies, and then it
-arrives. Or it arrives, is answered, and arrives once more. Both come from a machine of their own
-and so outlive their senders. Whatever they do is written down where checkers have to know.
+A delayed request arrives after its sender has timed out, retried elsewhere, or died. A duplicated
+request arrives, is answered, and arrives again. Both are sent from a separate machine, and so
+survive their senders. Their effects are recorded in the history where checkers need them.
 
-Not all of them: heartbeats of the consumer protocol carry no identity but the member's, so one that
-comes late from a member that lives would speak for it; these wait for its death. What protocol 1 of
-transactions sends has no identity but the producer's epoch; it waits until that is over (KIP-890 is
-why there is a protocol 2).
-"""
+Some requests are restricted: heartbeats of the consumer protocol contain no identity except the
+member's, so a late one would act for a live member; these are delivered only after its death.
+Requests of transaction protocol 1 contain no identity except the producer epoch; these are
+delivered only after the epoch has ended (KIP-890 introduced protocol 2 for this reason)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -39,8 +38,8 @@ R = TypeVar("R", bound=Message)
 
 DELAYS: Final = (0.02, 0.1, 0.5, 1.5, 4.0)
 TIMEOUT_MS: Final = 3_000
-#: How long a sender waits for the answer to a request that was kept back, at most.
-PATIENCE_SECONDS: Final = 1.0
+#: How long a sender waits for the response to a delayed request.
+WAIT_SECONDS: Final = 1.0
 GROUP_REQUESTS: Final = (
     OffsetCommitRequest, TxnOffsetCommitRequest, JoinGroupRequest, SyncGroupRequest,
     HeartbeatRequest, LeaveGroupRequest, ConsumerGroupHeartbeatRequest,
@@ -48,7 +47,7 @@ GROUP_REQUESTS: Final = (
 TRANSACTION_REQUESTS: Final = (
     InitProducerIdRequest, AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest,
 )  # fmt: skip
-#: Protocol 2 of transactions begins with these versions; what is older has no identity.
+#: First versions of transaction protocol 2; older requests have no identity.
 VERSION_2: Final[dict[type[Message], int]] = {TxnOffsetCommitRequest: 5, EndTxnRequest: 5}
 
 
@@ -63,7 +62,7 @@ class LateRequests:
         self._random = random
         self.permille = permille
         self._count = 0
-        #: By transactional id: the newest producer id and epoch that anybody was given.
+        #: Latest producer ID and epoch by transactional ID.
         self._producers: dict[str, tuple[int, int]] = {}
 
     @property
@@ -74,67 +73,74 @@ class LateRequests:
         self._producers[transactional_id] = (producer_id, epoch)
 
     def fate_of(self, message: Message) -> str:
-        """`""`, `kept` or `twice`."""
+        """Draws whether the request is delayed (`delayed`), duplicated (`duplicated`) or neither
+        (`""`)."""
         if not isinstance(message, (*GROUP_REQUESTS, *TRANSACTION_REQUESTS, ProduceRequest)):
             return ""
         if isinstance(message, OffsetCommitRequest) and message.reset_action:
-            return ""  # a late one would be one more reset, of members who came after it
+            return ""  # a late one would also reset members that joined after it
         if self._random.randrange(1_000) >= self.permille:
             return ""
-        return self._random.choice(("kept", "twice", "twice"))
+        return self._random.choice(("delayed", "duplicated", "duplicated"))
 
-    def keep(
-        self, message: Message, version: int, answer: type[Message], is_over: Callable[[], bool]
+    def send_later(
+        self,
+        message: Message,
+        version: int,
+        response_type: type[Message],
+        has_ended: Callable[[], bool],
     ) -> None:
         life = self._machine.life
         if life is not None:
             self._count += 1
             name = f"late{self._count}"
-            life.run(self._deliver(name, message, version, answer, is_over), name=name)
+            life.run(self._deliver(name, message, version, response_type, has_ended), name=name)
 
     async def _deliver(
         self,
         name: str,
         message: Message,
         version: int,
-        answer: type[Message],
-        is_over: Callable[[], bool],
+        response_type: type[Message],
+        has_ended: Callable[[], bool],
     ) -> None:
         await asyncio.sleep(self._random.choice(DELAYS))
-        if isinstance(message, ConsumerGroupHeartbeatRequest) and not is_over():
+        if isinstance(message, ConsumerGroupHeartbeatRequest) and not has_ended():
             return
         if not self._has_identity(message, version):
             return
         route = self._route_of(message)
-        commit = _described(message) if isinstance(message, OffsetCommitRequest) else None
+        commit = _describe_commit(message) if isinstance(message, OffsetCommitRequest) else None
         if commit is not None:
             self._history.record(name, "invoke", "commit", **commit, late=True)
         try:
-            reply: Any = await route.request(message, version, answer, timeout_ms=TIMEOUT_MS)
+            response: Any = await route.request(
+                message, version, response_type, timeout_ms=TIMEOUT_MS
+            )
         except (NotSent, OutcomeUnknown) as error:
             if commit is not None:
                 kind = "fail" if isinstance(error, NotSent) else "info"
                 self._history.record(name, kind, "commit", error=str(error))  # type: ignore[arg-type]
             return
-        if isinstance(reply, OffsetCommitResponse):
-            code = reply.topics[0].partitions[0].error_code
+        if isinstance(response, OffsetCommitResponse):
+            code = response.topics[0].partitions[0].error_code
             self._history.record(name, "info" if code else "ok", "commit", error=code)
 
     def _has_identity(self, message: Message, version: int) -> bool:
         if isinstance(message, AddPartitionsToTxnRequest):
-            return self._is_old(
+            return self._is_outdated(
                 message.v3_and_below_transactional_id,
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
             )
         if isinstance(message, AddOffsetsToTxnRequest | TxnOffsetCommitRequest | EndTxnRequest):
             first = VERSION_2.get(type(message))
-            return (first is not None and version >= first) or self._is_old(
+            return (first is not None and version >= first) or self._is_outdated(
                 message.transactional_id, message.producer_id, message.producer_epoch
             )
         return True
 
-    def _is_old(self, transactional_id: str, producer_id: int, epoch: int) -> bool:
+    def _is_outdated(self, transactional_id: str, producer_id: int, epoch: int) -> bool:
         newest = self._producers.get(transactional_id)
         return newest is not None and (producer_id, epoch) != newest
 
@@ -154,20 +160,20 @@ class LateRequests:
         return self._client if key is None else CoordinatorRoute(self._client, key, TRANSACTION)
 
 
-def _described(message: OffsetCommitRequest) -> dict[str, Any]:
+def _describe_commit(message: OffsetCommitRequest) -> dict[str, Any]:
     topic = message.topics[0]
-    asked = topic.partitions[0]
+    partition = topic.partitions[0]
     return {
         "group": message.group_id,
-        "tp": f"{topic.name}-{asked.partition_index}",
-        "offset": asked.committed_offset,
+        "tp": f"{topic.name}-{partition.partition_index}",
+        "offset": partition.committed_offset,
         "member": message.member_id,
         "epoch": message.generation_id_or_member_epoch,
     }
 
 
 class LateClient(ClusterClient):
-    """A client some of whose requests come late."""
+    """A client some of whose requests are delayed or duplicated."""
 
     def __init__(
         self,
@@ -177,19 +183,27 @@ class LateClient(ClusterClient):
         client_id: str,
         random: Random,
         late: LateRequests,
-        is_over: Callable[[], bool],
+        has_ended: Callable[[], bool],
     ) -> None:
         super().__init__(transport, bootstrap, client_id=client_id, random=random)
         self._late = late
-        self._is_over = is_over
+        self._has_ended = has_ended
 
     async def request_to(
-        self, address: Address, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self,
+        address: Address,
+        message: Message,
+        version: int,
+        response_type: type[R],
+        *,
+        timeout_ms: int,
     ) -> R:
         fate = self._late.fate_of(message)
         if fate:
-            self._late.keep(message, version, answer, self._is_over)
-        if fate == "kept":
-            await asyncio.sleep(min(PATIENCE_SECONDS, timeout_ms / 1000))
-            raise OutcomeUnknown("kept back")
-        return await super().request_to(address, message, version, answer, timeout_ms=timeout_ms)
+            self._late.send_later(message, version, response_type, self._has_ended)
+        if fate == "delayed":
+            await asyncio.sleep(min(WAIT_SECONDS, timeout_ms / 1000))
+            raise OutcomeUnknown("delayed")
+        return await super().request_to(
+            address, message, version, response_type, timeout_ms=timeout_ms
+        )

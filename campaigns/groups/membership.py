@@ -1,8 +1,7 @@
-"""Membership in a group as its member sees it, in either protocol, and the offsets of the group.
+"""Membership in a group of either protocol, from the member's view, and the group's offsets.
 
-A membership says what its member may use now. It does one request at a time, each an operation in
-the history, named after the process that asked.
-"""
+A membership has the partitions that the member may use now. It sends one request at a time; each is
+an operation in the history, named after the requesting process."""
 
 from abc import ABC, abstractmethod
 from random import Random
@@ -25,18 +24,18 @@ Place = tuple[str, int]
 
 COMMIT_VERSION: Final = 9
 FETCH_VERSION: Final = 9
-#: The answer for a partition that nothing was committed for.
+#: Returned for a partition without a committed offset.
 NO_OFFSET: Final = -1
 
 
 class TurnOver(Exception):
-    """A request got no answer, or an error that leaves nothing to do in this turn."""
+    """A request got no response, or an error after which the current iteration must end."""
 
 
 class ActorContext(NamedTuple):
-    """What every client process has."""
+    """Context of a client process."""
 
-    #: Of this life; unique in the history.
+    #: Name of the process, unique in the history.
     proc: str
     cluster: ClusterClient
     history: History
@@ -45,38 +44,39 @@ class ActorContext(NamedTuple):
 
 
 class Requester:
-    """One request after the other to the coordinator of a group, each written down."""
+    """Sends requests to the coordinator of a group, one at a time, and records them."""
 
-    def __init__(self, around: ActorContext, plan: ActorPlan) -> None:
-        self.around = around
+    def __init__(self, context: ActorContext, plan: ActorPlan) -> None:
+        self.context = context
         self.group = plan.group
         self.member_id = ""
         self.epoch = -1
         self.instance_id = plan.name if plan.is_static else None
-        self.route = CoordinatorRoute(around.cluster, plan.group, GROUP)
+        self.route = CoordinatorRoute(context.cluster, plan.group, GROUP)
         self.assigned: list[Place] = []
-        #: Grows whenever all was lost: what was known of partitions before counts no more.
+        #: Incremented when all partitions are lost, which invalidates their positions.
         self.tenure = 0
 
     def lose_all(self) -> None:
         self.assigned = []
         self.tenure += 1
 
-    async def ask(
+    async def request(
         self,
         f: str,
         message: Message,
         version: int,
-        answer: type[R],
+        response_type: type[R],
         *,
-        asked: dict[str, Any],
+        arguments: dict[str, Any],
         timeout_ms: int = TIMEOUT_MS,
     ) -> R:
-        """Raises TurnOver if no answer came; whoever asks writes down what the answer was."""
-        history, proc = self.around.history, self.around.proc
-        history.record(proc, "invoke", f, group=self.group, **asked)
+        """Sends a request and records its invocation; the caller records the result. Raises
+        TurnOver if there is no response."""
+        history, proc = self.context.history, self.context.proc
+        history.record(proc, "invoke", f, group=self.group, **arguments)
         try:
-            return await self.route.request(message, version, answer, timeout_ms=timeout_ms)
+            return await self.route.request(message, version, response_type, timeout_ms=timeout_ms)
         except NotSent as error:
             history.record(proc, "fail", f, error=str(error))
             raise TurnOver from None
@@ -85,43 +85,45 @@ class Requester:
             raise TurnOver from None
 
     def ok(self, f: str, **v: Any) -> None:
-        self.around.history.record(self.around.proc, "ok", f, **v)
+        self.context.history.record(self.context.proc, "ok", f, **v)
 
-    def refused(self, f: str, code: int) -> None:
-        """Nothing has happened, unless the coordinator had written something and was deposed."""
-        self.route.heed(code)
+    def on_error(self, f: str, code: int) -> None:
+        """Records an error: a failure, or an unknown outcome if the coordinator may have appended
+        records before it was deposed."""
+        self.route.handle_error(code)
         is_certain = code not in (
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.REQUEST_TIMED_OUT,
             ErrorCode.UNKNOWN_SERVER_ERROR,
         )
-        self.around.history.record(
-            self.around.proc, "fail" if is_certain else "info", f, error=int(code)
+        self.context.history.record(
+            self.context.proc, "fail" if is_certain else "info", f, error=int(code)
         )
 
 
 class Membership(Requester, ABC):
-    """`assigned` is what the member may use now, `epoch` what its commits are fenced by."""
+    """A membership: `assigned` are the partitions that the member may use, `epoch` fences its
+    commits."""
 
-    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
-        super().__init__(around, plan)
+    def __init__(self, context: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
+        super().__init__(context, plan)
         self.subscribed = subscribed
 
     @abstractmethod
-    async def keep(self) -> None:
-        """Joins if need be, sends what is due; `assigned` is true afterwards. Raises TurnOver."""
+    async def maintain(self) -> None:
+        """Joins or sends a heartbeat if due; `assigned` is valid afterwards. Raises TurnOver."""
 
     @abstractmethod
     async def leave(self) -> None: ...
 
     @abstractmethod
     def on_commit(self, code: int) -> None:
-        """What the answer to a commit says of the membership."""
+        """Updates the membership after an error code of a commit."""
 
 
 async def commit(membership: Membership, place: Place, offset: int) -> int:
-    """The answer's error code. Raises TurnOver."""
+    """Commits an offset and returns the error code. Raises TurnOver."""
     topic, index = place
     member_id, epoch = membership.member_id, membership.epoch
     partition = committing.OffsetCommitRequestPartition(
@@ -134,43 +136,43 @@ async def commit(membership: Membership, place: Place, offset: int) -> int:
         group_instance_id=membership.instance_id,
         topics=[committing.OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
-    answer = await membership.ask(
+    response = await membership.request(
         "commit",
         request,
         COMMIT_VERSION,
         committing.OffsetCommitResponse,
-        asked={
+        arguments={
             "tp": f"{topic}-{index}", "offset": offset, "member": member_id, "epoch": epoch,
         },
     )  # fmt: skip
-    code = answer.topics[0].partitions[0].error_code
+    code = response.topics[0].partitions[0].error_code
     if code:
-        membership.refused("commit", code)
+        membership.on_error("commit", code)
     else:
         membership.ok("commit")
     return code
 
 
 async def fetch_offset(requester: Requester, place: Place) -> int:
-    """The committed offset, NO_OFFSET if there is none. Raises TurnOver."""
+    """Returns the committed offset, or NO_OFFSET if there is none. Raises TurnOver."""
     topic, index = place
-    wanted = fetching.OffsetFetchRequestTopics(name=topic, partition_indexes=[index])
+    topic_request = fetching.OffsetFetchRequestTopics(name=topic, partition_indexes=[index])
     request = fetching.OffsetFetchRequest(
-        groups=[fetching.OffsetFetchRequestGroup(group_id=requester.group, topics=[wanted])],
+        groups=[fetching.OffsetFetchRequestGroup(group_id=requester.group, topics=[topic_request])],
         require_stable=True,
     )
-    answer = await requester.ask(
+    response = await requester.request(
         "offset_fetch",
         request,
         FETCH_VERSION,
         fetching.OffsetFetchResponse,
-        asked={"tp": f"{topic}-{index}"},
+        arguments={"tp": f"{topic}-{index}"},
     )
-    found = answer.groups[0]
-    code = found.error_code or found.topics[0].partitions[0].error_code
+    result = response.groups[0]
+    code = result.error_code or result.topics[0].partitions[0].error_code
     if code:
-        requester.refused("offset_fetch", code)
+        requester.on_error("offset_fetch", code)
         raise TurnOver
-    offset = found.topics[0].partitions[0].committed_offset
+    offset = result.topics[0].partitions[0].committed_offset
     requester.ok("offset_fetch", offset=offset)
     return offset

@@ -1,4 +1,5 @@
-"""Safeguards of coordinators taken out one at a time: what watches and histories must give away."""
+"""Mutants of coordinators: each removes one safeguard, which the watches or checkers must
+detect."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,11 +33,11 @@ SEEDS_MAX: Final = 40
 # -- the mutants -----------------------------------------------------------------------------------
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _do_nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _true(*_: Any, **__: Any) -> bool:
+def _return_true(*_: Any, **__: Any) -> bool:
     return True
 
 
@@ -44,10 +45,10 @@ def _release_at_once(self: Shard[Any], replies: Any, effects: Any) -> None:
     self._release(replies, effects)
 
 
-def _answer_at_the_end(self: Shard[Any]) -> None:
-    """KAFKA-20634: what was written in an epoch that is over counts as committed."""
-    for one in self._uncommitted:
-        self._release(one.replies, ())
+def _respond_on_close(self: Shard[Any]) -> None:
+    """KAFKA-20634: uncommitted records of an ended epoch count as committed."""
+    for append in self._uncommitted:
+        self._release(append.replies, ())
     _CLOSE(self)
 
 
@@ -63,12 +64,12 @@ def _any_member(self: ClassicGroup, member_id: str, instance_id: str | None) -> 
 
 
 def _forget_some(self: OffsetTable, group_id: str, topic: str, partition: int, value: Any) -> None:
-    """A replayed commit counts only if it is the first of its partition."""
+    """Replays only the first commit of each partition."""
     if not self.contains(group_id, topic, partition):
         _SET(self, group_id, topic, partition, value)
 
 
-def _fence_nobody(self: Any, now_ms: int) -> CoordinatorResult:
+def _fence_none(self: Any, now_ms: int) -> CoordinatorResult:
     return CoordinatorResult()
 
 
@@ -142,65 +143,65 @@ class GroupMutant(NamedTuple):
 
 GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     "reply before commit": GroupMutant(
-        "coordinators answer as soon as their own log has the records",
+        "coordinators respond as soon as their own log has the records",
         [(Shard, "_when_committed", _release_at_once)],
         guided.coordinators_die,
     ),
-    "deposed coordinator answers": GroupMutant(
-        "a coordinator that loses its partition acknowledges what waits (KAFKA-20634)",
-        [(Shard, "close", _answer_at_the_end)],
+    "deposed coordinator responds": GroupMutant(
+        "a deposed coordinator acknowledges pending requests (KAFKA-20634)",
+        [(Shard, "close", _respond_on_close)],
         guided.coordinators_cut_off,
     ),
-    "load serves before replay is done": GroupMutant(
-        "a new coordinator answers from what it has replayed so far",
+    "requests served before the replay completes": GroupMutant(
+        "a new coordinator responds with incomplete state",
         [
             (CoordinatorRuntime, "_shard", _serve_unloaded),
-            # A slice at a time, so that there is something to be missed.
+            # Small slices, so that records are missing during the load.
             (coordinator_runtime, "LOAD_BYTES", 100),
         ],
         guided.coordinators_load_slowly,
     ),
     "later commits are not replayed": GroupMutant(
-        "of the offsets of a partition only the first is kept",
+        "only the first commit of each partition is replayed",
         [(OffsetTable, "set", _forget_some)],
         guided.coordinators_die,
     ),
     "stale generation accepted": GroupMutant(
-        "classic groups take commits of any generation",
-        [(ClassicGroup, "check_generation", _nothing)],
+        "classic groups accept commits of any generation",
+        [(ClassicGroup, "check_generation", _do_nothing)],
         guided.classic_members_come_and_go,
     ),
     "unknown member accepted": GroupMutant(
-        "classic groups take commits of members that they have given up",
+        "classic groups accept commits of removed members",
         [
             (ClassicGroup, "check_member", _any_member),
-            (ClassicGroup, "check_generation", _nothing),
-            (ClassicGroup, "on_commit", _nothing),
+            (ClassicGroup, "check_generation", _do_nothing),
+            (ClassicGroup, "on_commit", _do_nothing),
         ],
         guided.twins,
     ),
     "stale member epoch accepted": GroupMutant(
-        "consumer groups take commits of any epoch, also of members that are gone",
-        [(ConsumerGroup, "check_commit", _nothing)],
+        "consumer groups accept commits of any epoch, also of removed members",
+        [(ConsumerGroup, "check_commit", _do_nothing)],
         guided.consumers_come_and_go,
     ),
-    "handed over before it is revoked": GroupMutant(
-        "a partition goes to its next member while the last one still uses it",
-        [(ConsumerGroup, "is_free", _true)],
+    "partition assigned before it is revoked": GroupMutant(
+        "a partition is assigned to a member while another still uses it",
+        [(ConsumerGroup, "is_free", _return_true)],
         guided.consumers_come_and_go,
     ),
-    "reset fences nobody": GroupMutant(
-        "members of a group that is reset go on where they were",
-        [(ClassicGroup, "fence_all", _fence_nobody), (ConsumerGroup, "fence_all", _fence_nobody)],
+    "reset fences no member": GroupMutant(
+        "members of a reset group keep their positions",
+        [(ClassicGroup, "fence_all", _fence_none), (ConsumerGroup, "fence_all", _fence_none)],
         guided.resets,
     ),
     "no epoch bump": GroupMutant(
-        "the end of a transaction leaves the producer's epoch as it was",
+        "the end of a transaction does not bump the producer epoch",
         [(Transaction, "prepared", _never_bump)],
         guided.transfers,
     ),
     "zombie not fenced": GroupMutant(
-        "InitProducerId gives the identity that somebody has",
+        "InitProducerId returns an identity that is in use",
         [
             (TransactionShard, "_next_identity", _same_identity),
             (TransactionShard, "_fenced", _abort_with_its_epoch),
@@ -208,14 +209,14 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
         guided.transfer_twins,
     ),
     "verification skipped": GroupMutant(
-        "leaders take batches of transactions without asking their coordinator",
+        "leaders accept transactional batches without verification",
         [(TransactionVerification, "verify", _agree)],
         guided.transfers,
     ),
     "marker before PREPARE is committed": GroupMutant(
-        "partitions are told of an end that the coordinator's log may lose",
+        "markers are written for an outcome that the coordinator's log may lose",
         [(Shard, "_when_committed", _effects_at_once)],
-        guided.deaf_coordinators,
+        guided.one_way_coordinators,
     ),
     "markers given up": GroupMutant(
         "a marker that could not be written counts as written",
@@ -223,37 +224,37 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
         guided.transfer_leaders_die,
     ),
     "prepared transactions not resumed": GroupMutant(
-        "a new coordinator does not write the markers that the last one owed",
+        "a new coordinator does not write pending markers",
         [(TransactionShard, "on_loaded", _resume_nothing)],
         guided.transfer_coordinators_die,
     ),
     "transactions never time out": GroupMutant(
-        "what a dead producer began stays open",
+        "transactions of dead producers stay open",
         [(Transaction, "has_timed_out", _never_due)],
         guided.transfers_die,
     ),
     "LSO is HW": GroupMutant(
-        "readers of committed records get open transactions",
+        "read_committed consumers get records of open transactions",
         [(Log, "last_stable_offset", _all_stable)],
         guided.transfers,
     ),
     "abort index skipped": GroupMutant(
-        "abort markers leave no trace in the index",
-        [(TransactionIndex, "append", _nothing)],
+        "abort markers are not added to the index",
+        [(TransactionIndex, "append", _do_nothing)],
         guided.transfers,
     ),
     "offsets visible before commit": GroupMutant(
-        "offsets in a transaction count at once",
+        "offsets of a transaction are visible immediately",
         [(OffsetTable, "set_pending", _visible_at_once)],
         guided.copiers_die,
     ),
-    "copiers of any generation": GroupMutant(
-        "offsets in a transaction are taken from members that are gone",
-        [(ConsumerGroup, "check_commit", _nothing)],
+    "transactional commits of any generation": GroupMutant(
+        "offsets of a transaction are accepted from removed members",
+        [(ConsumerGroup, "check_commit", _do_nothing)],
         guided.copiers_die,
     ),
     "dedup window 4": GroupMutant(
-        "a partition remembers four batches of a producer",
+        "a partition keeps only four batches of a producer",
         [(producers, "BATCHES_KEPT", 4)],
         guided.pipelines,
     ),
@@ -261,7 +262,7 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
 
 
 def hunt_groups(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> tuple[int, str] | None:
-    """How many seeds it takes to catch the mutant, and by what; None: it got away."""
+    """Returns the number of seeds until the mutant is caught and what caught it, or None."""
     mutant = GROUP_MUTANTS[name]
 
     def run(seed: int) -> Sequence[Violation]:

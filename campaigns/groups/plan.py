@@ -1,6 +1,6 @@
-"""What a seed chooses for a run of the kind `groups`, all of it decided before the run begins.
+"""The decisions of a seed for a run of the kind `groups`, all made before the run starts.
 
-Clients are named in a list, and so is all that befalls them: shrinking leaves entries out.
+Clients and their events are explicit lists, so that shrinking can remove entries.
 """
 
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from typing import Any, Final
 from campaigns import cluster_plan
 from campaigns.cluster_plan import AdminStep, ClusterFault, ClusterOptions
 
-#: Faults find coordinators as well as leaders and controllers.
+#: Targets of faults: coordinators as well as leaders and controllers.
 TARGETS: Final = (
     "leader", "controller", "follower", "any",
     "group-coordinator", "group-coordinator", "transaction-coordinator", "transaction-coordinator",
 )  # fmt: skip
-#: Administrative steps: those of clusters that concern these topics.
+#: Administrative steps that apply to these topics.
 STEPS: Final = ("mode", "mode", "mode", "mode", "reassign", "elect", "config", "create", "delete")
-#: What befalls clients; each is explained where it strikes (actors.py).
+#: Kinds of client events (actors.py).
 EVENTS: Final = ("crash", "crash", "crash", "gone", "leave", "twin", "twin", "silence", "pause")
-#: Who plays in a run.
+#: Roles of the clients in a run.
 ROLES: Final = (
     ("classic",), ("consumer",), ("classic", "consumer"), ("copier",), ("copier", "consumer"),
     ("copier", "transfer"), ("transfer",), ("transfer", "classic"),
@@ -32,7 +32,7 @@ LONG_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ActorPlan:
-    """A client process with an identity that outlives it."""
+    """A client process with an identity that survives restarts."""
 
     name: str
     #: member: reads and commits; copier: consumes, transforms and produces in transactions;
@@ -42,7 +42,7 @@ class ActorPlan:
     #: classic or consumer
     protocol: str = ""
     is_static: bool = False
-    #: Of transactions: 1, or 2 with an epoch for each (KIP-890).
+    #: Transaction protocol: 1, or 2 with an epoch for each transaction (KIP-890).
     version: int = 2
 
 
@@ -56,7 +56,7 @@ class ActorEvent:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A live group is set back (or forth) to an offset of all its partitions."""
+    """Resets a live group to an offset in all its partitions."""
 
     at_ms: int
     group: str
@@ -68,7 +68,7 @@ class GroupsOptions(ClusterOptions):
     actors: list[ActorPlan] = field(default_factory=list)
     events: list[ActorEvent] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
-    #: Of all requests that may come late or twice, how many do, in 1000.
+    #: How many of 1,000 eligible requests are delayed or duplicated.
     late_permille: int = 0
 
     @classmethod
@@ -100,7 +100,7 @@ def draw_options(seed: int) -> GroupsOptions:
         faults=[
             fault
             for fault in draw_faults(random, seconds, random.choice((0, 2, 3, 5)), durable=durable)
-            # As in Kafka, a transaction times out by the wall clock of whoever coordinates it.
+            # As in Kafka, a transaction times out by the wall clock of its coordinator.
             if fault.kind != "clock"
         ],
         steps=draw_steps(random, seconds, random.choice((0, 0, 2, 4))),
@@ -124,12 +124,12 @@ def _properties(random: Random, *, durable: bool) -> dict[str, str]:
     }
 
 
-#: Few partitions, short timeouts: rare work becomes common.
+#: Few partitions and short timeouts, so that background work happens often.
 COORDINATORS: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "2",
     "offsets.commit.timeout.ms": "2000",
-    # How long a marker waits for its answer; a run has not the time for Kafka's 30 seconds.
+    # Timeout of marker requests; Kafka's 30 seconds are too long for a run.
     "request.timeout.ms": "3000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "500",
@@ -143,7 +143,8 @@ COORDINATORS: Final = {
 
 
 def draw_actors(random: Random) -> list[ActorPlan]:
-    """Some of: readers of either protocol, copiers, transfers. All at once would cost too much."""
+    """Draws some of: readers of either protocol, copiers, transfers. All of them would be too
+    slow."""
     actors: list[ActorPlan] = []
     roles = random.choice(ROLES)
     for protocol in ("classic", "consumer"):
@@ -168,8 +169,8 @@ def draw_actors(random: Random) -> list[ActorPlan]:
 
 
 def draw_resets(random: Random, seconds: int, count: int, actors: list[ActorPlan]) -> list[Reset]:
-    """To the beginning, which every log has. Not of copiers: they would copy again, as they
-    should."""
+    """Draws resets to the beginning, which exists in every log. Groups of copiers are excluded,
+    because they would correctly copy the records again."""
     groups = list(dict.fromkeys(plan.group for plan in actors if plan.role == "member"))
     if not groups:
         return []

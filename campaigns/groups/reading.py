@@ -1,4 +1,4 @@
-"""A consumer of a group: reads what it may, and commits after it has processed."""
+"""A consumer in a group: reads its assigned partitions and commits after processing."""
 
 import asyncio
 from typing import Final
@@ -21,28 +21,28 @@ from lograft.simulation.node_workload import FETCH_VERSIONS, Reader
 
 PAUSES: Final = (0.01, 0.05, 0.2)
 FETCH_WAIT_MS: Final = 100
-#: What has not moved is committed again: an older commit that came late may have set it back.
+#: An unchanged offset is committed again after this time, because a late commit may have reset it.
 COMMIT_SECONDS: Final = 1.0
 READ_COMMITTED: Final = 1
 
 
-def membership_of(around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> Membership:
+def membership_of(context: ActorContext, plan: ActorPlan, subscribed: list[str]) -> Membership:
     kind: type[Membership] = ClassicMember if plan.protocol == "classic" else ConsumerMember
-    return kind(around, plan, subscribed)
+    return kind(context, plan, subscribed)
 
 
 class Positions:
-    """Where a member goes on in each partition that it may use, and what it reads there."""
+    """Positions of a member in its assigned partitions, from which it reads."""
 
-    def __init__(self, around: ActorContext, membership: Membership) -> None:
-        self._around = around
+    def __init__(self, context: ActorContext, membership: Membership) -> None:
+        self._around = context
         self._membership = membership
         self._readers: dict[Place, Reader] = {}
         self.at: dict[Place, int] = {}
         self._tenure = membership.tenure
 
-    async def follow(self) -> None:
-        """Begins at the committed offset wherever it has none; forgets what it lost."""
+    async def update(self) -> None:
+        """Sets missing positions to the committed offsets, and removes those of lost partitions."""
         assigned = self._membership.assigned
         if self._membership.tenure != self._tenure:
             self._tenure = self._membership.tenure
@@ -55,52 +55,57 @@ class Positions:
                 self.at[place] = 0 if offset == NO_OFFSET else offset
 
     async def poll(self, place: Place) -> list[tuple[int, str]]:
-        """Raises TurnOver. Committed records only; the position is after them."""
-        around, wanted = self._around, self.at[place]
+        """Reads committed records and advances the position. Raises TurnOver."""
+        context, position = self._around, self.at[place]
         reader = self._reader(place)
-        asked = {"tp": reader.name, "offset": wanted, "group": self._membership.group, "iso": 1}
-        around.history.record(around.proc, "invoke", "poll", **asked)
+        arguments = {
+            "tp": reader.name,
+            "offset": position,
+            "group": self._membership.group,
+            "iso": 1,
+        }
+        context.history.record(context.proc, "invoke", "poll", **arguments)
         try:
             data, records, bad = await reader.fetch(
-                wanted,
-                bytes_max=around.random.choice((200, 1_000)),
+                position,
+                bytes_max=context.random.choice((200, 1_000)),
                 wait_ms=FETCH_WAIT_MS,
                 isolation_level=READ_COMMITTED,
             )
         except (NotSent, OutcomeUnknown) as error:
-            around.history.record(around.proc, "fail", "poll", reason=str(error))
+            context.history.record(context.proc, "fail", "poll", reason=str(error))
             raise TurnOver from None
         if data.error_code or data.diverging_epoch is not None:
-            around.history.record(
-                around.proc, "fail", "poll", error=data.error_code,
+            context.history.record(
+                context.proc, "fail", "poll", error=data.error_code,
                 diverging=data.diverging_epoch is not None,
             )  # fmt: skip
             raise TurnOver
-        around.history.record(
-            around.proc, "ok", "poll", records=records, hw=data.high_watermark,
+        context.history.record(
+            context.proc, "ok", "poll", records=records, hw=data.high_watermark,
             log_start=max(0, data.log_start_offset), bad_crc=bad,
         )  # fmt: skip
         if data.records:
-            self.at[place] = max(wanted, reader.next_offset)
+            self.at[place] = max(position, reader.next_offset)
         return records
 
     def _reader(self, place: Place) -> Reader:
         found = self._readers.get(place)
         if found is None:
             topic, index = place
-            around = self._around
-            route = around.cluster.partition(topic, index)
-            version = around.random.choice(FETCH_VERSIONS)
-            found = self._readers[place] = Reader(route, around.topics[topic], index, version)
+            context = self._around
+            route = context.cluster.partition(topic, index)
+            version = context.random.choice(FETCH_VERSIONS)
+            found = self._readers[place] = Reader(route, context.topics[topic], index, version)
         return found
 
 
 class GroupConsumer:
-    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
-        self._around = around
-        self.membership = membership_of(around, plan, subscribed)
-        self._positions = Positions(around, self.membership)
-        #: By partition: what was committed last, and when.
+    def __init__(self, context: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
+        self._around = context
+        self.membership = membership_of(context, plan, subscribed)
+        self._positions = Positions(context, self.membership)
+        #: Last committed offset of each partition, and its time.
         self._committed: dict[Place, tuple[int, float]] = {}
 
     async def run(self) -> None:
@@ -108,12 +113,12 @@ class GroupConsumer:
         while True:
             await asyncio.sleep(random.choice(PAUSES))
             try:
-                await self.membership.keep()
-                await self._positions.follow()
+                await self.membership.maintain()
+                await self._positions.update()
                 for place in list(self._positions.at):
                     await self._read(place)
             except TurnOver:
-                self.membership.route.look_again()
+                self.membership.route.mark_stale()
                 await asyncio.sleep(random.choice(PAUSES))
 
     async def _read(self, place: Place) -> None:
@@ -128,7 +133,8 @@ class GroupConsumer:
         if code == ErrorCode.NONE:
             self._committed[place] = (reached, now)
         else:
-            # It may have been another's meanwhile: begin again where the group is.
+            # Another member may have owned the partition in between: restart at the committed
+            # offset.
             self._positions.at.clear()
             membership.on_commit(code)
             raise TurnOver

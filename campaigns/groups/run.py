@@ -1,7 +1,7 @@
-"""A whole cluster under groups, transactions, administrators and faults, from one seed.
+"""Runs a cluster with groups, transactions, administrators and faults, from a seed.
 
-As `cluster_run.py`, with other clients. When everything is healed the groups have to come to rest:
-every partition has one owner (G4), and everything that was acknowledged is processed (L2).
+Like `cluster_run.py`, with other clients. After all faults are cleared, the groups must become
+stable: every partition has one owner (G4), and everything that was acknowledged is processed (L2).
 """
 
 from collections.abc import Callable, Coroutine
@@ -41,7 +41,7 @@ from lograft.simulation.node_workload import (
 from lograft.simulation.routing import ClusterClient
 
 INPUT: Final = "in"
-#: Where copiers write to, and what transfers move amounts in.
+#: Output topic of copiers, and topic of transfers.
 OUTPUT: Final = "out"
 ACCOUNTS: Final = "accounts"
 PARTITIONS: Final = 2
@@ -51,10 +51,10 @@ PARTITIONS: Final = 2
 class GroupsReport(ClusterReport):
     options: GroupsOptions
     commits: int = 0
-    #: Members were told what they have, and it was not what they had.
+    #: Number of assignments that changed a member's partitions.
     assignments: int = 0
     late_requests: int = 0
-    #: Told to be committed.
+    #: Number of acknowledged commits of transactions.
     transactions: int = 0
 
 
@@ -65,7 +65,7 @@ class GroupsRun(ClusterRun):
     def __init__(self, seed: int, options: GroupsOptions | None = None) -> None:
         super().__init__(seed, options or draw_options(seed))
         self.report = GroupsReport(seed, self.options)
-        self._watch = GroupWatch(self, self.history, self.violated)
+        self._watch = GroupWatch(self, self.history, self.report_violation)
         self._late = LateRequests(
             self.client("late"),
             self.client_hosts["late"],
@@ -73,7 +73,7 @@ class GroupsRun(ClusterRun):
             random=self.loop.streams.stream("late"),
             permille=self.options.late_permille,
         )
-        self.cast = Cast(self, self.options.actors, self._behaviour)
+        self.cast = Cast(self, self.options.actors, self._make_behaviour)
         self._lives = 0
 
     def plan_topics(self, brokers: int) -> list[TopicPlan]:
@@ -89,16 +89,16 @@ class GroupsRun(ClusterRun):
             topics.append(TopicPlan(ACCOUNTS, PARTITIONS, others, 3))
         return topics
 
-    def administered(self) -> list[TopicPlan]:
-        """The coordinators' topics as well."""
+    def administered_topics(self) -> list[TopicPlan]:
+        """Includes the topics of the coordinators."""
         internal = [OFFSETS_TOPIC]
         if len(self.topics) > 1:
             internal.append(TRANSACTIONS_TOPIC)
         return [*self.topics, *(TopicPlan(name, PARTITIONS, {}, 3) for name in internal)]
 
-    def look(self, nodes: list[int]) -> None:
-        super().look(nodes)
-        self._watch.look(nodes)
+    def inspect(self, nodes: list[int]) -> None:
+        super().inspect(nodes)
+        self._watch.inspect(nodes)
 
     def check(self) -> list[Violation]:
         checkers = (*TRANSACTION_CHECKERS, *GROUP_CHECKERS)
@@ -114,12 +114,12 @@ class GroupsRun(ClusterRun):
         report.commits = sum(each.f == "commit" and each.type == "ok" for each in operations)
         report.assignments = sum(
             each.type == "ok"
-            and each.answered.get("assigned") is not None
-            and each.answered["assigned"] != each.asked.get("owns")
+            and each.result.get("assigned") is not None
+            and each.result["assigned"] != each.arguments.get("owns")
             for each in operations
         )
         report.transactions = sum(
-            each.f == "txn_end" and each.type == "ok" and each.asked["commit"]
+            each.f == "txn_end" and each.type == "ok" and each.arguments["commit"]
             for each in operations
         )
         report.late_requests = self._late.count
@@ -133,7 +133,7 @@ class GroupsRun(ClusterRun):
             found = self.client_hosts[name] = Machine(self.loop, self.network, name)
         return found
 
-    def surroundings(self, proc: str, machine: Machine) -> ActorContext:
+    def make_context(self, proc: str, machine: Machine) -> ActorContext:
         life = machine.life
         assert life is not None, machine.host
         self._lives += 1
@@ -143,36 +143,36 @@ class GroupsRun(ClusterRun):
             client_id=f"a{self._lives}",
             random=self.loop.streams.stream("clients"),
             late=self._late,
-            is_over=lambda: machine.life is not life,
+            has_ended=lambda: machine.life is not life,
         )
         topics = {topic.name: topic for topic in self.topics}
         return ActorContext(proc, client, self.history, self.random, topics)
 
-    def cut_off(self, name: str) -> None:
+    def isolate_client(self, name: str) -> None:
         for node_id in self.hosts:
             self.network.cut(f"n{node_id}", name)
             self.network.cut(name, f"n{node_id}")
 
-    def mend(self, name: str) -> None:
+    def reconnect_client(self, name: str) -> None:
         for node_id in self.hosts:
-            self.network.mend(f"n{node_id}", name)
-            self.network.mend(name, f"n{node_id}")
+            self.network.restore_link(f"n{node_id}", name)
+            self.network.restore_link(name, f"n{node_id}")
 
     def later(self, ms: int, act: Callable[[], None]) -> None:
         self.loop.call_later_ns(ms * 1_000_000, act, context=self.network.kernel)
 
-    def _behaviour(self, around: ActorContext, plan: ActorPlan) -> Behaviour:
+    def _make_behaviour(self, context: ActorContext, plan: ActorPlan) -> Behaviour:
         match plan.role:
             case "copier":
-                subscribed = self._subscribed(plan)
-                return Copier(around, plan, subscribed, OUTPUT, self._late.learn)
+                subscribed = self._topics_of(plan)
+                return Copier(context, plan, subscribed, OUTPUT, self._late.learn)
             case "transfer":
-                return Transfer(around, plan, ACCOUNTS, self._late.learn)
+                return Transfer(context, plan, ACCOUNTS, self._late.learn)
             case _:
-                return GroupConsumer(around, plan, self._subscribed(plan))
+                return GroupConsumer(context, plan, self._topics_of(plan))
 
-    def _subscribed(self, plan: ActorPlan) -> list[str]:
-        """Consumers of the new protocol read the copies as well."""
+    def _topics_of(self, plan: ActorPlan) -> list[str]:
+        """Returns the topics of a plan; members of consumer groups also read the copies."""
         has_copies = any(topic.name == OUTPUT for topic in self.topics)
         if plan.role == "member" and plan.protocol == "consumer" and has_copies:
             return [INPUT, OUTPUT]
@@ -188,10 +188,10 @@ class GroupsRun(ClusterRun):
         machine = self.client_hosts["client"]
         for partition in range(topic.partitions):
             name = f"p{partition + 1}"
-            around = self.surroundings(name, machine)
+            context = self.make_context(name, machine)
             producer = PipelinedProducer(
                 name,
-                around.cluster.partition(topic.name, partition),
+                context.cluster.partition(topic.name, partition),
                 topic,
                 partition,
                 history=self.history,
@@ -206,22 +206,22 @@ class GroupsRun(ClusterRun):
             for partition in range(topic.partitions):
                 self._start_reader(topic, partition, start)
         start(admin.follow(self.options.steps), "admin")
-        self._start_onlookers(start)
+        self._start_observers(start)
         self.cast.start()
         self.loop.create_task(self.cast.follow(self.options.events), name="events")
 
-    def _start_onlookers(self, start: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+    def _start_observers(self, start: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
         machine, groups = self.client_hosts["client"], self._groups()
         places = [(INPUT, index) for index in range(PARTITIONS)]
         if groups:
-            around = self.surroundings("onlooker", machine)
-            start(onlooker.look_on(around, groups, places), "onlooker")
+            context = self.make_context("onlooker", machine)
+            start(onlooker.observe_offsets(context, groups, places), "onlooker")
         if self.options.resets:
-            around = self.surroundings("reset", machine)
-            start(onlooker.reset(around, self.options.resets, places), "reset")
+            context = self.make_context("reset", machine)
+            start(onlooker.reset(context, self.options.resets, places), "reset")
 
     def _groups(self) -> list[ActorPlan]:
-        """One of the members of each group."""
+        """Returns the plan of one member for each group."""
         groups: dict[str, ActorPlan] = {}
         for plan in self.options.actors:
             if plan.group:
@@ -234,7 +234,8 @@ class GroupsRun(ClusterRun):
         partition: int,
         start: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
-        """One who reads committed records; of the first partition everything, as well."""
+        """Starts a read_committed consumer, and for the first partition also a read_uncommitted
+        one."""
         for isolation_level in (1, 0) if partition == 0 else (1,):
             name = f"r{isolation_level}-{topic.name}-{partition}"
             reader = Consumer(
@@ -255,42 +256,44 @@ class GroupsRun(ClusterRun):
         self._late.permille = 0
         self.cast.gather()
         topics = {topic.name: topic for topic in self.topics}
-        around = ActorContext("settle", client, self.history, self.random, topics)
+        context = ActorContext("settle", client, self.history, self.random, topics)
         deadline_ns = self.deadline_ns()
         groups = self._groups()
-        # Who copies comes first: others read the copies.
+        # Copiers first, because others read the copies.
         for plan in sorted(groups, key=lambda each: each.role != "copier"):
-            await self.until(deadline_ns, self._catch_up, around, plan, invariant="L2")
-            await self.until(deadline_ns, self._converge, plan, invariant="G4")
+            await self.retry_until(deadline_ns, self._catch_up, context, plan, invariant="L2")
+            await self.retry_until(deadline_ns, self._converge, plan, invariant="G4")
         self.cast.dismiss()
         self.client_hosts["late"].kill()
         for plan in groups:
-            await self.until(self.deadline_ns(), self._last_offsets, around, plan, invariant="G6")
+            await self.retry_until(
+                self.deadline_ns(), self._last_offsets, context, plan, invariant="G6"
+            )
         deadline_ns = self.deadline_ns()
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self.until(
+                await self.retry_until(
                     deadline_ns, self._read_committed, client, topic, partition, invariant="T6"
                 )
 
-    async def _catch_up(self, around: ActorContext, plan: ActorPlan) -> None:
-        """L2: the group has committed everything that was acknowledged."""
+    async def _catch_up(self, context: ActorContext, plan: ActorPlan) -> None:
+        """L2: the group has committed all acknowledged records."""
         goals: dict[tuple[str, int], int] = {
             (name, index): 0
-            for name in self._subscribed(plan)
-            for index in range(around.topics[name].partitions)
+            for name in self._topics_of(plan)
+            for index in range(context.topics[name].partitions)
         }
         for send in self.history.operations("send"):
-            topic, _, index = send.asked["tp"].rpartition("-")
+            topic, _, index = send.arguments["tp"].rpartition("-")
             if send.type == "ok" and (topic, int(index)) in goals:
                 place = (topic, int(index))
-                goals[place] = max(goals[place], send.answered["offset"] + 1)
-        requester = Requester(around, plan)
+                goals[place] = max(goals[place], send.result["offset"] + 1)
+        requester = Requester(context, plan)
         for place, goal in goals.items():
             try:
                 offset = await fetch_offset(requester, place)
             except TurnOver:
-                raise NotSent(f"{plan.group}: no offsets") from None
+                raise NotSent(f"{plan.group}: offsets could not be fetched") from None
             if offset < goal:
                 raise NotSent(f"{plan.group} is at {offset} of {goal} in {place}")
 
@@ -298,29 +301,29 @@ class GroupsRun(ClusterRun):
         """G4: every partition has one owner."""
         owned = sorted(
             place
-            for actor in self.cast.everybody()
+            for actor in self.cast.all_actors()
             if actor.is_alive and actor.plan.group == plan.group and actor.membership is not None
             for place in actor.membership.assigned
         )
-        wanted = sorted(
+        expected = sorted(
             (topic.name, index)
             for topic in self.topics
-            if topic.name in self._subscribed(plan)
+            if topic.name in self._topics_of(plan)
             for index in range(topic.partitions)
         )
-        if owned != wanted:
-            raise NotSent(f"{plan.group}: {owned} are owned, not {wanted}")
+        if owned != expected:
+            raise NotSent(f"{plan.group}: owned partitions are {owned}, not {expected}")
 
-    async def _last_offsets(self, around: ActorContext, plan: ActorPlan) -> None:
-        requester = Requester(around, plan)
+    async def _last_offsets(self, context: ActorContext, plan: ActorPlan) -> None:
+        requester = Requester(context, plan)
         offsets = []
         try:
-            for name in self._subscribed(plan):
-                for index in range(around.topics[name].partitions):
+            for name in self._topics_of(plan):
+                for index in range(context.topics[name].partitions):
                     offset = await fetch_offset(requester, (name, index))
                     offsets.append((f"{name}-{index}", offset))
         except TurnOver:
-            raise NotSent(f"{plan.group}: no offsets") from None
+            raise NotSent(f"{plan.group}: offsets could not be fetched") from None
         self.history.record(
             "settle", "probe", "settled", group=plan.group, offsets=offsets,
             copies=plan.role == "copier",
@@ -329,11 +332,11 @@ class GroupsRun(ClusterRun):
     async def _read_committed(
         self, client: ClusterClient, topic: TopicPlan, partition: int
     ) -> None:
-        """T6: no transaction is left open, whoever died in it."""
+        """T6: no transaction stays open after the death of its producer."""
         route = client.partition(topic.name, partition)
         reader = Reader(route, topic, partition, max(FETCH_VERSIONS))
         await read_partition(
-            reader, history=self.history, violated=self.violated, isolation_level=1
+            reader, history=self.history, report_violation=self.report_violation, isolation_level=1
         )
 
 

@@ -1,4 +1,4 @@
-"""Clients that transact: copiers (T8) and transfers (T9)."""
+"""Transactional clients: copiers (T8) and transfers (T9)."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,24 +18,24 @@ from lograft.simulation.node_workload import FETCH_VERSIONS, Reader
 Learn = Callable[[str, int, int], None]
 
 PAUSES: Final = (0.01, 0.05, 0.2)
-#: In the middle of a transaction; the last is longer than a transaction may take.
+#: Pauses within a transaction; the last one is longer than the transaction timeout.
 HESITATIONS: Final = (*(0.0,) * 30, 0.1, 0.1, 0.3, 0.5, 3.6)
 ABORTED: Final = 0.15
 AMOUNT_MAX: Final = 9
 
 
 class Copier:
-    """Consumes, transforms, produces: the copies and the progress are one transaction."""
+    """Consumes, transforms and produces: copies and committed offsets are one transaction."""
 
     def __init__(
-        self, around: ActorContext, plan: ActorPlan, subscribed: list[str], output: str,
+        self, context: ActorContext, plan: ActorPlan, subscribed: list[str], output: str,
         learn: Learn,
     ) -> None:  # fmt: skip
-        self._around = around
+        self._around = context
         self._output = output
-        self._member = membership_of(around, plan, subscribed)
-        self._positions = Positions(around, self._member)
-        self._producer = TransactionalProducer(around, plan, learn)
+        self._member = membership_of(context, plan, subscribed)
+        self._positions = Positions(context, self._member)
+        self._producer = TransactionalProducer(context, plan, learn)
 
     @property
     def membership(self) -> Membership:
@@ -47,17 +47,17 @@ class Copier:
             try:
                 if not self._producer.is_ready:
                     await self._producer.init()
-                await self._member.keep()
-                await self._positions.follow()
+                await self._member.maintain()
+                await self._positions.update()
                 await self._copy()
             except TurnOver:
-                # What was read and not copied is read again.
+                # Records that were read, but not copied, are read again.
                 self._positions.at.clear()
-                self._member.route.look_again()
+                self._member.route.mark_stale()
             except SessionOver:
                 self._positions.at.clear()
                 if self._producer.is_ready:
-                    await _begin_anew(self._producer)
+                    await _restart_session(self._producer)
 
     async def _copy(self) -> None:
         producer, random = self._producer, self._around.random
@@ -85,21 +85,21 @@ class Copier:
 
 
 class Transfer:
-    """Takes from one partition what it adds to the other, in one transaction, after a look at
-    what was committed in both."""
+    """Moves an amount from one partition to another in a transaction, after reading the committed
+    records of both."""
 
     membership: Final = None
 
-    def __init__(self, around: ActorContext, plan: ActorPlan, topic: str, learn: Learn) -> None:
-        self._around = around
-        self._producer = TransactionalProducer(around, plan, learn)
-        self._places = [(topic, index) for index in range(around.topics[topic].partitions)]
+    def __init__(self, context: ActorContext, plan: ActorPlan, topic: str, learn: Learn) -> None:
+        self._around = context
+        self._producer = TransactionalProducer(context, plan, learn)
+        self._places = [(topic, index) for index in range(context.topics[topic].partitions)]
         self._readers = {
             place: Reader(
-                around.cluster.partition(*place),
-                around.topics[topic],
+                context.cluster.partition(*place),
+                context.topics[topic],
                 place[1],
-                around.random.choice(FETCH_VERSIONS),
+                context.random.choice(FETCH_VERSIONS),
             )
             for place in self._places
         }
@@ -114,7 +114,7 @@ class Transfer:
                 await self._transfer()
             except SessionOver:
                 if self._producer.is_ready:
-                    await _begin_anew(self._producer)
+                    await _restart_session(self._producer)
 
     async def _transfer(self) -> None:
         producer, random = self._producer, self._around.random
@@ -124,42 +124,42 @@ class Transfer:
         places = random.sample(self._places, 2)
         try:
             for place, sign in zip(places, ("-", "+"), strict=True):
-                await self._look(place)
+                await self._read_committed(place)
                 await producer.send(place, [f"{txn}:{sign}{amount}"])
                 await asyncio.sleep(random.choice(HESITATIONS))
         except MustAbort:
             is_committed = False
         await producer.end(commit=is_committed)
 
-    async def _look(self, place: Place) -> None:
-        around, reader, wanted = self._around, self._readers[place], self._at[place]
-        around.history.record(
-            around.proc, "invoke", "poll", tp=reader.name, offset=wanted, iso=READ_COMMITTED
+    async def _read_committed(self, place: Place) -> None:
+        context, reader, position = self._around, self._readers[place], self._at[place]
+        context.history.record(
+            context.proc, "invoke", "poll", tp=reader.name, offset=position, iso=READ_COMMITTED
         )
         try:
             data, records, bad = await reader.fetch(
-                wanted, bytes_max=1 << 20, wait_ms=0, isolation_level=READ_COMMITTED
+                position, bytes_max=1 << 20, wait_ms=0, isolation_level=READ_COMMITTED
             )
         except (NotSent, OutcomeUnknown) as error:
-            around.history.record(around.proc, "fail", "poll", reason=str(error))
+            context.history.record(context.proc, "fail", "poll", reason=str(error))
             return
         if data.error_code or data.diverging_epoch is not None:
-            around.history.record(
-                around.proc, "fail", "poll", error=data.error_code,
+            context.history.record(
+                context.proc, "fail", "poll", error=data.error_code,
                 diverging=data.diverging_epoch is not None,
             )  # fmt: skip
             return
-        around.history.record(
-            around.proc, "ok", "poll", records=records, hw=data.high_watermark,
+        context.history.record(
+            context.proc, "ok", "poll", records=records, hw=data.high_watermark,
             log_start=max(0, data.log_start_offset), bad_crc=bad,
         )  # fmt: skip
         for _, uid in records:
             self._producer.reads[uid.rpartition(":")[0]] = None
         if data.records:
-            self._at[place] = max(wanted, reader.next_offset)
+            self._at[place] = max(position, reader.next_offset)
 
 
-async def _begin_anew(producer: TransactionalProducer) -> None:
+async def _restart_session(producer: TransactionalProducer) -> None:
     try:
         await producer.init()
     except SessionOver:

@@ -1,10 +1,9 @@
-"""What transactions promise, over a recorded history: T1-T5, T8, T9, and P4 for their producers.
+"""Invariants of transactions over a recorded history: T1-T5, T8, T9, and P4 for their producers.
 
-`final_committed {tp}` is the last read of a partition by a reader of committed records; polls with
-`iso` 1 are such readers too. Records of a transaction begin with its name (`x1.2#7:…`). T6 is seen
-at the end of a run: no partition keeps its last stable offset back. T7 has no checker of its own:
-a late request that changes another transaction than its own is seen as T1-T4.
-"""
+`final_committed {tp}` is the final read of a partition with read_committed, and polls with `iso` 1
+also use read_committed. Records of a transaction start with its name (`x1.2#7:…`). T6 is checked at
+the end of a run: no transaction holds back the last stable offset. T7 has no separate checker: a
+late request that changes another transaction violates T1-T4."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,63 +18,65 @@ def transaction_of(uid: str) -> str:
 
 
 def _ends(history: History) -> dict[str, Operation]:
-    """By transaction: how it was meant to be committed; others were not."""
+    """Returns the requested commits by transaction."""
     return {
-        each.asked["txn"]: each for each in history.operations("txn_end") if each.asked["commit"]
+        each.arguments["txn"]: each
+        for each in history.operations("txn_end")
+        if each.arguments["commit"]
     }
 
 
 def _committed(history: History) -> dict[str, list[str]]:
-    """By partition: what readers of committed records find in the end."""
+    """Returns the final committed records by partition."""
     return {
-        final.asked["tp"]: [uid for _, uid in final.answered["records"]]
+        final.arguments["tp"]: [uid for _, uid in final.result["records"]]
         for final in history.operations("final_committed")
         if final.type == "ok"
     }
 
 
 def nothing_aborted_is_read(history: History) -> Iterator[Violation]:
-    """T1, T4: whoever reads committed records gets nothing of a transaction that was not committed,
-    nor before somebody asked for it."""
+    """T1, T4: a read_committed consumer reads no records of a transaction that was not committed,
+    and none before its commit was requested."""
     ends = _ends(history)
     for poll in history.operations("poll", "final_committed"):
-        if poll.type != "ok" or (poll.f == "poll" and not poll.asked.get("iso")):
+        if poll.type != "ok" or (poll.f == "poll" and not poll.arguments.get("iso")):
             continue
-        for offset, uid in poll.answered["records"]:
+        for offset, uid in poll.result["records"]:
             txn = transaction_of(uid)
             if not txn:
                 continue
             end = ends.get(txn)
-            where = f"{poll.asked['tp']}@{offset}: {uid}"
+            where = f"{poll.arguments['tp']}@{offset}: {uid}"
             if end is None or end.type == "fail":
-                yield Violation("T1", f"{where} was not committed, and is read by {poll.proc}")
+                yield Violation("T1", f"{where} was not committed, but read by {poll.proc}")
             elif end.invoked > poll.completed:
-                yield Violation("T4", f"{where} is read by {poll.proc} before its commit")
+                yield Violation("T4", f"{where} was read by {poll.proc} before its commit")
 
 
 def all_or_nothing(history: History) -> Iterator[Violation]:
-    """T2, T3: a committed transaction is there, and no transaction in part."""
+    """T2, T3: committed transactions are visible, and no transaction is visible in part."""
     committed = {tp: set(uids) for tp, uids in _committed(history).items()}
     if not committed:
         return
     for txn, end in _ends(history).items():
-        wanted = [(tp, uid) for tp, uids in end.asked["uids"].items() for uid in uids]
-        missing = [(tp, uid) for tp, uid in wanted if uid not in committed.get(tp, ())]
-        if missing and len(missing) < len(wanted):
-            yield Violation("T2", f"{txn} is torn: of {wanted} there is no {missing}")
+        sent = [(tp, uid) for tp, uids in end.arguments["uids"].items() for uid in uids]
+        missing = [(tp, uid) for tp, uid in sent if uid not in committed.get(tp, ())]
+        if missing and len(missing) < len(sent):
+            yield Violation("T2", f"{txn} is visible in part: {missing} of {sent} are missing")
         elif missing and end.type == "ok":
-            yield Violation("T3", f"{txn} was committed and is not there: {wanted}")
+            yield Violation("T3", f"{txn} was committed, but is missing: {sent}")
 
 
 def no_circular_reading(history: History) -> Iterator[Violation]:
-    """T5: no two committed transactions have read each other's records, directly or not."""
+    """T5: no committed transactions read each other's records, directly or indirectly."""
     ends = _ends(history)
     read_by = {
-        txn: [other for other in end.asked["reads"] if other in ends and other != txn]
+        txn: [other for other in end.arguments["reads"] if other in ends and other != txn]
         for txn, end in ends.items()
         if end.type != "fail"
     }
-    # A cycle is what is left when everything without readers or without read ones is taken away.
+    # Topological sort: transactions that cannot be sorted are part of a cycle.
     pending: dict[str, int] = dict.fromkeys(read_by, 0)
     for others in read_by.values():
         for other in others:
@@ -95,7 +96,7 @@ def no_circular_reading(history: History) -> Iterator[Violation]:
 
 
 def copied_once(history: History) -> Iterator[Violation]:
-    """T8: the copies are the originals, each once."""
+    """T8: every original record is copied exactly once."""
     committed = _committed(history)
     copies: dict[str, str] = {}
     for tp, uids in committed.items():
@@ -111,14 +112,16 @@ def copied_once(history: History) -> Iterator[Violation]:
             continue
         offsets = dict(settled.v["offsets"])
         for send in history.operations("send"):
-            tp = send.asked["tp"]
-            is_due = send.type == "ok" and send.answered["offset"] < offsets.get(tp, 0)
-            if is_due and send.asked["uid"] not in copies:
-                yield Violation("T8", f"{tp}: {send.asked['uid']} was passed, not copied")
+            tp = send.arguments["tp"]
+            is_due = send.type == "ok" and send.result["offset"] < offsets.get(tp, 0)
+            if is_due and send.arguments["uid"] not in copies:
+                yield Violation(
+                    "T8", f"{tp}: {send.arguments['uid']} was skipped without being copied"
+                )
 
 
-def nothing_is_made_of_nothing(history: History) -> Iterator[Violation]:
-    """T9: transfers leave the sum as it was."""
+def sum_is_constant(history: History) -> Iterator[Violation]:
+    """T9: transfers do not change the sum."""
     amounts: dict[str, int] = defaultdict(int)
     for tp, uids in _committed(history).items():
         for uid in uids if tp.startswith("accounts-") else ():
@@ -127,49 +130,49 @@ def nothing_is_made_of_nothing(history: History) -> Iterator[Violation]:
                 amounts[txn] += int(amount)
     wrong = {txn: amount for txn, amount in amounts.items() if amount}
     if wrong:
-        yield Violation("T9", f"the sum is {sum(wrong.values())}, by {wrong}")
+        yield Violation("T9", f"the sum changed by {sum(wrong.values())}, because of {wrong}")
 
 
-def epochs_go_up(history: History) -> Iterator[Violation]:
-    """P4: after a producer got an epoch nothing older is appended anywhere."""
+def epochs_increase(history: History) -> Iterator[Violation]:
+    """P4: after a batch with a producer epoch, no batch with an older epoch is appended."""
     epochs: dict[str, tuple[int, int]] = {}
     for send in history.operations("send"):
-        if "txn" in send.asked:
-            epochs[send.asked["uid"]] = (send.asked["pid"], send.asked["epoch"])
+        if "txn" in send.arguments:
+            epochs[send.arguments["uid"]] = (send.arguments["pid"], send.arguments["epoch"])
     for final in history.operations("final"):
         if final.type != "ok":
             continue
         newest: dict[int, int] = {}
-        for offset, uid in final.answered["records"]:
+        for offset, uid in final.result["records"]:
             pid, epoch = epochs.get(uid, (-1, -1))
             if pid >= 0 and epoch < newest.get(pid, -1):
                 yield Violation(
                     "P4",
-                    f"{final.asked['tp']}@{offset}: {uid} has epoch {epoch} of {pid}, and lies"
-                    f" after {newest[pid]}",
+                    f"{final.arguments['tp']}@{offset}: {uid} has epoch {epoch} of producer {pid},"
+                    f" but follows epoch {newest[pid]}",
                 )
             newest[pid] = max(newest.get(pid, -1), epoch)
-    yield from _told_late(history)
+    yield from _stale_sends(history)
 
 
-def _told_late(history: History) -> Iterator[Violation]:
-    """Nothing first sent with an epoch that was over is acknowledged."""
+def _stale_sends(history: History) -> Iterator[Violation]:
+    """No record that was first sent with an ended epoch is acknowledged."""
     newest: dict[int, int] = {}
-    told = {each.completed: each for each in history.operations("init") if each.type == "ok"}
+    identities = {each.completed: each for each in history.operations("init") if each.type == "ok"}
     sends = {
         each.invoked: each
         for each in history.operations("send")
-        if "txn" in each.asked and each.type == "ok" and not each.asked["retry"]
+        if "txn" in each.arguments and each.type == "ok" and not each.arguments["retry"]
     }
     for event in history.events:
-        send, init = sends.get(event.index), told.get(event.index)
-        if send is not None and send.asked["epoch"] < newest.get(send.asked["pid"], -1):
+        send, init = sends.get(event.index), identities.get(event.index)
+        if send is not None and send.arguments["epoch"] < newest.get(send.arguments["pid"], -1):
             yield Violation(
-                "P4", f"{send.asked['uid']} was taken with epoch {send.asked['epoch']},"
-                f" {newest[send.asked['pid']]} was given before",
+                "P4", f"{send.arguments['uid']} was accepted with epoch {send.arguments['epoch']}"
+                f" after epoch {newest[send.arguments['pid']]} was assigned",
             )  # fmt: skip
         if init is not None:
-            pid, epoch = init.answered["pid"], init.answered["epoch"]
+            pid, epoch = init.result["pid"], init.result["epoch"]
             newest[pid] = max(newest.get(pid, -1), epoch)
 
 
@@ -178,6 +181,6 @@ TRANSACTION_CHECKERS: Final[tuple[Checker, ...]] = (
     all_or_nothing,
     no_circular_reading,
     copied_once,
-    nothing_is_made_of_nothing,
-    epochs_go_up,
+    sum_is_constant,
+    epochs_increase,
 )

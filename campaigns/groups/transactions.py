@@ -1,13 +1,14 @@
-"""A transactional producer in either protocol, with what a client has to do to keep its promises.
+"""A transactional producer for both transaction protocols.
 
-Protocol 1 tells the coordinator of every partition and group before it uses them, and keeps its
-epoch from one transaction to the next; protocol 2 lets the servers do that, and gets a new epoch
-with every end (KIP-890). A batch whose fate is unknown is sent again as it was; one that stays
-unknown ends the transaction, and in protocol 1 the epoch too.
+With protocol 1 the producer adds every partition and group to the transaction before it uses them,
+and keeps its epoch across transactions; with protocol 2 the brokers add partitions, and every end
+of a transaction returns a new epoch (KIP-890). A batch with unknown outcome is sent again
+unchanged; if the outcome stays unknown, the transaction is aborted, and in protocol 1 the epoch is
+bumped as well.
 
-    init      asked {id}                                                       ok {pid, epoch}
-    send      asked {tp, uid, txn, id, pid, epoch, seq, …}                     ok {offset}
-    txn_end   asked {txn, id, commit, uids, offsets, reads}
+    init      {id}                                                       ok {pid, epoch}
+    send      {tp, uid, txn, id, pid, epoch, seq, …}                     ok {offset}
+    txn_end   {txn, id, commit, uids, offsets, reads}
 """
 
 import asyncio
@@ -48,34 +49,34 @@ END: Final = {1: 3, 2: 5}
 INIT: Final = {1: 4, 2: 5}
 ADD_PARTITIONS: Final = 3
 ADD_OFFSETS: Final = 3
-AGAIN: Final = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
-#: Somebody else has the transactional id, or the epoch is over.
+RETRIED: Final = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
+#: Another producer uses the transactional ID, or the epoch has ended.
 FENCED: Final = frozenset({
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID,
 })  # fmt: skip
-#: A first answer that says one of these says that nothing was committed.
+#: Error codes that, in the first response, prove that the transaction was not committed.
 CERTAIN: Final = FENCED | {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE}
 
 
 class MustAbort(Exception):
-    """The transaction cannot be committed any more."""
+    """The transaction can only be aborted."""
 
 
 class SessionOver(Exception):
-    """The producer has to begin anew, with InitProducerId."""
+    """The producer must start a new session with InitProducerId."""
 
 
 class TransactionalProducer:
     def __init__(
-        self, around: ActorContext, plan: ActorPlan, learn: Callable[[str, int, int], None]
+        self, context: ActorContext, plan: ActorPlan, learn: Callable[[str, int, int], None]
     ) -> None:
-        """`learn` is told every identity that a producer gets."""
-        self._around = around
+        """`learn` is called with every producer ID and epoch received."""
+        self._around = context
         self._id = plan.name
         self._version = plan.version
         self._learn = learn
-        self._route = CoordinatorRoute(around.cluster, self._id, TRANSACTION)
+        self._route = CoordinatorRoute(context.cluster, self._id, TRANSACTION)
         self._groups: dict[str, CoordinatorRoute] = {}
         self._partitions: dict[Place, PartitionRoute] = {}
         self._producer_id = -1
@@ -87,7 +88,7 @@ class TransactionalProducer:
         self.txn = ""
         self._uids: dict[str, list[str]] = {}
         self._offsets: list[tuple[str, str, int]] = []
-        #: Transactions whose records this one has read.
+        #: Transactions whose records this transaction has read.
         self.reads: dict[str, None] = {}
 
     @property
@@ -95,9 +96,10 @@ class TransactionalProducer:
         return self._producer_id >= 0
 
     async def init(self, *, bump: bool = False) -> None:
-        """With `bump` the old identity is told: the epoch grows by one. Raises SessionOver."""
-        around = self._around
-        around.history.record(around.proc, "invoke", "init", id=self._id)
+        """Sends InitProducerId; with `bump`, with the old identity, to bump its epoch. Raises
+        SessionOver."""
+        context = self._around
+        context.history.record(context.proc, "invoke", "init", id=self._id)
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -106,18 +108,18 @@ class TransactionalProducer:
         )
         self._producer_id = -1
         try:
-            answer, _ = await self._ask(
+            response, _ = await self._request(
                 self._route, request, INIT[self._version], InitProducerIdResponse
             )
         except MustAbort:
-            around.history.record(around.proc, "info", "init")
+            context.history.record(context.proc, "info", "init")
             raise SessionOver from None
-        if answer.error_code:
-            around.history.record(around.proc, "info", "init", error=answer.error_code)
+        if response.error_code:
+            context.history.record(context.proc, "info", "init", error=response.error_code)
             raise SessionOver
-        self._become(answer.producer_id, answer.producer_epoch)
-        around.history.record(
-            around.proc, "ok", "init", pid=answer.producer_id, epoch=answer.producer_epoch
+        self._become(response.producer_id, response.producer_epoch)
+        context.history.record(
+            context.proc, "ok", "init", pid=response.producer_id, epoch=response.producer_epoch
         )
 
     def _become(self, producer_id: int, epoch: int) -> None:
@@ -126,7 +128,7 @@ class TransactionalProducer:
         self._learn(self._id, producer_id, epoch)
 
     def begin(self) -> str:
-        """The name of the transaction: its records begin with it."""
+        """Starts a transaction and returns its name, with which its records start."""
         self._count += 1
         self.txn = f"{self._around.proc}#{self._count}"
         self._is_unresolved = False
@@ -136,10 +138,10 @@ class TransactionalProducer:
         self.reads = {}
         return self.txn
 
-    # -- inside of a transaction -------------------------------------------------------------------
+    # -- within a transaction ----------------------------------------------------------------------
 
     async def send(self, place: Place, uids: list[str]) -> None:
-        """One batch. Raises MustAbort, SessionOver."""
+        """Sends one batch. Raises MustAbort or SessionOver."""
         topic, index = place
         if self._version == 1 and place not in self._added:
             await self._add_partition(place)
@@ -176,44 +178,44 @@ class TransactionalProducer:
     async def _send_until_known(
         self, place: Place, request: producing.ProduceRequest, uids: list[str], sequence: int
     ) -> int:
-        around = self._around
+        context = self._around
         route = self._partitions.get(place)
         if route is None:
-            route = self._partitions[place] = around.cluster.partition(*place)
-        version = around.random.choice(PRODUCE[self._version])
+            route = self._partitions[place] = context.cluster.partition(*place)
+        version = context.random.choice(PRODUCE[self._version])
         for attempt in range(ATTEMPTS):
             for number, uid in enumerate(uids):
-                around.history.record(
+                context.history.record(
                     uid, "invoke", "send", tp=f"{place[0]}-{place[1]}", uid=uid, acks=-1,
                     txn=self.txn, id=self._id, pid=self._producer_id, epoch=self._epoch,
                     seq=sequence + number, retry=attempt > 0,
                 )  # fmt: skip
             try:
-                answer = await route.request(
+                response = await route.request(
                     request, version, producing.ProduceResponse, timeout_ms=TIMEOUT_MS
                 )
             except (NotSent, OutcomeUnknown) as error:
-                self._ended(uids, "fail" if isinstance(error, NotSent) else "info", str(error))
-                route.look_again()
-                await self._rest()
+                self._record_end(uids, "fail" if isinstance(error, NotSent) else "info", str(error))
+                route.mark_stale()
+                await self._pause()
                 continue
-            result = answer.responses[0].partition_responses[0]
+            result = response.responses[0].partition_responses[0]
             code = ErrorCode(result.error_code)
             if code is ErrorCode.NONE:
                 for number, uid in enumerate(uids):
                     offset = result.base_offset + number
-                    around.history.record(uid, "ok", "send", offset=offset)
+                    context.history.record(uid, "ok", "send", offset=offset)
                 return result.base_offset
-            self._ended(uids, "info", code.value)
+            self._record_end(uids, "info", code.value)
             if code in FENCED:
                 raise SessionOver
-            if code not in AGAIN:
+            if code not in RETRIED:
                 raise MustAbort
-            route.look_again()
-            await self._rest()
+            route.mark_stale()
+            await self._pause()
         raise MustAbort
 
-    def _ended(self, uids: list[str], kind: EventType, error: Any) -> None:
+    def _record_end(self, uids: list[str], kind: EventType, error: Any) -> None:
         for uid in uids:
             self._around.history.record(uid, kind, "send", error=error)
 
@@ -225,23 +227,25 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self._epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index])],
         )
-        answer, _ = await self._ask(
+        response, _ = await self._request(
             self._route, request, ADD_PARTITIONS, AddPartitionsToTxnResponse
         )
-        topics = answer.results_by_topic_v3_and_below
-        _heed(topics[0].results_by_partition[0].partition_error_code)
+        topics = response.results_by_topic_v3_and_below
+        _raise_for_error(topics[0].results_by_partition[0].partition_error_code)
         self._added[place] = None
 
     async def commit_offsets(self, membership: Membership, offsets: dict[Place, int]) -> None:
-        """They count with the transaction. Raises MustAbort, SessionOver."""
+        """Adds offsets to the transaction. Raises MustAbort or SessionOver."""
         group = membership.group
         if self._version == 1 and group not in self._added:
             adding = AddOffsetsToTxnRequest(
                 transactional_id=self._id, producer_id=self._producer_id,
                 producer_epoch=self._epoch, group_id=group,
             )  # fmt: skip
-            added, _ = await self._ask(self._route, adding, ADD_OFFSETS, AddOffsetsToTxnResponse)
-            _heed(added.error_code)
+            added, _ = await self._request(
+                self._route, adding, ADD_OFFSETS, AddOffsetsToTxnResponse
+            )
+            _raise_for_error(added.error_code)
             self._added[group] = None
         topics: dict[str, list[offsetting.TxnOffsetCommitRequestPartition]] = {}
         for (topic, index), offset in offsets.items():
@@ -267,21 +271,21 @@ class TransactionalProducer:
             (group, f"{topic}-{index}", offset) for (topic, index), offset in offsets.items()
         ]
         route = self._groups.setdefault(group, CoordinatorRoute(self._around.cluster, group, GROUP))
-        answer, _ = await self._ask(
+        response, _ = await self._request(
             route, request, OFFSETS[self._version], offsetting.TxnOffsetCommitResponse
         )
-        for each in answer.topics:
+        for each in response.topics:
             for partition in each.partitions:
-                _heed(partition.error_code)
+                _raise_for_error(partition.error_code)
 
-    # -- its end -----------------------------------------------------------------------------------
+    # -- end of the transaction --------------------------------------------------------------------
 
     async def end(self, *, commit: bool) -> None:
-        """Returns when the transaction has ended as wanted. Raises SessionOver if it has not, or
-        nobody knows."""
-        around = self._around
-        around.history.record(
-            around.proc, "invoke", "txn_end", txn=self.txn, id=self._id, commit=commit,
+        """Ends the transaction. Raises SessionOver if it did not end as requested, or the outcome
+        is unknown."""
+        context = self._around
+        context.history.record(
+            context.proc, "invoke", "txn_end", txn=self.txn, id=self._id, commit=commit,
             uids=self._uids, offsets=self._offsets, reads=list(self.reads),
         )  # fmt: skip
         request = EndTxnRequest(
@@ -291,65 +295,67 @@ class TransactionalProducer:
             committed=commit,
         )
         try:
-            answer, is_first = await self._ask(
+            response, is_first = await self._request(
                 self._route, request, END[self._version], EndTxnResponse
             )
         except MustAbort:
-            around.history.record(around.proc, "info", "txn_end")
+            context.history.record(context.proc, "info", "txn_end")
             raise SessionOver from None
-        if answer.error_code:
-            is_certain = is_first and answer.error_code in CERTAIN
-            around.history.record(
-                around.proc, "fail" if is_certain else "info", "txn_end", error=answer.error_code
+        if response.error_code:
+            is_certain = is_first and response.error_code in CERTAIN
+            context.history.record(
+                context.proc, "fail" if is_certain else "info", "txn_end", error=response.error_code
             )
             raise SessionOver
-        around.history.record(around.proc, "ok", "txn_end")
+        context.history.record(context.proc, "ok", "txn_end")
         if self._version == 2:
-            self._become(answer.producer_id, answer.producer_epoch)
+            self._become(response.producer_id, response.producer_epoch)
         elif self._is_unresolved:
             await self.init(bump=True)
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
-    async def _ask(
-        self, route: CoordinatorRoute, message: Message, version: int, answer: type[R]
+    async def _request(
+        self, route: CoordinatorRoute, message: Message, version: int, response_type: type[R]
     ) -> tuple[R, bool]:
-        """The answer, and whether it was to the first attempt that may have arrived. Tries again
-        while that may help; raises MustAbort when it does not."""
+        """Sends a request with retries. Returns the response, and whether it belongs to the first
+        attempt that may have arrived. Raises MustAbort after the last attempt."""
         is_first = True
         for _ in range(ATTEMPTS):
             try:
-                found = await route.request(message, version, answer, timeout_ms=TIMEOUT_MS)
+                response = await route.request(
+                    message, version, response_type, timeout_ms=TIMEOUT_MS
+                )
             except (NotSent, OutcomeUnknown) as error:
                 is_first = is_first and isinstance(error, NotSent)
-                await self._rest()
+                await self._pause()
                 continue
-            code = _code_of(found)
-            if code not in AGAIN:
-                return found, is_first
-            # What a coordinator had written when it was deposed may be committed yet.
+            code = _code_of(response)
+            if code not in RETRIED:
+                return response, is_first
+            # Records that a coordinator appended before it was deposed may still be committed.
             is_first = is_first and code is ErrorCode.CONCURRENT_TRANSACTIONS
-            route.heed(code)
-            await self._rest()
+            route.handle_error(code)
+            await self._pause()
         raise MustAbort
 
-    async def _rest(self) -> None:
+    async def _pause(self) -> None:
         await asyncio.sleep(self._around.random.choice(PAUSES))
 
 
-def _code_of(answer: Message) -> ErrorCode:
-    """The first error of an answer."""
-    if isinstance(answer, AddPartitionsToTxnResponse):
-        topic = answer.results_by_topic_v3_and_below[0]
+def _code_of(response: Message) -> ErrorCode:
+    """Returns the first error code of a response."""
+    if isinstance(response, AddPartitionsToTxnResponse):
+        topic = response.results_by_topic_v3_and_below[0]
         return ErrorCode(topic.results_by_partition[0].partition_error_code)
-    if isinstance(answer, offsetting.TxnOffsetCommitResponse):
-        codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+    if isinstance(response, offsetting.TxnOffsetCommitResponse):
+        codes = [each.error_code for topic in response.topics for each in topic.partitions]
         return ErrorCode(next((code for code in codes if code), 0))
-    assert isinstance(answer, InitProducerIdResponse | EndTxnResponse | AddOffsetsToTxnResponse)
-    return ErrorCode(answer.error_code)
+    assert isinstance(response, InitProducerIdResponse | EndTxnResponse | AddOffsetsToTxnResponse)
+    return ErrorCode(response.error_code)
 
 
-def _heed(code: int) -> None:
+def _raise_for_error(code: int) -> None:
     if code in FENCED:
         raise SessionOver
     if code:

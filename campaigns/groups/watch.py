@@ -1,4 +1,4 @@
-"""What coordinators believe, looked at whenever time passes: G2 from the inside."""
+"""Inspects the state of coordinators before time advances: G2 from the inside."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -11,20 +11,22 @@ from lograft.coordination.group_shard import GroupShard
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.history import History
 
-Violated = Callable[[str, str], None]
+ReportViolation = Callable[[str, str], None]
 
 
 class GroupWatch:
-    def __init__(self, cluster: SimulatedCluster, history: History, violated: Violated) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, history: History, report_violation: ReportViolation
+    ) -> None:
         self._cluster = cluster
         self._history = history
-        self._violated = violated
-        #: By group: the epoch of the newest coordinator seen, and its members.
+        self._report_violation = report_violation
+        #: Epoch of the latest coordinator of each group, and its members.
         self._members: dict[str, tuple[int, dict[str, None]]] = {}
-        #: By node and partition: what was looked at, to look only at what has changed.
+        #: Last inspected state by node and partition, to inspect only changes.
         self._seen: dict[tuple[int, int], tuple[object, int]] = {}
 
-    def look(self, nodes: list[int]) -> None:
+    def inspect(self, nodes: list[int]) -> None:
         for node_id in nodes:
             host = self._cluster.hosts[node_id]
             node = host.node
@@ -36,26 +38,28 @@ class GroupWatch:
                 mark = (shard, shard.end)
                 if self._seen.get((node_id, index)) != mark:
                     self._seen[node_id, index] = mark
-                    self._look_at(shard)
+                    self._check_shard(shard)
 
-    def _look_at(self, shard: Shard[GroupShard]) -> None:
+    def _check_shard(self, shard: Shard[GroupShard]) -> None:
         for group_id, group in shard.core.groups.items():
             if isinstance(group, ConsumerGroup):
-                self._one_owner(group)
+                self._check_owners(group)
             if isinstance(group, ConsumerGroup | ClassicGroup):
-                self._members_of(group_id, shard.leader_epoch, dict.fromkeys(group.members))
+                self._record_removed_members(
+                    group_id, shard.leader_epoch, dict.fromkeys(group.members)
+                )
 
-    def _one_owner(self, group: ConsumerGroup) -> None:
+    def _check_owners(self, group: ConsumerGroup) -> None:
         owners: dict[tuple[UUID, int], str] = {}
         for member_id, member in group.members.items():
             for place in iterate_partitions(member.assigned, member.revoking):
                 owner = owners.setdefault(place, member_id)
                 if owner != member_id:
-                    self._violated(
-                        "G2", f"{group.group_id}: {place[1]} is {owner}'s and {member_id}'s"
+                    self._report_violation(
+                        "G2", f"{group.group_id}: {place[1]} is assigned to {owner} and {member_id}"
                     )
 
-    def _members_of(self, group_id: str, epoch: int, members: dict[str, None]) -> None:
+    def _record_removed_members(self, group_id: str, epoch: int, members: dict[str, None]) -> None:
         known_epoch, known = self._members.get(group_id, (-1, {}))
         if epoch < known_epoch:
             return

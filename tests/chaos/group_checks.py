@@ -38,9 +38,9 @@ def positions_never_go_back(history: History) -> Iterator[Violation]:
         while done < len(ends) and ends[done].completed < operation.invoked:
             note_positions(newest, ends[done])
             done += 1
-        if operation.type != "ok" or "group" not in operation.asked:
+        if operation.type != "ok" or "group" not in operation.arguments:
             continue
-        group = operation.asked["group"]
+        group = operation.arguments["group"]
         for tp, offset in positions_in(operation).items():
             if offset < newest[group, tp]:
                 yield Violation(
@@ -52,17 +52,17 @@ def positions_never_go_back(history: History) -> Iterator[Violation]:
 def note_positions(newest: dict[tuple[str, str], int], operation: Operation) -> None:
     if operation.type != "ok":
         return
-    found = operation.asked if operation.f == "commit" else operation.answered
+    found = operation.arguments if operation.f == "commit" else operation.result
     for tp, offset in found["offsets"].items():
-        key = (operation.asked["group"], tp)
+        key = (operation.arguments["group"], tp)
         newest[key] = max(newest[key], offset)
 
 
 def positions_in(operation: Operation) -> dict[str, int]:
     if operation.f == "offset_fetch":
-        return dict(operation.answered["offsets"])
-    if operation.asked["is_first"]:
-        return {operation.asked["tp"]: operation.answered["records"][0][0]}
+        return dict(operation.result["offsets"])
+    if operation.arguments["is_first"]:
+        return {operation.arguments["tp"]: operation.result["records"][0][0]}
     return {}
 
 
@@ -85,12 +85,12 @@ def everything_processed(history: History, groups: Sequence[str]) -> Iterator[Vi
     """G5: what is in the log at the end has been read by each group."""
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     for poll in history.operations("poll"):
-        if poll.type == "ok" and "group" in poll.asked:
-            offsets = {offset for offset, _ in poll.answered["records"]}
-            seen[poll.asked["group"], poll.asked["tp"]] |= offsets
+        if poll.type == "ok" and "group" in poll.arguments:
+            offsets = {offset for offset, _ in poll.result["records"]}
+            seen[poll.arguments["group"], poll.arguments["tp"]] |= offsets
     read = {(group, tp) for group, tp in seen if group in groups}
     finals = {
-        final.asked["tp"]: [offset for offset, _ in final.answered["records"]]
+        final.arguments["tp"]: [offset for offset, _ in final.result["records"]]
         for final in history.operations("final")
         if final.type == "ok"
     }
@@ -107,7 +107,7 @@ def check_copies(history: History, source: Topic) -> list[Violation]:
 def copies_in(history: History) -> Iterator[tuple[str, str]]:
     """(uid, transaction) of every copy that is there in the end."""
     for operation in history.operations("copies"):
-        for _offset, uid, transaction in operation.answered["records"]:
+        for _offset, uid, transaction in operation.result["records"]:
             yield uid, transaction
 
 
@@ -117,8 +117,8 @@ def copied_once(history: History, source: Topic) -> Iterator[Violation]:
     wanted = {
         uid
         for final in history.operations("final")
-        if final.asked["tp"] in names
-        for _, uid in final.answered["records"]
+        if final.arguments["tp"] in names
+        for _, uid in final.result["records"]
     }
     found = Counter(uid for uid, _ in copies_in(history))
     twice = sorted(uid for uid, count in found.items() if count > 1)
@@ -140,7 +140,7 @@ def all_or_nothing(history: History) -> Iterator[Violation]:
         seen[name].add(uid)
     aborted = {event.v["name"] for event in history.probes("aborted")}
     for transaction in history.operations("transaction"):
-        name, uids = transaction.asked["name"], set(transaction.asked["uids"])
+        name, uids = transaction.arguments["name"], set(transaction.arguments["uids"])
         there = seen[name]
         if name in aborted and there:
             yield Violation("T1", f"{name} was aborted, {len(there)} of its records are read")

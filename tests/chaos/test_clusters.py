@@ -251,8 +251,8 @@ def wait_until_caught_up(run: ClusterRun, group: str, topic: Topic) -> None:
     record: what raft leaders and transactions write after it is not for consumers.)"""
     ends = dict.fromkeys(map(str, topic.of_partitions()), 0)
     for send in run.history.operations("send"):
-        if send.type == "ok" and send.asked["tp"] in ends:
-            ends[send.asked["tp"]] = max(ends[send.asked["tp"]], send.answered["offset"] + 1)
+        if send.type == "ok" and send.arguments["tp"] in ends:
+            ends[send.arguments["tp"]] = max(ends[send.arguments["tp"]], send.result["offset"] + 1)
     deadline = time.monotonic() + CAUGHT_UP_SECONDS_MAX
     with closing(Consumer(consumer_settings(run, group))) as consumer:
         while time.monotonic() < deadline:

@@ -91,22 +91,22 @@ def without_superseded(history: History, topics: Iterable[Topic]) -> History:
     counts as one of unknown outcome."""
     compacted = {str(tp) for topic in topics if topic.keys for tp in topic.of_partitions()}
     key_of = {
-        send.asked["uid"]: send.asked["key"]
+        send.arguments["uid"]: send.arguments["key"]
         for send in history.operations("send")
-        if send.asked["tp"] in compacted
+        if send.arguments["tp"] in compacted
     }
     last: dict[tuple[str, str], int] = defaultdict(int)
     for final in history.operations("final"):
-        tp = final.asked["tp"]
+        tp = final.arguments["tp"]
         if tp in compacted:
-            for offset, uid in final.answered["records"]:
+            for offset, uid in final.result["records"]:
                 last[tp, key_of[uid]] = max(last[tp, key_of[uid]], offset)
     superseded = {
         send.completed
         for send in history.operations("send")
         if send.type == "ok"
-        and send.asked["tp"] in compacted
-        and send.answered["offset"] < last[send.asked["tp"], send.asked["key"]]
+        and send.arguments["tp"] in compacted
+        and send.result["offset"] < last[send.arguments["tp"], send.arguments["key"]]
     }
     changed = History()
     changed.events = [
@@ -124,10 +124,10 @@ def missing_repeats(history: History) -> Iterator[Violation]:
     """D1 for records that were acknowledged without an offset: they are somewhere."""
     there: dict[str, set[str]] = defaultdict(set)
     for final in history.operations("final"):
-        there[final.asked["tp"]] |= {uid for _, uid in final.answered["records"]}
+        there[final.arguments["tp"]] |= {uid for _, uid in final.result["records"]}
     for send in history.operations("send"):
-        tp, uid = send.asked["tp"], send.asked["uid"]
-        if send.answered.get("acknowledged") and "key" not in send.asked and uid not in there[tp]:
+        tp, uid = send.arguments["tp"], send.arguments["uid"]
+        if send.result.get("acknowledged") and "key" not in send.arguments and uid not in there[tp]:
             yield Violation("D1", f"{tp}: {uid} was acknowledged as a repeat and is not there")
 
 
@@ -135,14 +135,14 @@ def taken_by_power(history: History) -> int:
     """Acknowledged records that are gone although nobody deleted them. The checkers say whether
     that was allowed; a run with power losses that takes nothing has shown nothing."""
     contents = {
-        final.asked["tp"]: (final.answered["log_start"], dict(final.answered["records"]))
+        final.arguments["tp"]: (final.result["log_start"], dict(final.result["records"]))
         for final in history.operations("final")
     }
     gone = 0
     for send in history.operations("send"):
-        log_start, records = contents[send.asked["tp"]]
-        if send.type == "ok" and "key" not in send.asked and send.answered["offset"] >= log_start:
-            gone += records.get(send.answered["offset"]) != send.asked["uid"]
+        log_start, records = contents[send.arguments["tp"]]
+        if send.type == "ok" and "key" not in send.arguments and send.result["offset"] >= log_start:
+            gone += records.get(send.result["offset"]) != send.arguments["uid"]
     return gone
 
 
@@ -153,9 +153,9 @@ def summary(run: Run) -> dict[str, int]:
         "sends": len(sends),
         "acknowledged": sum(send.type == "ok" for send in sends),
         "unknown": sum(send.type == "info" for send in sends),
-        "retried on purpose": sum(bool(send.asked.get("retry")) for send in sends),
+        "retried on purpose": sum(bool(send.arguments.get("retry")) for send in sends),
         "polls": len(run.history.operations("poll")),
-        "records at the end": sum(len(final.answered["records"]) for final in finals),
+        "records at the end": sum(len(final.result["records"]) for final in finals),
         "events": len(run.history.events),
     }
 

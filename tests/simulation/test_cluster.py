@@ -63,7 +63,7 @@ def test_a_minority_that_is_down_stops_nobody() -> None:
     died = next(run.history.probes("died")).index
     # L3: every partition takes records while the node is away.
     sends = [each for each in run.history.operations("send") if each.type == "ok"]
-    later = Counter(each.asked["tp"] for each in sends if each.invoked > died)
+    later = Counter(each.arguments["tp"] for each in sends if each.invoked > died)
     assert all(later[tp] > 20 for tp in ("sync-0", "lazy-0", "lazy-1")), later
 
 

@@ -71,7 +71,7 @@ class Committer:
                 if reply.coordinators[0].error_code == 0:
                     return
             except (NotSent, OutcomeUnknown):
-                self._client.look_again()
+                self._client.mark_stale()
             await asyncio.sleep(0.1)
 
     async def run(self) -> None:
@@ -124,7 +124,7 @@ class Committer:
         return max(0, group.topics[0].partitions[0].committed_offset)
 
     async def _pause(self) -> bool:
-        self._route.look_again()
+        self._route.mark_stale()
         await asyncio.sleep(0.03)
         return False
 

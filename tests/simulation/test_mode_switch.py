@@ -85,11 +85,11 @@ class Writer:
             try:
                 response = await self._route.request(request, 11, ProduceResponse, timeout_ms=4000)
             except NotSent:
-                self._route.look_again()
+                self._route.mark_stale()
                 await asyncio.sleep(0.05)
                 continue
             except OutcomeUnknown:
-                self._route.look_again()
+                self._route.mark_stale()
                 return
             answer = response.responses[0].partition_responses[0]
             if answer.error_code == 0:
@@ -97,7 +97,7 @@ class Writer:
                 self.acknowledged[answer.base_offset] = number
                 return
             self.errors[answer.error_code] = self.errors.get(answer.error_code, 0) + 1
-            self._route.look_again()
+            self._route.mark_stale()
             await asyncio.sleep(0.02)
 
 

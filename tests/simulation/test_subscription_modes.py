@@ -123,7 +123,7 @@ class Group:
                     return found
             except (NotSent, OutcomeUnknown):
                 pass
-            self._route.look_again()
+            self._route.mark_stale()
             await asyncio.sleep(0.05)
 
 

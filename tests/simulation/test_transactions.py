@@ -95,7 +95,7 @@ class Transactor:
                 if reply.coordinators[0].error_code == 0:
                     return
             except (NotSent, OutcomeUnknown):
-                self._client.look_again()
+                self._client.mark_stale()
             await asyncio.sleep(0.1)
 
     async def run(self) -> None:
@@ -238,7 +238,7 @@ class Transactor:
             return None
 
     async def _pause(self, route: PartitionRoute) -> None:
-        route.look_again()
+        route.mark_stale()
         await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -266,7 +266,7 @@ async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes]
         data = reply.responses[0].partitions[0]
         if data.error_code:
             assert ErrorResponse(data.error_code).is_retriable, data.error_code
-            route.look_again()
+            route.mark_stale()
             await asyncio.sleep(PAUSE_SECONDS)
             continue
         assert not isinstance(data.records, FileSlice)

@@ -1,17 +1,18 @@
-"""The invariants of a log, checked over a recorded history. Each returns what it found wrong.
+"""Checks the invariants of a log over a recorded history. Each checker yields the violations it
+found.
 
-Operations and their values:
+Operations, their arguments and their results:
 
-    send          asked {tp, uid, pid?, seq?, durable?, retry?, weak?, key?, txn?}  ok {offset}
-    poll, final   asked {tp, offset, iso?}  ok {records: [[offset, uid]…], hw, log_start, bad_crc?}
-    list_offsets  asked {tp, at: latest|earliest}                    ok {offset, epoch?}
-    delete        asked {tp, before}                                 ok {log_start}
+    send          {tp, uid, pid?, seq?, durable?, retry?, weak?, key?, txn?}  ok {offset}
+    poll, final   {tp, offset, iso?}  ok {records: [[offset, uid]…], hw, log_start, bad_crc?}
+    list_offsets  {tp, at: latest|earliest}                          ok {offset, epoch?}
+    delete        {tp, before}                                       ok {log_start}
 
-and probes: `crash {kind}` (kill keeps the page cache, power does not), `fsync {tp, upto}`,
+and probes: `crash {kind}` (a kill keeps the page cache, a power loss does not), `fsync {tp, upto}`,
 `hw {tp, log_start, lso, hw, end}`, `recovered {tp, start, end}`, `expired {tp, log_start}`.
 
-A power loss may take what was neither fsynced nor acknowledged as durable: `Durability` says for
-any two moments what a record needed to survive between them. All else counts for good.
+A power loss may destroy records that were neither fsynced nor acknowledged as durable: `Durability`
+tells which records had to survive between two moments. Everything else is permanent.
 """
 
 from bisect import bisect_right
@@ -29,22 +30,22 @@ class Violation:
     invariant: str
     message: str
 
-    def raised(self) -> InvariantViolated:
+    def to_exception(self) -> InvariantViolated:
         return InvariantViolated(self.invariant, self.message)
 
 
 class Durability:
-    """What the power losses of a history were allowed to take."""
+    """Computes which records the power losses of a history were allowed to destroy."""
 
     def __init__(self, history: History) -> None:
         self._losses: list[int] = []
-        #: At each loss: partition -> everything below was on the metal.
+        #: At each loss: partition -> offset below which all records were on stable storage.
         self._floors: list[dict[str, int]] = []
         floors: dict[str, int] = defaultdict(int)
         durable = {
             operation.completed: operation
             for operation in history.operations("send")
-            if operation.type == "ok" and operation.asked.get("durable")
+            if operation.type == "ok" and operation.arguments.get("durable")
         }
         for event in history.events:
             if event.type == "probe" and event.f == "fsync":
@@ -54,11 +55,12 @@ class Durability:
                 self._floors.append(dict(floors))
             elif event.index in durable:
                 operation = durable[event.index]
-                end = operation.answered["offset"] + 1
-                floors[operation.asked["tp"]] = max(floors[operation.asked["tp"]], end)
+                end = operation.result["offset"] + 1
+                floors[operation.arguments["tp"]] = max(floors[operation.arguments["tp"]], end)
 
     def floor(self, tp: str, after: int, before: int) -> int | None:
-        """Offsets below survived every power loss between two places; None: there was none."""
+        """Returns the offset below which records survived all power losses between two events, or
+        None if there were none."""
         low = bisect_right(self._losses, after)
         high = bisect_right(self._losses, before)
         if low >= high:
@@ -71,67 +73,71 @@ class Durability:
 
 
 def _ok(history: History, *kinds: str) -> list[Operation]:
-    """What bindingly happened: a weak send (acks=1 in a cluster) binds nobody."""
+    """Returns the successful operations, except weak sends (acks=1 in a cluster), which promise
+    nothing."""
     return [
         operation
         for operation in history.operations(*kinds)
-        if operation.type == "ok" and not operation.asked.get("weak")
+        if operation.type == "ok" and not operation.arguments.get("weak")
     ]
 
 
 def no_loss(history: History) -> Iterator[Violation]:
-    """D1: every acknowledged record is in the final read, unless it was deleted on demand."""
+    """D1: every acknowledged record is in the final read, unless it was deleted on request."""
     durability = Durability(history)
-    finals = {final.asked["tp"]: final for final in _ok(history, "final")}
-    allowed = deletable(history)
+    finals = {final.arguments["tp"]: final for final in _ok(history, "final")}
+    allowed = deletable_offsets(history)
     for tp, final in finals.items():
-        if final.answered["log_start"] > allowed[tp]:
+        if final.result["log_start"] > allowed[tp]:
             yield Violation(
                 "D1",
-                f"{tp} starts at {final.answered['log_start']}, deletions reach {allowed[tp]}",
+                f"{tp} starts at {final.result['log_start']}, but deletions only reach"
+                f" {allowed[tp]}",
             )
-    contents = {tp: dict(final.answered["records"]) for tp, final in finals.items()}
+    contents = {tp: dict(final.result["records"]) for tp, final in finals.items()}
     for send in _ok(history, "send"):
-        tp, offset, uid = send.asked["tp"], send.answered["offset"], send.asked["uid"]
-        if tp not in finals or offset < finals[tp].answered["log_start"] or "key" in send.asked:
+        tp, offset, uid = send.arguments["tp"], send.result["offset"], send.arguments["uid"]
+        if tp not in finals or offset < finals[tp].result["log_start"] or "key" in send.arguments:
             continue
-        is_promised = send.asked.get("durable") or durability.survives(
+        is_promised = send.arguments.get("durable") or durability.survives(
             tp, offset, send.invoked, finals[tp].invoked
         )
         if is_promised and contents[tp].get(offset) != uid:
             found = contents[tp].get(offset)
-            yield Violation("D1", f"{tp}@{offset}: {uid} was acknowledged, the end holds {found}")
+            yield Violation(
+                "D1", f"{tp}@{offset}: {uid} was acknowledged, but the final read has {found}"
+            )
 
 
-def deletable(history: History) -> dict[str, int]:
+def deletable_offsets(history: History) -> dict[str, int]:
     allowed: dict[str, int] = defaultdict(int)
     for delete in history.operations("delete"):
         if delete.type != "fail":
-            tp = delete.asked["tp"]
-            allowed[tp] = max(allowed[tp], delete.asked["before"])
+            tp = delete.arguments["tp"]
+            allowed[tp] = max(allowed[tp], delete.arguments["before"])
     for event in history.probes("expired"):
         allowed[event.v["tp"]] = max(allowed[event.v["tp"]], event.v["log_start"])
     return allowed
 
 
-def _sightings(history: History) -> Iterator[tuple[Operation, int, str]]:
-    """(who saw it, offset, uid), in order of completion."""
+def _observed_records(history: History) -> Iterator[tuple[Operation, int, str]]:
+    """Yields (operation, offset, uid) for every record seen, in order of completion."""
     for operation in sorted(_ok(history, "send", "poll", "final"), key=lambda each: each.completed):
         if operation.f == "send":
-            yield operation, operation.answered["offset"], operation.asked["uid"]
+            yield operation, operation.result["offset"], operation.arguments["uid"]
         else:
-            for offset, uid in operation.answered["records"]:
+            for offset, uid in operation.result["records"]:
                 yield operation, offset, uid
 
 
 def agreement(history: History) -> Iterator[Violation]:
-    """D2, D3: one offset holds one record, for all who look and for good."""
+    """D2, D3: an offset has the same record for all clients and at all times."""
     durability = Durability(history)
     known: dict[tuple[str, int], tuple[str, Operation]] = {}
-    for operation, offset, uid in _sightings(history):
-        tp = operation.asked["tp"]
+    for operation, offset, uid in _observed_records(history):
+        tp = operation.arguments["tp"]
         first = known.get((tp, offset))
-        # A loss between the earliest moment of one and the latest of the other excuses it.
+        # A loss between the start of the first and the end of the second operation excuses it.
         if (
             first is not None
             and first[0] != uid
@@ -143,10 +149,10 @@ def agreement(history: History) -> Iterator[Violation]:
 
 
 def real_time_order(history: History) -> Iterator[Violation]:
-    """D4: what was acknowledged before another was sent lies before it."""
+    """D4: a record acknowledged before another one was sent has the lower offset."""
     durability = Durability(history)
     ends: dict[int, Operation] = {}
-    sends = [send for send in _ok(history, "send") if not send.asked.get("retry")]
+    sends = [send for send in _ok(history, "send") if not send.arguments.get("retry")]
     for send in sends:
         ends[send.completed] = send
     starts = {send.invoked: send for send in sends}
@@ -155,61 +161,60 @@ def real_time_order(history: History) -> Iterator[Violation]:
     for event in history.events:
         if event.index in starts:
             send = starts[event.index]
-            seen_at_start[event.index] = highest.get(send.asked["tp"])
+            seen_at_start[event.index] = highest.get(send.arguments["tp"])
         elif event.index in ends:
             send = ends[event.index]
-            tp, offset = send.asked["tp"], send.answered["offset"]
+            tp, offset = send.arguments["tp"], send.result["offset"]
             earlier = seen_at_start[send.invoked]
-            if earlier is not None and offset <= earlier.answered["offset"]:
-                lower = earlier.answered["offset"]
+            if earlier is not None and offset <= earlier.result["offset"]:
+                lower = earlier.result["offset"]
                 if durability.survives(tp, lower, earlier.invoked, send.completed):
                     yield Violation(
                         "D4",
-                        f"{tp}: {send.asked['uid']} at {offset} was sent after "
-                        f"{earlier.asked['uid']} at {lower} was acknowledged",
+                        f"{tp}: {send.arguments['uid']} at {offset} was sent after "
+                        f"{earlier.arguments['uid']} at {lower} was acknowledged",
                     )
             best = highest.get(tp)
             is_lost = best is not None and not durability.survives(
-                tp, best.answered["offset"], best.invoked, send.completed
+                tp, best.result["offset"], best.invoked, send.completed
             )
-            if best is None or is_lost or offset > best.answered["offset"]:
+            if best is None or is_lost or offset > best.result["offset"]:
                 highest[tp] = send
 
 
 def no_skip(history: History) -> Iterator[Violation]:
-    """D5: a poll leaves out no record that is known to lie in its range, and goes forward."""
+    """D5: a poll skips no record that is known to be in its range, and offsets increase."""
     durability = Durability(history)
     known: dict[str, dict[int, Operation]] = defaultdict(dict)
     for send in _ok(history, "send"):
-        if "key" in send.asked:
+        if "key" in send.arguments:
             continue
-        known[send.asked["tp"]].setdefault(send.answered["offset"], send)
+        known[send.arguments["tp"]].setdefault(send.result["offset"], send)
     for poll in _ok(history, "poll", "final"):
-        tp, wanted = poll.asked["tp"], poll.asked["offset"]
-        offsets = [offset for offset, _ in poll.answered["records"]]
+        tp, start = poll.arguments["tp"], poll.arguments["offset"]
+        offsets = [offset for offset, _ in poll.result["records"]]
         if not offsets:
             continue
-        if offsets != sorted(set(offsets)) or offsets[0] < wanted:
-            yield Violation("D5", f"{tp}: a poll at {wanted} returned {offsets[:20]}")
+        if offsets != sorted(set(offsets)) or offsets[0] < start:
+            yield Violation("D5", f"{tp}: a poll at {start} returned {offsets[:20]}")
             continue
         returned = set(offsets)
-        for offset in range(max(wanted, poll.answered["log_start"]), offsets[-1]):
-            send_there = known[tp].get(offset)
-            if offset in returned or send_there is None or send_there.completed > poll.invoked:
+        for offset in range(max(start, poll.result["log_start"]), offsets[-1]):
+            sent = known[tp].get(offset)
+            if offset in returned or sent is None or sent.completed > poll.invoked:
                 continue
-            if poll.asked.get("iso") and "txn" in send_there.asked:
-                # Whether its transaction was committed is another question (T1-T4).
+            if poll.arguments.get("iso") and "txn" in sent.arguments:
+                # Whether its transaction was committed is checked by T1-T4.
                 continue
-            if durability.survives(tp, offset, send_there.invoked, poll.completed):
-                yield Violation("D5", f"{tp}: a poll at {wanted} left out {offset}")
+            if durability.survives(tp, offset, sent.invoked, poll.completed):
+                yield Violation("D5", f"{tp}: a poll at {start} skipped {offset}")
 
 
 def watermarks(history: History) -> Iterator[Violation]:
-    """D6: log start <= LSO <= HW <= end, none goes back, and nobody reads past the HW.
+    """D6: log start <= LSO <= HW <= end; none of them moves back, and no client reads past the HW.
 
-    A restart begins a new leader epoch: the log start may be as old as its checkpoint, and the
-    LSO begins anew; the HW counts across restarts.
-    """
+    A restart starts a new leader epoch: the log start may be as old as its checkpoint, and the LSO
+    is determined anew; the HW must not move back across restarts."""
     durability = Durability(history)
     last: dict[str, tuple[int, dict[str, Any]]] = {}
     for event in history.events:
@@ -221,79 +226,87 @@ def watermarks(history: History) -> Iterator[Violation]:
             continue
         tp = v["tp"]
         if not v["log_start"] <= v["lso"] <= v["hw"] <= v["end"]:
-            yield Violation("D6", f"{tp}: marks out of order: {v}")
+            yield Violation("D6", f"{tp}: offsets out of order: {v}")
         if tp in last:
             at, before = last[tp]
             floor = durability.floor(tp, at, event.index)
             for mark in ("log_start", "lso", "hw"):
                 bound = before[mark] if floor is None else min(before[mark], floor)
                 if v[mark] < bound:
-                    yield Violation("D6", f"{tp}: {mark} went from {before[mark]} to {v[mark]}")
+                    yield Violation(
+                        "D6", f"{tp}: {mark} moved back from {before[mark]} to {v[mark]}"
+                    )
         last[tp] = (event.index, v)
     for poll in _ok(history, "poll", "final"):
-        beyond = [offset for offset, _ in poll.answered["records"] if offset >= poll.answered["hw"]]
+        beyond = [offset for offset, _ in poll.result["records"] if offset >= poll.result["hw"]]
         if beyond:
-            yield Violation("D6", f"{poll.asked['tp']}: read {beyond[0]} at or past the HW")
-    yield from _latest_never_falls(history, durability)
+            yield Violation(
+                "D6", f"{poll.arguments['tp']}: read {beyond[0]}, which is not below the HW"
+            )
+    yield from _latest_offset_never_decreases(history, durability)
 
 
-def _latest_never_falls(history: History, durability: Durability) -> Iterator[Violation]:
-    answers = [each for each in _ok(history, "list_offsets") if each.asked["at"] == "latest"]
-    by_end = sorted(answers, key=lambda each: each.completed)
+def _latest_offset_never_decreases(history: History, durability: Durability) -> Iterator[Violation]:
+    listings = [each for each in _ok(history, "list_offsets") if each.arguments["at"] == "latest"]
+    by_end = sorted(listings, key=lambda each: each.completed)
     highest: dict[str, Operation] = {}
     done = 0
-    for later in answers:
+    for later in listings:
         while done < len(by_end) and by_end[done].completed < later.invoked:
             earlier = by_end[done]
-            best = highest.get(earlier.asked["tp"])
-            if best is None or earlier.answered["offset"] >= best.answered["offset"]:
-                highest[earlier.asked["tp"]] = earlier
+            best = highest.get(earlier.arguments["tp"])
+            if best is None or earlier.result["offset"] >= best.result["offset"]:
+                highest[earlier.arguments["tp"]] = earlier
             done += 1
-        tp = later.asked["tp"]
+        tp = later.arguments["tp"]
         best = highest.get(tp)
-        if best is None or later.answered["offset"] >= best.answered["offset"]:
+        if best is None or later.result["offset"] >= best.result["offset"]:
             continue
-        if later.answered.get("epoch", -1) < best.answered.get("epoch", -1):
-            # A leader that does not know yet that it was deposed; its clients will.
+        if later.result.get("epoch", -1) < best.result.get("epoch", -1):
+            # A deposed leader that has not learned of the new epoch yet.
             continue
         floor = durability.floor(tp, best.invoked, later.completed)
-        if floor is None or later.answered["offset"] < min(floor, best.answered["offset"]):
+        if floor is None or later.result["offset"] < min(floor, best.result["offset"]):
             yield Violation(
                 "D6",
-                f"{tp}: the latest offset was {best.answered['offset']}, "
-                f"then {later.answered['offset']}",
+                f"{tp}: the latest offset was {best.result['offset']}, "
+                f"then {later.result['offset']}",
             )
         else:
             highest[tp] = later
 
 
 def key_of(uid: str) -> str:
-    """The record's key in a compacted topic: few, so that many records have the same."""
+    """Returns the record's key in a compacted topic; there are few keys, so that many records share
+    one."""
     return uid[-1:]
 
 
 def compaction(history: History) -> Iterator[Violation]:
-    """D11: of every key of a compacted topic the last acknowledged value is there, or a later."""
+    """D11: for every key of a compacted topic, the last acknowledged value or a later one
+    exists."""
     newest: dict[tuple[str, str], Operation] = {}
     for send in _ok(history, "send"):
-        if "key" not in send.asked:
+        if "key" not in send.arguments:
             continue
-        place = (send.asked["tp"], send.asked["key"])
-        if place not in newest or send.answered["offset"] > newest[place].answered["offset"]:
+        place = (send.arguments["tp"], send.arguments["key"])
+        if place not in newest or send.result["offset"] > newest[place].result["offset"]:
             newest[place] = send
     for final in _ok(history, "final"):
-        found = {key_of(uid): (offset, uid) for offset, uid in final.answered["records"]}
+        found = {key_of(uid): (offset, uid) for offset, uid in final.result["records"]}
         for (tp, key), send in newest.items():
-            if tp != final.asked["tp"] or send.completed > final.invoked:
+            if tp != final.arguments["tp"] or send.completed > final.invoked:
                 continue
-            wanted = (send.answered["offset"], send.asked["uid"])
-            there = found.get(key, (-1, ""))
-            if there != wanted and there[0] <= wanted[0]:
-                yield Violation("D11", f"{tp}: key {key} is {there}, acknowledged was {wanted}")
+            expected = (send.result["offset"], send.arguments["uid"])
+            actual = found.get(key, (-1, ""))
+            if actual != expected and actual[0] <= expected[0]:
+                yield Violation(
+                    "D11", f"{tp}: key {key} is {actual}, but {expected} was acknowledged"
+                )
 
 
 def recovery(history: History) -> Iterator[Violation]:
-    """D9: a restart finds at least what was fsynced, and all of it after a mere kill."""
+    """D9: a restart recovers at least all fsynced records, and after a kill all records."""
     floors: dict[str, int] = defaultdict(int)
     ends: dict[str, int] = {}
     for event in history.events:
@@ -312,25 +325,29 @@ def recovery(history: History) -> Iterator[Violation]:
                 tp = v["tp"]
                 least = max(floors[tp], ends.get(tp, 0))
                 if v["end"] < least:
-                    yield Violation("D9", f"{tp}: recovered to {v['end']}, {least} was safe")
+                    yield Violation(
+                        "D9", f"{tp}: recovered up to {v['end']}, but {least} was durable"
+                    )
                 ends[tp] = v["end"]
             case _:
                 pass
 
 
 def integrity(history: History) -> Iterator[Violation]:
-    """D10: no answer ever carries a batch with a bad CRC."""
+    """D10: no response ever contains a batch with a bad CRC."""
     for poll in _ok(history, "poll", "final"):
-        if poll.answered.get("bad_crc"):
-            yield Violation("D10", f"{poll.asked['tp']}: a bad CRC reached a client")
+        if poll.result.get("bad_crc"):
+            yield Violation(
+                "D10", f"{poll.arguments['tp']}: a client received a batch with a bad CRC"
+            )
 
 
 def _idempotent(history: History) -> dict[str, Operation]:
-    """The first attempt of each record of an idempotent producer."""
+    """Returns the first attempt of each record of an idempotent producer."""
     sends: dict[str, Operation] = {}
     for send in history.operations("send"):
-        if send.asked.get("pid", -1) >= 0:
-            sends.setdefault(send.asked["uid"], send)
+        if send.arguments.get("pid", -1) >= 0:
+            sends.setdefault(send.arguments["uid"], send)
     return sends
 
 
@@ -339,42 +356,47 @@ def no_duplicates(history: History) -> Iterator[Violation]:
     idempotent = _idempotent(history)
     for final in _ok(history, "final"):
         seen: dict[str, int] = {}
-        for offset, uid in final.answered["records"]:
+        for offset, uid in final.result["records"]:
             if uid in seen and uid in idempotent:
-                yield Violation("P1", f"{final.asked['tp']}: {uid} at {seen[uid]} and {offset}")
+                yield Violation("P1", f"{final.arguments['tp']}: {uid} at {seen[uid]} and {offset}")
             seen[uid] = offset
 
 
 def producer_order(history: History) -> Iterator[Violation]:
-    """P2: records of one idempotent producer lie in the order of their sequences, which begin anew
-    with every epoch."""
+    """P2: records of an idempotent producer are in the order of their sequence numbers, which
+    restart with every epoch."""
     idempotent = _idempotent(history)
     for final in _ok(history, "final"):
         last: dict[tuple[int, int], tuple[int, str]] = {}
-        for _, uid in final.answered["records"]:
+        for _, uid in final.result["records"]:
             send = idempotent.get(uid)
             if send is None:
                 continue
-            producer, seq = (send.asked["pid"], send.asked.get("epoch", 0)), send.asked["seq"]
+            producer, seq = (
+                (send.arguments["pid"], send.arguments.get("epoch", 0)),
+                send.arguments["seq"],
+            )
             if producer in last and seq < last[producer][0]:
-                yield Violation("P2", f"{final.asked['tp']}: {uid} lies after {last[producer][1]}")
+                yield Violation(
+                    "P2", f"{final.arguments['tp']}: {uid} is after {last[producer][1]}"
+                )
             last[producer] = (seq, uid)
 
 
 def dedup_window(history: History) -> Iterator[Violation]:
-    """P3: a retry that is acknowledged gets the offset of the first attempt."""
+    """P3: an acknowledged retry gets the offset of the first attempt."""
     durability = Durability(history)
     first: dict[tuple[str, str], Operation] = {}
     for send in _ok(history, "send"):
-        if send.asked.get("pid", -1) < 0:
+        if send.arguments.get("pid", -1) < 0:
             continue
-        key = (send.asked["tp"], send.asked["uid"])
+        key = (send.arguments["tp"], send.arguments["uid"])
         earlier = first.setdefault(key, send)
-        offset = earlier.answered["offset"]
-        if send.answered["offset"] != offset and durability.survives(
+        offset = earlier.result["offset"]
+        if send.result["offset"] != offset and durability.survives(
             key[0], offset, earlier.invoked, send.completed
         ):
-            yield Violation("P3", f"{key[0]}: {key[1]} at {offset} and {send.answered['offset']}")
+            yield Violation("P3", f"{key[0]}: {key[1]} at {offset} and {send.result['offset']}")
 
 
 Checker = Callable[[History], Iterator[Violation]]

@@ -1,8 +1,7 @@
 """A small Kafka client over the simulated network: one connection, many requests in flight.
 
-It never retries: what to do about an unknown outcome is the workload's decision, and the history
-has to know of it.
-"""
+It never retries: how to handle an unknown outcome is the workload's decision and must be recorded
+in the history."""
 
 from typing import Final, TypeVar
 
@@ -16,15 +15,15 @@ R = TypeVar("R", bound=Message)
 
 
 class NotSent(Exception):
-    """The request never left: it certainly did not happen."""
+    """The request was not sent, so it certainly had no effect."""
 
 
 class OutcomeUnknown(Exception):
-    """The request left, and no answer came."""
+    """The request was sent, but no response arrived."""
 
 
 class ErrorResponse(Exception):
-    """The answer is an error."""
+    """The response contains an error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(ErrorCode(code).name)
@@ -35,7 +34,7 @@ class ErrorResponse(Exception):
         return self.code in RETRIABLE
 
 
-#: Answers after which Kafka's clients look for the right node and try again.
+#: Error codes after which Kafka's clients refresh their metadata and retry.
 RETRIABLE: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
@@ -47,7 +46,7 @@ RETRIABLE: Final = frozenset({
     ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
-    # While brokers are fenced there are too few for the replicas.
+    # Occurs while too many brokers are fenced.
     ErrorCode.INVALID_REPLICATION_FACTOR,
 })  # fmt: skip
 
@@ -59,17 +58,19 @@ class SimulatedClient:
         self._lane = Lane(transport, address, client_id=client_id)
 
     async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self, message: Message, version: int, response_type: type[R], *, timeout_ms: int
     ) -> R:
         try:
-            return await self._lane.request_in(message, version, answer, timeout_ms=timeout_ms)
+            return await self._lane.request_in(
+                message, version, response_type, timeout_ms=timeout_ms
+            )
         except PeerUnreachable as error:
             raise NotSent(str(error)) from None
         except PeerLost as error:
             raise OutcomeUnknown(str(error)) from None
 
-    def look_again(self) -> None:
-        """There is nobody else to ask."""
+    def mark_stale(self) -> None:
+        """Does nothing: this client knows only one node."""
 
     def disconnect(self) -> None:
         self._lane.disconnect()

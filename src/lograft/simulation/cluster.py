@@ -1,4 +1,4 @@
-"""Whole clusters in one loop: one machine a node, one network, one clock.
+"""Whole clusters in one event loop: a machine for each node, one network, one clock.
 
     cluster = SimulatedCluster(nodes=3, seed=1)
 
@@ -11,9 +11,9 @@
 
     cluster.run(scenario())
 
-Nodes are numbered from 1; node 3 lives on host `n3`, serves clients on port 9092 and the quorum on
-9093. Nothing restarts by itself unless `restarts` says so. `lograft.testing.VirtualCluster` is the
-public face.
+Nodes are numbered from 1; node 3 runs on host `n3`, serves clients on port 9092 and the quorum on
+9093. Nodes restart automatically only if `restarts` is set. `lograft.testing.VirtualCluster` is the
+public interface.
 """
 
 import asyncio
@@ -51,10 +51,10 @@ CONTROLLER_PORT: Final = 9093
 CLUSTER_ID: Final = "simulated-cluster-id-1"
 DATA: Final = "/data"
 COMBINED: Final = "broker,controller"
-#: Virtual time within which nodes that nothing hinders must serve.
+#: Virtual time within which nodes must start if no fault prevents it.
 START_SECONDS: Final = 60
 POLL_SECONDS: Final = 0.02
-#: Rare work becomes common, and what waits does not wait long.
+#: Short intervals and timeouts, so that background work happens often within a run.
 PROPERTIES: Final = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -92,21 +92,21 @@ class SimulatedCluster:
         restarts: bool = False,
         loop: SimulatedLoop | None = None,
     ) -> None:
-        """`roles` has an entry for each node, `broker,controller` where it is short; `is_static`
-        names the voters in the settings (controller.quorum.voters) and not in the log; `joiners`
-        are controllers that are no voters at first."""
+        """`roles` has the process.roles of each node; missing entries are `broker,controller`.
+        `is_static` configures the voters in controller.quorum.voters instead of the log. `joiners`
+        are controllers that are not voters at first."""
         streams = Streams(seed)
         self.loop = loop or SimulatedLoop(
             streams=streams, policy=policy_of(policy, streams.stream("schedule"))
         )
         self.network = Network(self.loop)
         self.violations: list[Violation] = []
-        #: What happened to the nodes: (host, what, values).
+        #: Events of the nodes: (host, event, values).
         self.probes: list[tuple[str, str, dict[str, Any]]] = []
         self._restarts = restarts
         self._joiners = joiners
         self._clients = 0
-        #: Machines of clients, by name.
+        #: Client machines by name.
         self.client_hosts: dict[str, Machine] = {}
         ids = range(1, nodes + 1)
         self.roles = {i: roles[i - 1] if i <= len(roles) else COMBINED for i in ids}
@@ -162,47 +162,48 @@ class SimulatedCluster:
     # -- running -----------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Runs to its end, fenced off from the real machine; raises what went wrong in any node."""
+        """Runs `main` inside the fence and returns its result. Raises the first violation of any
+        node."""
         try:
             with fence():
                 result = self.loop.run_until_complete(main)
         finally:
             self.loop.close()
         for context in self.loop.unhandled:
-            self.violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
+            self.report_violation("L4", f"{context.get('message')}: {context.get('exception')!r}")
         if self.violations:
-            raise self.violations[0].raised()
+            raise self.violations[0].to_exception()
         return result
 
     async def start(self, *node_ids: int) -> None:
-        """Starts these nodes, or all, and waits until they serve."""
+        """Starts the given nodes, or all, and waits until they serve requests."""
         for node_id in node_ids or self.hosts:
             self.boot(node_id)
         await self.wait_serving(*node_ids)
 
     def boot(self, node_id: int) -> None:
         host = self.hosts[node_id]
-        host.want(True)
+        host.set_should_run(True)
         if not host.is_supervised:
             host.supervise()
 
     async def wait_serving(self, *node_ids: int, seconds: float = START_SECONDS) -> None:
-        """Raises TimeoutError, or what a node died of."""
+        """Raises TimeoutError, or the violation that stopped a node."""
         for node_id in node_ids or self.hosts:
             deadline_ns = self.loop.now_ns + int(seconds * 1e9)
             while not self.hosts[node_id].serving.is_set():
                 if self.violations and not self._restarts:
-                    raise self.violations[0].raised()
+                    raise self.violations[0].to_exception()
                 if self.loop.now_ns > deadline_ns:
-                    raise TimeoutError(f"node {node_id} does not serve after {seconds} s")
+                    raise TimeoutError(f"node {node_id} does not serve requests after {seconds} s")
                 await asyncio.sleep(POLL_SECONDS)
 
     async def wait_for(self, is_met: Any, *, seconds: float = START_SECONDS) -> None:
-        """Looks again and again; `is_met` is called without arguments."""
+        """Polls `is_met` until it returns true. Raises SimulationFailed after `seconds`."""
         deadline_ns = self.loop.now_ns + int(seconds * 1e9)
         while not is_met():
             if self.loop.now_ns > deadline_ns:
-                raise SimulationFailed(f"not within {seconds} s: {is_met}")
+                raise SimulationFailed(f"condition not met within {seconds} s: {is_met}")
             await asyncio.sleep(POLL_SECONDS)
 
     # -- observer of the hosts ---------------------------------------------------------------------
@@ -210,18 +211,18 @@ class SimulatedCluster:
     def probe(self, host: Host, f: str, **v: Any) -> None:
         self.probes.append((host.name, f, v))
 
-    def violated(self, invariant: str, message: str) -> None:
+    def report_violation(self, invariant: str, message: str) -> None:
         self.violations.append(Violation(invariant, message))
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def node(self, node_id: int) -> Node:
         node = self.hosts[node_id].node
-        assert node is not None, f"node {node_id} does not run"
+        assert node is not None, f"node {node_id} is not running"
         return node
 
     def nodes(self) -> dict[int, Node]:
-        """Those that run and serve."""
+        """Returns the nodes that are running and serve requests."""
         return {
             node_id: host.node
             for node_id, host in self.hosts.items()
@@ -230,29 +231,29 @@ class SimulatedCluster:
 
     @property
     def controller_id(self) -> int:
-        """The active controller, as the newest epoch has it; -1: nobody knows one."""
+        """The active controller in the newest epoch; -1 if no node knows one."""
         views = [(node.shared.quorum.epoch, node.shared.quorum.leader) for node in self._views()]
         return max(views, default=(-1, -1))[1]
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata that any running node has."""
+        """The newest metadata image of any running node."""
         return max((node.shared.image for node in self._views()), key=lambda each: each.offset)
 
     def _views(self) -> list[Node]:
         return list(self.nodes().values())
 
     def leader_of(self, topic: str, index: int) -> int:
-        found = self.image.topic(topic)
-        return (
-            -1 if found is None or index not in found.partitions else found.partitions[index].leader
-        )
+        topic_image = self.image.topic(topic)
+        if topic_image is None or index not in topic_image.partitions:
+            return -1
+        return topic_image.partitions[index].leader
 
     def bootstrap(self) -> list[Address]:
         return [Address(f"n{i}", BROKER_PORT) for i, role in self.roles.items() if "broker" in role]
 
     def client(self, host: str = "client") -> ClusterClient:
-        """Lives on a machine of its own, by name, which can be cut off like any other."""
+        """Returns a client on the client machine `host`, which can be isolated like a node."""
         self._clients += 1
         return ClusterClient(
             self.client_runtime(host).transport,
@@ -262,7 +263,7 @@ class SimulatedCluster:
         )
 
     def client_runtime(self, host: str = "client") -> Runtime:
-        """The seams of a machine for clients: `Producer(..., runtime=...)` runs on it."""
+        """Returns the seams of a client machine, for `Producer(..., runtime=...)`."""
         machine = self.client_hosts.get(host)
         if machine is None:
             machine = self.client_hosts[host] = Machine(self.loop, self.network, host)
@@ -273,7 +274,7 @@ class SimulatedCluster:
     # -- faults ------------------------------------------------------------------------------------
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL: what was written stays, peers hear of it at once."""
+        """SIGKILL: written data stays in the page cache, and peers see their connections reset."""
         self._end(node_id, "kill")
 
     def lose_power(self, node_id: int) -> None:
@@ -281,13 +282,13 @@ class SimulatedCluster:
 
     def _end(self, node_id: int, kind: str) -> None:
         host = self.hosts[node_id]
-        host.want(self._restarts)
+        host.set_should_run(self._restarts)
         if host.is_up:
             host.end(kind)
 
     async def stop(self, node_id: int) -> None:
-        """SIGTERM; returns when the process has ended."""
-        self.hosts[node_id].want(self._restarts)
+        """SIGTERM; returns when the process has exited."""
+        self.hosts[node_id].set_should_run(self._restarts)
         await self.hosts[node_id].stop()
 
     def pause(self, node_id: int) -> None:
@@ -297,13 +298,13 @@ class SimulatedCluster:
     def resume(self, node_id: int) -> None:
         self.hosts[node_id].resume()
 
-    def cut(self, one: int, other: int, *, both_ways: bool = True) -> None:
-        self.network.cut(f"n{one}", f"n{other}")
+    def cut(self, node_id: int, other: int, *, both_ways: bool = True) -> None:
+        self.network.cut(f"n{node_id}", f"n{other}")
         if both_ways:
-            self.network.cut(f"n{other}", f"n{one}")
+            self.network.cut(f"n{other}", f"n{node_id}")
 
     def isolate(self, node_id: int, *, clients_too: bool = False) -> None:
-        """From every other node, and from clients if wanted."""
+        """Cuts the links to all other nodes, and to clients with `clients_too`."""
         for other in self.hosts:
             if other != node_id:
                 self.cut(node_id, other)
@@ -312,12 +313,14 @@ class SimulatedCluster:
             self.network.cut(host, f"n{node_id}")
 
     def heal(self) -> None:
-        """Every link works again, nobody is paused, no disk is slow; the dead stay dead."""
+        """Restores all links, resumes paused nodes and removes disk faults; stopped nodes stay
+        stopped."""
         self.network.heal()
         for host in self.hosts.values():
-            host.calm()
+            host.clear_faults()
 
 
 def directory_id_of(node_id: int) -> UUID:
-    """Of the first voters; fixed, since every one of them has to know those of all."""
+    """Returns the directory ID of an initial voter; fixed, because every voter must know all of
+    them."""
     return UUID(int=0x5EED_0000_0000_4000_8000_0000_0000_0000 + node_id)

@@ -1,9 +1,8 @@
-"""The Disk seam of one simulated process, over the platter of its machine.
+"""The Disk seam of a simulated process, over the platter of its machine.
 
-Each operation that changes something is counted; a crash can be set at the n-th of them, and
-then strikes before it, or in the middle of its write. From that moment every call raises
-SimulatedCrash: a dead process does nothing. What a kill or a power loss leaves is the platter's
-business; the next life opens a new SimulatedDisk on it.
+Modifying operations are counted, and a crash can be scheduled at the n-th of them: the process dies
+before it, or in the middle of its write. From then on every call raises SimulatedCrash. The platter
+decides what survives a kill or a power loss; the next process opens a new SimulatedDisk on it.
 """
 
 import errno
@@ -22,8 +21,8 @@ from lograft.simulation.platter import (
     Platter,
     Unlink,
     Write,
-    failure,
-    put,
+    apply,
+    os_error,
 )
 from lograft.simulation.trace import Trace
 
@@ -40,24 +39,24 @@ Operation: TypeAlias = Literal[
     "fsync_dir",
 ]
 
-#: Virtual cost of each operation, ns: drawn between the two, now and then a hundred times more.
+#: Range of the virtual latency of each operation in ns; occasionally it is a hundred times higher.
 LATENCY_NS: Final[dict[str, tuple[int, int]]] = {
     "fsync": (200_000, 2_000_000),
     "fsync_dir": (200_000, 2_000_000),
     "read": (1_000, 20_000),
 }
-LATENCY_NS_ELSE: Final = (1_000, 10_000)
+LATENCY_NS_DEFAULT: Final = (1_000, 10_000)
 SPIKE_CHANCE: Final = 0.01
 
 
 @dataclass(slots=True, kw_only=True)
 class DiskFault:
-    """What happens to the operations that match.
+    """A fault injected into matching operations.
 
-    fail       an OSError with `error`; a failed fsync also drops the dirty pages, and the next
-               one succeeds
-    lose       the write is acknowledged and seen in the cache, but never reaches the metal
-    misdirect  the write reaches the metal at another position
+    fail       raises an OSError with `error`; a failed fsync also drops the dirty pages, and the
+               next fsync succeeds
+    lose       the write succeeds and is in the page cache, but never reaches stable storage
+    misdirect  the write reaches stable storage at another position
     delay      the operation takes `delay_ms` longer, then succeeds
     """
 
@@ -65,26 +64,26 @@ class DiskFault:
     effect: Literal["fail", "lose", "misdirect", "delay"] = "fail"
     delay_ms: int = 0
     error: int = errno.EIO
-    #: Matches paths that contain it.
+    #: Matches paths that contain this text.
     path_part: str = ""
-    #: So many matching operations pass first.
+    #: Number of matching operations to let through first.
     skip: int = 0
     times: int = 1
-    #: Asked when it would strike; if not, it never does.
+    #: Evaluated when the fault would be injected; if false, the fault is discarded.
     is_allowed: Callable[[], bool] = field(default=lambda: True)
 
 
 @dataclass(slots=True, kw_only=True)
 class Crash:
-    """The process dies at an operation that changes something; at 1 it is the next one."""
+    """The process dies at a modifying operation; a countdown of 1 means the next one."""
 
     countdown: int
     on_crash: Callable[[], None] = field(default=lambda: None)
 
 
 class SimulatedFile:
-    """Like the real one it keeps its own size: after a failed append that still says where the
-    valid bytes end, although the file may be longer."""
+    """Tracks its own size, like the real file: after a failed append the size is still the end of
+    the valid bytes, although the file may be longer."""
 
     __slots__ = ("_disk", "_node", "_path", "_size")
 
@@ -143,7 +142,7 @@ class SimulatedFile:
         self._node.fsync()
 
     def fileno(self) -> int:
-        raise FenceBroken("a simulated file has no descriptor: read it with pread")
+        raise FenceBroken("a simulated file has no file descriptor: use pread")
 
 
 class SimulatedDisk:
@@ -163,15 +162,15 @@ class SimulatedDisk:
         self.faults: list[DiskFault] = []
         self.crash: Crash | None = None
         self.is_dead = False
-        #: Somebody looks who is not the node: reads cost no time and meet no faults.
-        self.is_watched = False
-        #: Operations that changed something, in this life.
+        #: Set while a checker reads the disk: reads then take no time and have no faults.
+        self.is_inspected = False
+        #: Number of modifying operations of this process.
         self.operations = 0
-        #: Virtual time that operations took since a worker last asked.
+        #: Virtual time of operations since the last `take_spent_ns`.
         self.spent_ns = 0
         self._random = random
 
-    # -- the life of the process ---------------------------------------------------------------
+    # -- lifecycle of the process ---------------------------------------------------------------
 
     def kill(self) -> None:
         self.is_dead = True
@@ -181,7 +180,7 @@ class SimulatedDisk:
                 del self.platter.locks[path]
 
     def crash_after(self, operations: int, on_crash: Callable[[], None] = lambda: None) -> None:
-        """Dies at the `operations`-th change from now."""
+        """Schedules a crash at the `operations`-th modifying operation from now."""
         self.crash = Crash(countdown=operations, on_crash=on_crash)
 
     def _die(self) -> NoReturn:
@@ -193,8 +192,9 @@ class SimulatedDisk:
         raise SimulatedCrash
 
     def begin(self, operation: Operation, path: str, *fields: int | str) -> DiskFault | None:
-        """Counts, times and may end it; returns a fault that is not an error."""
-        if self.is_watched and operation == "read":
+        """Counts an operation and adds its latency; may crash the process. Returns a fault that the
+        operation has to apply."""
+        if self.is_inspected and operation == "read":
             return None
         if self.is_dead:
             raise SimulatedCrash
@@ -206,7 +206,7 @@ class SimulatedDisk:
                 crash.countdown -= 1
                 if crash.countdown <= 0:
                     self._die()
-        low, high = LATENCY_NS.get(operation, LATENCY_NS_ELSE)
+        low, high = LATENCY_NS.get(operation, LATENCY_NS_DEFAULT)
         chance = self._random.random()
         cost_ns = (low + int((high - low) * chance)) * self._slowness()
         self.spent_ns += cost_ns * 100 if chance < SPIKE_CHANCE else cost_ns
@@ -224,7 +224,7 @@ class SimulatedDisk:
                 continue
             self.trace.event("fault", fault.effect, operation, path)
             if fault.effect == "fail":
-                raise failure(fault.error, path)
+                raise os_error(fault.error, path)
             if fault.effect == "delay":
                 self.spent_ns += fault.delay_ms * 1_000_000
                 return None
@@ -233,7 +233,7 @@ class SimulatedDisk:
 
     def reserve(self, growth: int, path: str) -> None:
         if growth > 0 and self.platter.used_bytes + growth > self.platter.capacity_bytes:
-            raise failure(errno.ENOSPC, path)
+            raise os_error(errno.ENOSPC, path)
         self.platter.used_bytes += growth
 
     def write(self, node: FileNode, path: str, data: bytes, position: int) -> None:
@@ -245,19 +245,19 @@ class SimulatedDisk:
                 node.write(data[: self._random.randint(0, len(data))], position)
                 self._die()
         growth = max(0, position + len(data) - node.occupied)
-        room = self.platter.capacity_bytes - self.platter.used_bytes
-        if growth > room:
-            # As the kernel does: what fits is written, then the next write fails.
-            kept = data[: max(0, len(data) - growth + room)]
+        free_bytes = self.platter.capacity_bytes - self.platter.used_bytes
+        if growth > free_bytes:
+            # Like a kernel: the part that fits is written, and the next write fails.
+            kept = data[: max(0, len(data) - growth + free_bytes)]
             node.write(kept, position)
-            self.platter.used_bytes += room
-            raise failure(errno.ENOSPC, path)
+            self.platter.used_bytes += free_bytes
+            raise os_error(errno.ENOSPC, path)
         self.platter.used_bytes += growth
         node.modified_ms = self.wall_ms()
         if fault is None:
             node.write(data, position)
             return
-        put(node.live, Write(position, data), None)
+        apply(node.live, Write(position, data), None)
         node.is_suspect = True
         if fault.effect == "misdirect":
             elsewhere = self._random.randrange(max(1, len(node.live)))
@@ -281,12 +281,12 @@ class SimulatedDisk:
         return bytes(self.platter.file(path).live)
 
     def exists(self, path: str) -> bool:
-        return self._look(path) is not None
+        return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return isinstance(self._look(path), FolderNode)
+        return isinstance(self._find(path), FolderNode)
 
-    def _look(self, path: str) -> FileNode | FolderNode | None:
+    def _find(self, path: str) -> FileNode | FolderNode | None:
         if self.is_dead:
             raise SimulatedCrash
         return self.platter.find(path)
@@ -297,18 +297,18 @@ class SimulatedDisk:
 
     def make_dir(self, path: str) -> None:
         folder = self.platter.root
-        so_far = ""
+        parent_path = ""
         for name in path.split("/"):
             if name in ("", "."):
                 continue
-            so_far = f"{so_far}/{name}"
+            parent_path = f"{parent_path}/{name}"
             node = folder.live.get(name)
             if node is None:
-                self.begin("make_dir", so_far)
+                self.begin("make_dir", parent_path)
                 node = FolderNode(self.wall_ms())
                 folder.change(Link(name, node))
             if not isinstance(node, FolderNode):
-                raise failure(errno.EEXIST, so_far)
+                raise os_error(errno.EEXIST, parent_path)
             folder = node
 
     def rename(self, source: str, target: str) -> None:
@@ -316,12 +316,12 @@ class SimulatedDisk:
         target_folder, target_name = self._parent(target)
         node = source_folder.live.get(source_name)
         if node is None:
-            raise failure(errno.ENOENT, source)
+            raise os_error(errno.ENOENT, source)
         replaced = target_folder.live.get(target_name)
         if isinstance(replaced, FolderNode) and (not isinstance(node, FolderNode) or replaced.live):
-            raise failure(errno.ENOTEMPTY, target)
+            raise os_error(errno.ENOTEMPTY, target)
         if isinstance(node, FolderNode) and isinstance(replaced, FileNode):
-            raise failure(errno.ENOTDIR, target)
+            raise os_error(errno.ENOTDIR, target)
         self.begin("rename", source, target)
         if replaced is node:
             return
@@ -337,9 +337,9 @@ class SimulatedDisk:
         folder.change(Unlink(name))
 
     def remove_tree(self, path: str) -> None:
-        node = self._look(path)
+        node = self._find(path)
         if node is None:
-            raise failure(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         if isinstance(node, FileNode):
             self.unlink(path)
             return
@@ -350,9 +350,9 @@ class SimulatedDisk:
         folder.change(Unlink(name))
 
     def modified_ms(self, path: str) -> int:
-        node = self._look(path)
+        node = self._find(path)
         if node is None:
-            raise failure(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         return node.modified_ms
 
     def fsync_dir(self, path: str) -> None:
@@ -363,7 +363,7 @@ class SimulatedDisk:
     def lock(self, path: str) -> DirectoryLock:
         holder = self.platter.locks.get(path)
         if holder is not None:
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", path)
+            raise BlockingIOError(errno.EWOULDBLOCK, "the lock is held by another process", path)
         if not self.exists(path):
             self.open(path, create=True)
         self.platter.locks[path] = self

@@ -1,24 +1,25 @@
-"""What can go wrong in a simulated run, apart from the code under test being wrong."""
+"""Errors of a simulated run."""
 
 
 class SimulationFailed(Exception):
-    """The run broke a rule; the message says which."""
+    """The run violated a rule, which the message names."""
 
 
 class Deadlock(SimulationFailed):
-    """Nothing can ever happen again, and the main task has not ended."""
+    """No callback is ready and no timer is set, but the main task has not completed."""
 
 
 class StepLimit(SimulationFailed):
-    """The run went on past every bound: most likely a loop that never waits."""
+    """The run exceeded its number of steps, most likely because of a loop that never waits."""
 
 
 class FenceBroken(SimulationFailed):
-    """Code under test reached for a thread, a socket, a process or a signal past the seams."""
+    """Code under test bypassed the seams: it used a thread, socket, process or signal."""
 
 
 class InvariantViolated(SimulationFailed):
-    """A checker's verdict. `invariant` is the id of reliability's table, D1 and so on."""
+    """A checker found a violation. `invariant` is an ID of the table in docs/reliability.md, like
+    D1."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")
@@ -26,4 +27,5 @@ class InvariantViolated(SimulationFailed):
 
 
 class SimulatedCrash(BaseException):
-    """The process dies here. Not an Exception: no handler of the code under test may survive it."""
+    """The simulated process dies. Not an Exception, so that no handler of the code under test
+    catches it."""

@@ -1,8 +1,7 @@
-"""Keeps simulated code away from the machine: threads, sockets, processes, signals, sleeping.
+"""Prevents simulated code from using the real machine: threads, sockets, processes, signals, sleep.
 
-What passes a fence silently makes a run depend on the machine, so each of these raises while a
-simulated run is on. The patches are undone at the end: pytest itself needs threads.
-"""
+Any of these would make a run depend on the machine, so they raise during a simulated run. The
+patches are removed at the end of the run, because pytest itself needs threads."""
 
 import contextlib
 import signal
@@ -25,14 +24,14 @@ FENCED: Final[tuple[tuple[Any, str], ...]] = (
 )
 
 
-def _fenced(name: str, original: Callable[..., Any], thread: int) -> Callable[..., Any]:
-    def refuse(*args: Any, **keywords: Any) -> Any:
-        # Threads that were there before have nothing to do with the run.
+def _make_fenced(name: str, original: Callable[..., Any], thread: int) -> Callable[..., Any]:
+    def reject(*args: Any, **keywords: Any) -> Any:
+        # Threads that existed before the run are not part of it.
         if threading.get_ident() != thread:
             return original(*args, **keywords)
-        raise FenceBroken(f"{name} in a simulated run: go through the seams")
+        raise FenceBroken(f"{name} was called in a simulated run: use the seams")
 
-    return refuse
+    return reject
 
 
 @contextlib.contextmanager
@@ -40,7 +39,7 @@ def fence() -> Iterator[None]:
     thread = threading.get_ident()
     originals = [(owner, name, getattr(owner, name)) for owner, name in FENCED]
     for owner, name, original in originals:
-        setattr(owner, name, _fenced(f"{owner.__name__}.{name}", original, thread))
+        setattr(owner, name, _make_fenced(f"{owner.__name__}.{name}", original, thread))
     try:
         yield
     finally:

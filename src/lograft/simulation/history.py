@@ -1,8 +1,8 @@
-"""What clients did and saw, in the one format that all checkers read.
+"""Histories of client operations, in the format that all checkers read.
 
-One JSON object a line: `{"t": ns, "proc": who, "type": invoke|ok|fail|info, "f": what, "v": {…}}`.
-`info` means that nobody knows whether it happened (a timeout, a lost connection); it is never
-treated as `fail`. Nodes may add probe events, which have type `probe`.
+One JSON object per line: `{"t": ns, "proc": client, "type": invoke|ok|fail|info, "f": operation,
+"v": {…}}`. `info` means that the outcome is unknown (a timeout, a lost connection); it is never
+treated as `fail`. Nodes may add events of type `probe`.
 """
 
 import json
@@ -21,7 +21,7 @@ class Event:
     type: EventType
     f: str
     v: dict[str, Any] = field(default_factory=dict)
-    #: Place in the history: says which of two events at one instant came first.
+    #: Position in the history: orders events at the same instant.
     index: int = 0
 
     def to_json(self) -> str:
@@ -31,23 +31,25 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An invocation and how it ended; one that never ended counts as `info`."""
+    """An invocation and its completion; one that never completed has type `info`."""
 
     proc: str
     f: str
     type: EventType
-    asked: dict[str, Any]
-    answered: dict[str, Any]
-    #: Places in the history.
+    arguments: dict[str, Any]
+    result: dict[str, Any]
+    #: Positions in the history.
     invoked: int
     completed: int
 
 
 class History:
+    """Records events and pairs them into operations."""
+
     def __init__(self, now_ns: Callable[[], int] = lambda: 0) -> None:
         self.events: list[Event] = []
         self._now_ns = now_ns
-        #: (number of events, their operations): every checker asks for them.
+        #: Cache for `operations`: number of events, and their operations.
         self._paired: tuple[int, list[Operation]] = (-1, [])
 
     def record(self, proc: str, type: EventType, f: str, **v: Any) -> None:
@@ -64,14 +66,14 @@ class History:
                 continue
             fields = json.loads(line)
             if fields["type"] not in EVENT_TYPES:
-                raise ValueError(f"an event of unknown type {fields['type']!r}")
+                raise ValueError(f"unknown event type {fields['type']!r}")
             history.events.append(Event(**fields, index=len(history.events)))
         return history
 
     def operations(self, *kinds: str) -> list[Operation]:
-        """Pairs invocations with their ends; a process does one thing at a time.
+        """Returns the operations of these kinds, or all. A process has one operation at a time.
 
-        A process with several requests in flight gives each its own name (`p1#7`).
+        A process with several requests in flight uses a name for each of them (`p1#7`).
         """
         if self._paired[0] != len(self.events):
             self._paired = (len(self.events), self._pair())
@@ -83,15 +85,17 @@ class History:
         for event in self.events:
             if event.type == "invoke":
                 if event.proc in pending:
-                    raise ValueError(f"{event.proc} invokes {event.f} while another is pending")
+                    raise ValueError(
+                        f"{event.proc} invokes {event.f} while another operation is pending"
+                    )
                 pending[event.proc] = event
             elif event.type != "probe":
                 invoked = pending.pop(event.proc, None)
                 if invoked is None or invoked.f != event.f:
-                    raise ValueError(f"{event.proc} ends {event.f}, which it did not invoke")
+                    raise ValueError(f"{event.proc} completes {event.f}, which it did not invoke")
                 operations.append(_operation(invoked, event.type, event.v, event.index))
-        never = len(self.events)
-        operations += [_operation(invoked, "info", {}, never) for invoked in pending.values()]
+        end = len(self.events)
+        operations += [_operation(invoked, "info", {}, end) for invoked in pending.values()]
         operations.sort(key=lambda operation: operation.invoked)
         return operations
 
@@ -100,6 +104,6 @@ class History:
 
 
 def _operation(
-    invoked: Event, type: EventType, answered: dict[str, Any], completed: int
+    invoked: Event, type: EventType, result: dict[str, Any], completed: int
 ) -> Operation:
-    return Operation(invoked.proc, invoked.f, type, invoked.v, answered, invoked.index, completed)
+    return Operation(invoked.proc, invoked.f, type, invoked.v, result, invoked.index, completed)

@@ -1,9 +1,8 @@
-"""A machine whose supervisor keeps one node running: formats it, starts it, starts it again.
+"""A machine whose supervisor formats, starts and restarts one node.
 
-What the machine suffers comes in through `kill`, `lose_power`, `stop`, `pause`; what it shows goes
-out through an Observer. A node that ends by itself, or a task of it that fails, is a violation of
-L4 unless its disk was hurt before.
-"""
+Faults are injected with `end`, `stop`, `pause`, `crash_after` and `damage`; events are reported to
+an Observer. A node that exits by itself, or a task of it that fails, violates L4, unless its disk
+has failed before."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,18 +21,20 @@ from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
 from lograft.wire.apis import ApiRanges
 
-#: How long a supervisor waits before it starts the node again.
+#: Delays before a supervisor restarts the node.
 RESTART_SECONDS: Final = (0.01, 0.5, 2)
 
 
 class Observer(Protocol):
     def probe(self, host: "Host", f: str, **v: Any) -> None:
-        """Something that the node believes, or that befell it."""
+        """Receives an event of the node."""
 
-    def violated(self, invariant: str, message: str) -> None: ...
+    def report_violation(self, invariant: str, message: str) -> None: ...
 
 
 class Host:
+    """A machine of a cluster. A SimulatedCluster or a campaign owns it."""
+
     def __init__(
         self,
         loop: SimulatedLoop,
@@ -49,18 +50,19 @@ class Host:
         self.name = name
         self.config = config
         self.machine = Machine(loop, network, name)
-        # A restart after a failed fsync is taken for a reboot: see the storage torture.
+        # A restart after a failed fsync counts as a reboot: see the storage torture.
         self.machine.platter.eviction_chance = 1.0
-        self.is_disk_hurt = False
-        #: Flipped bits of its metadata: (path, position, bit). It may refuse to start with them.
+        self.has_disk_failed = False
+        #: Flipped bits of its metadata: (path, position, bit). The node may refuse to start with
+        #: them.
         self._damage: list[tuple[str, int, int]] = []
-        #: What stands between the node's connections and its router.
+        #: Wraps the node's router, for example to delay or reject requests.
         self.interpose: Callable[[Router], HandlerFactory] | None = None
-        #: Narrower than this build's: the node behaves as an older one from its next start on.
+        #: API versions of an older build, which the node uses from its next start on.
         self.api_ranges: ApiRanges | None = None
         self.starts = 0
         self.node: Node | None = None
-        #: Set while the node serves.
+        #: Set while the node serves requests.
         self.serving = asyncio.Event()
         self._loop = loop
         self._network = network
@@ -69,11 +71,11 @@ class Host:
         self._random = random
         self._restart_seconds = restart_seconds
         self._supervisor: asyncio.Task[None] | None = None
-        #: The life that was asked to end in order.
+        #: The process that is being stopped with SIGTERM.
         self._stopping: Life | None = None
         self._life_ended = asyncio.Event()
-        self._is_wanted = asyncio.Event()
-        self._is_wanted.set()
+        self._should_run = asyncio.Event()
+        self._should_run.set()
 
     def __repr__(self) -> str:
         return f"<Host {self.name}>"
@@ -95,16 +97,16 @@ class Host:
     def supervise(self) -> None:
         self._supervisor = self._loop.create_task(self._supervise(), name=f"{self.name}:supervisor")
 
-    def want(self, is_wanted: bool) -> None:
-        """Whether the supervisor starts the node when it does not run."""
-        if is_wanted:
-            self._is_wanted.set()
+    def set_should_run(self, should_run: bool) -> None:
+        """Sets whether the supervisor starts the node when it is not running."""
+        if should_run:
+            self._should_run.set()
         else:
-            self._is_wanted.clear()
+            self._should_run.clear()
 
     async def _supervise(self) -> None:
         while True:
-            await self._is_wanted.wait()
+            await self._should_run.wait()
             self._life_ended.clear()
             life = self.machine.boot()
             self.starts += 1
@@ -114,7 +116,7 @@ class Host:
             ended = self._loop.create_task(self._life_ended.wait(), name="ended")
             await asyncio.wait([start, ended], return_when=asyncio.FIRST_COMPLETED)
             if start.done() and not start.cancelled() and start.exception() is not None:
-                self._judge(start.exception())
+                self._check_failure(start.exception())
                 if self.machine.life is life:
                     self._end_after_failure()
             await ended
@@ -132,7 +134,7 @@ class Host:
                 randomness=runtime.randomness,
                 now_ms=runtime.clock.wall_ms(),
             )
-            # Formatting is the administrator's work; the parent folder is theirs, too.
+            # Formatting includes an fsync of the parent folder, as an administrator would do.
             runtime.disk.fsync_dir("/")
         node = Node(
             self.config,
@@ -157,57 +159,58 @@ class Host:
                     )
         self.serving.set()
 
-    # -- ends that nobody asked for ----------------------------------------------------------------
+    # -- unexpected exits --------------------------------------------------------------------------
 
     def _on_halt(self, reason: str) -> None:
         self._loop.trace.event("halt", self.name, reason)
-        if not self.is_disk_hurt:
-            self._observer.violated("L4", f"{self.name} halted: {reason}")
+        if not self.has_disk_failed:
+            self._observer.report_violation("L4", f"{self.name} halted: {reason}")
         self._end_soon()
 
     def _on_failure(self, error: BaseException) -> None:
-        self._judge(error)
+        self._check_failure(error)
         self._end_soon()
 
-    def _judge(self, error: BaseException | None) -> None:
+    def _check_failure(self, error: BaseException | None) -> None:
         if self._damage and isinstance(error, MetadataCorrupt):
             return
-        if not (self.is_disk_hurt and isinstance(error, DiskFailed | OSError)):
-            self._observer.violated("L4", f"{self.name} failed: {error!r}")
+        if not (self.has_disk_failed and isinstance(error, DiskFailed | OSError)):
+            self._observer.report_violation("L4", f"{self.name} failed: {error!r}")
 
     def _end_soon(self) -> None:
-        # From outside of the node's own call.
+        # Not within the node's own call.
         self._loop.call_later_ns(1, self._end_after_failure, context=self._network.kernel)
 
     def _end_after_failure(self) -> None:
         if self.machine.life is not None:
-            self.end("power" if self.is_disk_hurt else "kill")
+            self.end("power" if self.has_disk_failed else "kill")
 
-    # -- what befalls it ---------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def end(self, kind: str) -> None:
-        """kill: the page cache stays; power: what was not fsynced may be gone."""
+        """Ends the process. `kill` keeps the page cache; `power` may lose data that was not
+        fsynced."""
         self._observer.probe(self, "crash", kind=kind)
         if kind == "power":
             self.machine.lose_power()
         else:
             self.machine.kill()
-        self._ended()
+        self._on_ended()
 
-    def _ended(self) -> None:
-        self.is_disk_hurt = False
+    def _on_ended(self) -> None:
+        self.has_disk_failed = False
         self.serving.clear()
         self.node = None
         self._life_ended.set()
 
     def crash_after(self, operations: int, kind: str) -> None:
-        """At one of its next disk operations, or in the middle of it."""
+        """Schedules a crash at the `operations`-th modifying disk operation from now."""
         life = self.machine.life
         if life is not None:
             life.disk.crash_after(operations, lambda: self.end(kind))
 
     async def stop(self) -> None:
-        """An orderly stop, as SIGTERM asks for it; a second one changes nothing."""
+        """Stops the node like SIGTERM; idempotent."""
         life, node = self.machine.life, self.node
         if life is None or node is None:
             return
@@ -222,14 +225,14 @@ class Host:
         if not stop.done():
             return
         if stop.exception() is not None:
-            self._judge(stop.exception())
+            self._check_failure(stop.exception())
         if self.machine.life is life:
-            if self.is_disk_hurt:
+            if self.has_disk_failed:
                 self.end("power")
                 return
             self._observer.probe(self, "exit")
             self.machine.exit()
-            self._ended()
+            self._on_ended()
         ended.cancel()
 
     def damage(self, path: str, position: int, bit: int) -> None:
@@ -248,9 +251,9 @@ class Host:
             self._loop.trace.event("resume", self.name)
             self._loop.resume(life.process)
 
-    def calm(self) -> None:
-        """What was set but has not struck yet does not strike any more; a node that refuses to
-        start with what it has got gets its metadata back."""
+    def clear_faults(self) -> None:
+        """Cancels pending faults, and repairs the damaged metadata of a node that does not
+        start."""
         self.resume()
         self.machine.disk_slowness = 1
         if self.machine.life is not None:

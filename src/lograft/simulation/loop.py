@@ -1,12 +1,12 @@
-"""An asyncio event loop in which nothing is left to chance but the seed.
+"""A deterministic asyncio event loop.
 
-Time is an integer of nanoseconds that jumps to the next timer when nothing is ready. One callback
-runs per step, drawn from all that are ready, so every legal interleaving can be reached. When
-nothing is ready and no timer is set, the run is stuck and says so (`Deadlock`).
+Time is an integer of nanoseconds that advances to the next timer when no callback is ready. Each
+step runs one callback, drawn from all that are ready, so every legal interleaving can occur. If no
+callback is ready and no timer is set, the run raises `Deadlock`.
 
-The loop extends AbstractEventLoop and not BaseEventLoop: what it does not offer (sockets,
-readers, subprocesses, signals, executors) raises by itself. `fence.py` keeps code from going
-around the loop.
+The loop extends AbstractEventLoop instead of BaseEventLoop, so that unsupported features (sockets,
+readers, subprocesses, signals, executors) raise NotImplementedError. `fence.py` prevents code from
+bypassing the loop.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 if TYPE_CHECKING:
-    # typeshed declares all of AbstractEventLoop abstract; at run time each method raises.
+    # typeshed declares all methods of AbstractEventLoop abstract; at run time they raise.
     Base = asyncio.BaseEventLoop
 else:
     Base = asyncio.AbstractEventLoop
 
-#: Virtual cost of one callback: lets code that polls the clock make progress.
+#: Virtual time of a callback, so that code that polls the clock makes progress.
 STEP_NS: Final = 1_000
 STEPS_MAX: Final = 50_000_000
-#: The collector runs at fixed steps only, so finalisers run at the same point of every run.
+#: Garbage is collected only at fixed steps, so that finalisers run at the same point of every run.
 STEPS_PER_COLLECTION: Final = 100_000
 TASKS_BEFORE_SWEEP: Final = 1_000
 
 
 class Process:
-    """One life of one simulated process: what a kill takes away.
+    """A simulated process.
 
-    Every callback and task made while a process's code runs inherits it through the context; the
-    loop drops what belongs to a dead one, and holds back what belongs to a paused one.
+    Callbacks and tasks created by a process's code inherit it through their context; the loop drops
+    those of a dead process and holds back those of a paused one.
     """
 
     __slots__ = ("alive", "held", "is_paused", "name")
@@ -51,7 +51,7 @@ class Process:
         self.name = name
         self.alive = True
         self.is_paused = False
-        #: What became ready during a pause, in order.
+        #: Callbacks that became ready during a pause, in order.
         self.held: list[Any] = []
 
     def kill(self) -> None:
@@ -60,7 +60,7 @@ class Process:
         self.held.clear()
 
     def pause(self) -> None:
-        """SIGSTOP: time goes on, its sockets take bytes, and nothing of it runs."""
+        """SIGSTOP: time advances and sockets receive bytes, but no callback runs."""
         self.is_paused = True
 
 
@@ -70,7 +70,7 @@ CURRENT_PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar
 
 
 class SimulatedTask(asyncio.Task[T]):
-    """A task whose hash is its number, so that sets of tasks iterate in one order."""
+    """A task whose hash is its number, so that sets of tasks have a deterministic order."""
 
     number: int
     process: Process | None
@@ -130,11 +130,12 @@ class SimulatedLoop(Base):
         self.trace = trace or Trace()
         self.now_ns = 0
         self.steps = 0
-        #: Exceptions that reached nobody: a test must look here, a run with any has failed.
+        #: Contexts of unhandled exceptions. A run that has any has failed, so tests must check
+        #: this.
         self.unhandled: list[dict[str, Any]] = []
-        #: Called whenever all that is to happen at an instant has happened.
-        self.on_quiet: Callable[[], None] | None = None
-        #: Processes that did something since whoever looks last cleared it.
+        #: Called when all callbacks of an instant have run, before time advances.
+        self.on_instant_end: Callable[[], None] | None = None
+        #: Processes that ran callbacks since an observer last cleared this.
         self.touched: dict[Process, None] = {}
         self._policy = policy or UniformPolicy(self.streams.stream("schedule"))
         self._steps_max = steps_max
@@ -144,11 +145,11 @@ class SimulatedLoop(Base):
         self._running = False
         self._stopping = False
         self._closed = False
-        #: All tasks in order of birth: asyncio itself holds pending ones weakly.
+        #: All tasks in order of creation; asyncio itself holds only weak references.
         self._tasks: dict[SimulatedTask[Any], None] = {}
         self._tasks_max = TASKS_BEFORE_SWEEP
 
-    # -- what asyncio asks of a loop ---------------------------------------------------------
+    # -- interface of asyncio ----------------------------------------------------------------
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -209,7 +210,7 @@ class SimulatedLoop(Base):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        # There is only one thread; libraries call this from the loop as well.
+        # There is only one thread, but libraries call this from the loop as well.
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -253,7 +254,7 @@ class SimulatedLoop(Base):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's own hook; cancelled timers are skipped when their time comes."""
+        """Called by asyncio; cancelled timers are skipped when they expire."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         culprit = context.get("task") or context.get("future") or context.get("handle")
@@ -297,30 +298,30 @@ class SimulatedLoop(Base):
                 gc.enable()
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        # `ensure_future` takes every awaitable; typeshed wants them one by one.
+        # `ensure_future` accepts every awaitable, but typeshed lists them individually.
         main: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
-        main.add_done_callback(self._main_is_done)
+        main.add_done_callback(self._on_main_done)
         try:
             self.run_forever()
         finally:
-            main.remove_done_callback(self._main_is_done)
+            main.remove_done_callback(self._on_main_done)
         if not main.done():
-            raise RuntimeError("the loop was stopped before its main task ended")
+            raise RuntimeError("the loop was stopped before its main task completed")
         return main.result()
 
-    def _main_is_done(self, _: asyncio.Future[Any]) -> None:
+    def _on_main_done(self, _: asyncio.Future[Any]) -> None:
         self.stop()
 
     def _step(self) -> None:
         ready = self._ready
         timers = self._timers
         if not ready:
-            if self.on_quiet is not None:
-                self.on_quiet()
-            while timers and self._is_void(timers[0][2]):
+            if self.on_instant_end is not None:
+                self.on_instant_end()
+            while timers and self._is_dropped(timers[0][2]):
                 heapq.heappop(timers)
             if not timers:
-                raise Deadlock(self._blocked())
+                raise Deadlock(self._describe_deadlock())
             self.now_ns = max(self.now_ns, timers[0][0])
         now_ns = self.now_ns
         while timers and timers[0][0] <= now_ns:
@@ -328,7 +329,7 @@ class SimulatedLoop(Base):
         count = len(ready)
         index = self._policy.draw(ready) if count > 1 else 0
         handle = ready.pop(index)
-        if self._is_void(handle):
+        if self._is_dropped(handle):
             return
         process = handle.process
         if process is not None:
@@ -338,7 +339,7 @@ class SimulatedLoop(Base):
             self.touched[process] = None
         self.steps += 1
         if self.steps > self._steps_max:
-            raise StepLimit(f"{self.steps} steps at {now_ns} ns: the run does not end")
+            raise StepLimit(f"the run exceeded {self._steps_max} steps at {now_ns} ns")
         if self.steps % STEPS_PER_COLLECTION == 0:
             gc.collect()
         self.trace.step(f"{now_ns} {index}/{count}")
@@ -351,47 +352,47 @@ class SimulatedLoop(Base):
         self._ready += held
 
     @staticmethod
-    def _is_void(handle: _Handle | _TimerHandle) -> bool:
+    def _is_dropped(handle: _Handle | _TimerHandle) -> bool:
         process = handle.process
         return handle.cancelled() or (process is not None and not process.alive)
 
-    def _blocked(self) -> str:
+    def _describe_deadlock(self) -> str:
         names = [task.get_name() for task in self._tasks if not task.done()]
-        return "nothing is ready and no timer is set; waiting: " + ", ".join(names)
+        return "no callback is ready and no timer is set; waiting tasks: " + ", ".join(names)
 
     def close(self) -> None:
-        """Drops all that is left, without a word about pending tasks: a crash leaves many."""
+        """Discards all callbacks and tasks, without warnings: a crash leaves many pending tasks."""
         if self._closed:
             return
         self._closed = True
         self._ready.clear()
         self._timers.clear()
         for task in list(self._tasks):
-            _bury(task)
+            _discard_task(task)
         self._tasks.clear()
 
 
-def _close_held(values: Iterable[object]) -> None:
+def _close_unstarted(values: Iterable[object]) -> None:
     for value in values:
         if isinstance(value, tuple):
-            _close_held(value)
+            _close_unstarted(value)
         elif (
             inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED
         ):
             if value.cr_frame is not None:
-                _close_held(list(value.cr_frame.f_locals.values()))
+                _close_unstarted(list(value.cr_frame.f_locals.values()))
             value.close()
 
 
-def _bury(task: asyncio.Task[Any]) -> None:
-    """Ends a task of a dead process. Its `finally` blocks run, but they reach a dead disk."""
+def _discard_task(task: asyncio.Task[Any]) -> None:
+    """Closes a task of a dead process. Its `finally` blocks run, but every disk access raises."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
     try:
         assert coroutine is not None
         if inspect.iscoroutine(coroutine) and coroutine.cr_frame is not None:
-            # One that never began to run may hold others, which would complain.
-            _close_held(list(coroutine.cr_frame.f_locals.values()))
+            # A coroutine that never started may refer to others, which would warn.
+            _close_unstarted(list(coroutine.cr_frame.f_locals.values()))
         coroutine.close()
-    except BaseException:  # whatever a dead process raises is nobody's business
+    except BaseException:  # exceptions of a dead process are irrelevant
         pass

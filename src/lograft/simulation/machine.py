@@ -1,8 +1,8 @@
-"""One simulated machine: its platter, its clock, its name on the network, and its lives.
+"""A simulated machine: its platter, its clock, its host name and its processes.
 
-`boot()` begins a life: a process with its own disk view, workers, tasks and sockets. A kill ends
-the process and keeps the page cache; a power loss also costs what was not fsynced.
-"""
+`boot()` starts a `Life`: a process with its own view of the disk, workers, tasks and sockets. A
+kill ends the process and keeps the page cache; a power loss may also lose data that was not
+fsynced."""
 
 import asyncio
 import contextvars
@@ -21,12 +21,12 @@ from lograft.simulation.workers import SimulatedWorkers
 
 T = TypeVar("T")
 
-#: 2026-01-01T00:00:00Z: simulated wall clocks begin here.
+#: 2026-01-01T00:00:00Z: start of simulated wall clocks.
 WALL_START_MS: Final = 1_767_225_600_000
 
 
 class SimulatedClock:
-    """Monotonic time is the loop's; wall time has an offset that jumps and a rate that drifts."""
+    """Monotonic time is the loop's; wall-clock time may jump and drift."""
 
     __slots__ = ("_loop", "drift_ppm", "offset_ms")
 
@@ -70,7 +70,7 @@ class SimulatedRandomness:
 
 
 class Life:
-    """One process from boot to death."""
+    """A process from boot to death."""
 
     def __init__(self, machine: "Machine", number: int) -> None:
         loop = machine.loop
@@ -86,7 +86,7 @@ class Life:
             wall_ms=machine.clock.wall_ms,
             slowness=lambda: machine.disk_slowness,
         )
-        #: Failures of spawned tasks: in production each would have ended the node.
+        #: Failures of spawned tasks; in production each of them would end the node.
         self.failures: list[BaseException] = []
         self.on_failure: Callable[[BaseException], None] | None = None
         self.runtime = Runtime(
@@ -100,10 +100,10 @@ class Life:
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
         task = self.machine.loop.create_task(work, name=f"{self.process.name}:{name}")
-        task.add_done_callback(self._spawned_ended)
+        task.add_done_callback(self._on_spawned_done)
         return task
 
-    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_spawned_done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
         error = task.exception()
@@ -115,7 +115,7 @@ class Life:
             self.on_failure(error)
 
     def run(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """Runs a coroutine as this process; it is dropped, not ended, when the process dies."""
+        """Runs a coroutine in this process; it is dropped, not cancelled, when the process dies."""
         return self.machine.loop.create_task(
             work, name=f"{self.process.name}:{name}", context=self.context
         )
@@ -128,39 +128,39 @@ class Machine:
         self.host = host
         self.platter = Platter()
         self.clock = SimulatedClock(loop)
-        #: How many times longer than usual every operation of its disk takes.
+        #: Factor by which all disk operations are slower than usual.
         self.disk_slowness = 1
         self.life: Life | None = None
         self._lives = 0
 
     def boot(self) -> Life:
-        assert self.life is None, f"{self.host} runs already"
+        assert self.life is None, f"{self.host} is already running"
         self._lives += 1
         self.loop.trace.event("boot", self.host, self._lives)
         self.life = Life(self, self._lives)
-        self.network.host_is_up(self.host)
+        self.network.mark_host_up(self.host)
         return self.life
 
     def kill(self) -> None:
-        """SIGKILL: the kernel lives on, so peers hear of it."""
+        """SIGKILL: the kernel keeps running and resets the connections."""
         self._end("kill")
-        self.platter.process_killed(self.loop.streams.stream("faults:disk"))
-        self.network.process_died(self.host, silent=False)
+        self.platter.on_process_killed(self.loop.streams.stream("faults:disk"))
+        self.network.on_process_died(self.host, silent=False)
 
     def lose_power(self) -> None:
         self._end("power-loss")
-        self.platter.power_lost(self.loop.streams.stream("faults:disk"))
+        self.platter.on_power_lost(self.loop.streams.stream("faults:disk"))
         silent = self.loop.streams.stream("faults:network").random() < 0.5
-        self.network.process_died(self.host, silent=silent)
-        self.network.host_is_down(self.host)
+        self.network.on_process_died(self.host, silent=silent)
+        self.network.mark_host_down(self.host)
 
     def exit(self) -> None:
-        """An orderly end: what the kernel took still goes out, then the stream ends."""
+        """A normal exit: buffered data is still sent before the connections close."""
         self._end("exit")
-        self.network.process_exited(self.host)
+        self.network.on_process_exited(self.host)
 
     def _end(self, kind: str) -> None:
-        assert self.life is not None, f"{self.host} does not run"
+        assert self.life is not None, f"{self.host} is not running"
         self.loop.trace.event(kind, self.host)
         self.life.process.kill()
         self.life.disk.kill()

@@ -1,10 +1,9 @@
-"""Simulated links: the Transport seam over pipes in memory, with everything that goes wrong.
+"""Simulated network: the Transport seam over pipes in memory, with injected faults.
 
-Inside a live connection bytes keep their order and are never lost, as TCP promises; they come in
-drawn chunks from one byte up, after a drawn time. Cut links hold bytes until they heal. A dead
-machine is silent, or resets. Callbacks of a channel run as the process that started it, so they
-stop with it.
-"""
+Within a connection, bytes stay in order and are never lost, as in TCP; they arrive in chunks of
+random size, from one byte up, after a random latency. Cut links hold bytes until they heal. A dead
+machine is silent, or resets its connections. Callbacks of a channel run in the process that started
+it, so they stop with it."""
 
 import asyncio
 import contextvars
@@ -19,7 +18,7 @@ from lograft.simulation.loop import SimulatedLoop
 LATENCY_NS: Final = (20_000, 2_000_000)
 LATENCY_SPIKE_NS: Final = 50_000_000
 SPIKE_CHANCE: Final = 0.01
-#: Bytes a link holds between two processes: socket buffers of both sides. Small on purpose.
+#: Capacity of a connection, like the socket buffers of both sides. Deliberately small.
 PIPE_BYTES: Final = (256, 65_536)
 CHUNK_BYTES: Final = (1, 2, 7, 64, 1_000, 20_000, 1_000_000)
 RETRANSMISSION_NS: Final = 1_000_000_000
@@ -34,10 +33,10 @@ class Network:
         self.random: Random = loop.streams.stream("net")
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.channels: dict[int, SimulatedChannel] = {}
-        #: The kernel's own work goes on when the process it serves has died.
+        #: Context of the kernel's work, which continues after a process has died.
         self.kernel = contextvars.Context()
         self._cut: set[tuple[str, str]] = set()
-        #: How many times longer bytes take from and to these hosts.
+        #: Factors by which the latency of these hosts is higher.
         self.slow_hosts: dict[str, int] = {}
         self._down: set[str] = set()
         self._port = EPHEMERAL_PORT
@@ -46,27 +45,27 @@ class Network:
     # -- faults --------------------------------------------------------------------------------
 
     def cut(self, source: str, target: str) -> None:
-        """One way: nothing from source reaches target until `heal`."""
+        """Holds all bytes from source to target until `heal` or `restore_link`."""
         self.loop.trace.event("cut", source, target)
         self._cut.add((source, target))
 
-    def mend(self, source: str, target: str) -> None:
-        """The opposite of one `cut`; what was held back arrives."""
+    def restore_link(self, source: str, target: str) -> None:
+        """Reverts a `cut`; held bytes are delivered."""
         self.loop.trace.event("mend", source, target)
         self._cut.discard((source, target))
         for channel in list(self.channels.values()):
             if channel.incoming.source == source and channel.incoming.target == target:
-                channel.mended()
+                channel.on_link_restored()
 
     def heal(self) -> None:
         self.loop.trace.event("heal")
         self._cut.clear()
         self.slow_hosts.clear()
         for channel in list(self.channels.values()):
-            channel.mended()
+            channel.on_link_restored()
 
     def reset_all(self, host: str) -> None:
-        """Every connection of a host breaks; both ends hear of it."""
+        """Resets all connections of a host on both sides."""
         self.loop.trace.event("reset", host)
         for channel in list(self.channels.values()):
             if channel.host == host and not channel.is_closed:
@@ -78,20 +77,20 @@ class Network:
     def is_down(self, host: str) -> bool:
         return host in self._down
 
-    def host_is_up(self, host: str) -> None:
+    def mark_host_up(self, host: str) -> None:
         self._down.discard(host)
 
-    def host_is_down(self, host: str) -> None:
+    def mark_host_down(self, host: str) -> None:
         self._down.add(host)
 
-    def process_died(self, host: str, *, silent: bool) -> None:
+    def on_process_died(self, host: str, *, silent: bool) -> None:
         for key in [key for key in self.listeners if key[0] == host]:
             del self.listeners[key]
         for channel in list(self.channels.values()):
             if channel.host == host:
                 channel.vanish(silent=silent)
 
-    def process_exited(self, host: str) -> None:
+    def on_process_exited(self, host: str) -> None:
         for key in [key for key in self.listeners if key[0] == host]:
             del self.listeners[key]
         for channel in list(self.channels.values()):
@@ -99,7 +98,7 @@ class Network:
                 channel.outgoing.end()
                 channel.vanish(silent=True)
 
-    # -- the pieces ------------------------------------------------------------------------------
+    # -- connections -----------------------------------------------------------------------------
 
     def latency_ns(self) -> int:
         chance = self.random.random()
@@ -127,7 +126,7 @@ class Network:
 
 
 class Pipe:
-    """One direction of one connection: bytes on their way, in order."""
+    """One direction of a connection: bytes in flight, in order."""
 
     __slots__ = (
         "_capacity", "_chunks", "_is_scheduled", "_network", "_retransmissions", "has_ended",
@@ -142,7 +141,7 @@ class Pipe:
         self.source = source
         self.target = target
         self._capacity = network.random.randint(*PIPE_BYTES)
-        #: (earliest arrival, bytes)
+        #: (earliest arrival, data)
         self._chunks: deque[tuple[int, bytes]] = deque()
         self._is_scheduled = False
         self._retransmissions = 0
@@ -150,7 +149,7 @@ class Pipe:
         self.has_ended = False
 
     @property
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         return self._capacity - self.held_bytes
 
     def push(self, data: bytes) -> None:
@@ -181,20 +180,22 @@ class Pipe:
         self._is_scheduled = False
         reader = self.reader
         if reader.is_closed or reader.has_vanished:
-            self._answer_for_the_dead()
+            self._respond_for_dead_reader()
         elif self._network.is_cut(self.source, self.target) or reader.is_paused:
             return
         elif self._chunks:
-            self._is_scheduled = True  # until the receiver has taken its share: keeps the order
+            self._is_scheduled = (
+                True  # until the receiver has read its chunk, which keeps the order
+            )
             reader.receive_soon()
         elif self.has_ended:
             reader.close_soon(None)
 
-    def reader_died(self) -> None:
+    def on_reader_died(self) -> None:
         self._is_scheduled = False
         self.deliver_soon()
 
-    def _answer_for_the_dead(self) -> None:
+    def _respond_for_dead_reader(self) -> None:
         if not self._chunks or self.writer.is_closed:
             return
         if self._network.is_down(self.target) or self._network.is_cut(self.source, self.target):
@@ -202,19 +203,19 @@ class Pipe:
             if self._retransmissions <= RETRANSMISSIONS_MAX:
                 self._deliver_after(RETRANSMISSION_NS)
             else:
-                self.writer.break_soon(TimeoutError("the peer does not answer"))
+                self.writer.break_soon(TimeoutError("the peer does not respond"))
         else:
-            self.writer.break_soon(ConnectionResetError("the peer is gone"))
+            self.writer.break_soon(ConnectionResetError("the peer has closed the connection"))
 
     def take(self, limit: int) -> bytes:
-        """The next bytes for the receiver: at least one, at most `limit`, as chance has it."""
-        wanted = min(limit, self._network.random.choice(CHUNK_BYTES))
+        """Returns the next bytes for the receiver, a random number from one to `limit`."""
+        size = min(limit, self._network.random.choice(CHUNK_BYTES))
         taken = bytearray()
-        while self._chunks and len(taken) < wanted:
+        while self._chunks and len(taken) < size:
             arrival_ns, data = self._chunks[0]
             if arrival_ns > self._network.loop.now_ns and taken:
                 break
-            part = data[: wanted - len(taken)]
+            part = data[: size - len(taken)]
             taken += part
             if len(part) < len(data):
                 self._chunks[0] = (arrival_ns, data[len(part) :])
@@ -222,7 +223,7 @@ class Pipe:
                 self._chunks.popleft()
         return bytes(taken)
 
-    def freed(self, count: int) -> None:
+    def release(self, count: int) -> None:
         self._is_scheduled = False
         self.held_bytes -= count
         self.writer.pump_soon()
@@ -240,7 +241,7 @@ class SimulatedChannel:
         self._number = network.next_number()
         self._queue: deque[Part] = deque()
         self._receiver: Receiver | None = None
-        self._must_tell_drained = False
+        self._must_notify_drained = False
         self._is_closing = False
         self._held_reset: Exception | None = None
         self.outgoing = outgoing
@@ -248,7 +249,7 @@ class SimulatedChannel:
         self.context: contextvars.Context | None = None
         self.is_paused = False
         self.is_closed = False
-        #: The process behind this end is gone; it was not told and never will be.
+        #: The process at this end has died and must not be notified.
         self.has_vanished = False
         network.channels[self._number] = self
 
@@ -271,7 +272,7 @@ class SimulatedChannel:
         return sum(part.size if isinstance(part, FileSlice) else len(part) for part in self._queue)
 
     def start(self, receiver: Receiver) -> None:
-        assert self._receiver is None, "a channel is started once"
+        assert self._receiver is None, "a channel can be started only once"
         self._receiver = receiver
         self.context = contextvars.copy_context()
         self.incoming.deliver_soon()
@@ -280,10 +281,10 @@ class SimulatedChannel:
         if self.is_closed or self._is_closing or self.has_vanished:
             return
         for part in parts:
-            # The caller may reuse its buffers; a kernel would have copied what it took.
+            # Copied like a kernel would, because the caller may reuse its buffers.
             self._queue.append(part if isinstance(part, FileSlice) else bytes(part))
         self._pump()
-        self._must_tell_drained = bool(self._queue)
+        self._must_notify_drained = bool(self._queue)
 
     def pause_reading(self) -> None:
         self.is_paused = True
@@ -308,30 +309,31 @@ class SimulatedChannel:
     # -- moving bytes ----------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Hands to the pipe what fits. A FileSlice is read only now, as sendfile would."""
+        """Moves queued parts to the pipe as far as they fit. A FileSlice is read now, as by
+        sendfile."""
         queue = self._queue
-        while queue and self.outgoing.room > 0:
+        while queue and self.outgoing.free_bytes > 0:
             part = queue.popleft()
-            room = self.outgoing.room
+            free_bytes = self.outgoing.free_bytes
             if isinstance(part, FileSlice):
-                data = part.file.pread(min(room, part.size), part.position)
-                if len(data) < min(room, part.size):
-                    # The file was cut below the slice: the promised bytes are not there.
+                data = part.file.pread(min(free_bytes, part.size), part.position)
+                if len(data) < min(free_bytes, part.size):
+                    # The file was truncated below the end of the slice.
                     self.break_both(ConnectionResetError("a file slice ends before its size"))
                     return
                 rest: Part = FileSlice(part.file, part.position + len(data), part.size - len(data))
                 if part.size > len(data):
                     queue.appendleft(rest)
             else:
-                data = bytes(part[:room])
-                if len(part) > room:
-                    queue.appendleft(part[room:])
+                data = bytes(part[:free_bytes])
+                if len(part) > free_bytes:
+                    queue.appendleft(part[free_bytes:])
             if data:
                 self.outgoing.push(data)
         if queue:
             return
-        if self._must_tell_drained and self._receiver is not None and not self.is_closed:
-            self._must_tell_drained = False
+        if self._must_notify_drained and self._receiver is not None and not self.is_closed:
+            self._must_notify_drained = False
             self._as_process(self._receiver.on_drained)
         if self._is_closing and not self.is_closed:
             self.outgoing.end()
@@ -349,16 +351,16 @@ class SimulatedChannel:
         if self.is_closed or self.has_vanished or receiver is None:
             return
         buffer = receiver.get_buffer()
-        assert len(buffer) > 0, "a receiver gave an empty buffer"
+        assert len(buffer) > 0, "a receiver provided an empty buffer"
         data = self.incoming.take(len(buffer))
         buffer[: len(data)] = data
         del buffer
         try:
             receiver.on_received(len(data))
         finally:
-            self.incoming.freed(len(data))
+            self.incoming.release(len(data))
 
-    # -- ends --------------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------------
 
     def close_soon(self, error: Exception | None) -> None:
         if self.is_closed:
@@ -370,7 +372,7 @@ class SimulatedChannel:
             self._as_process(self._receiver.on_closed, error)
 
     def break_soon(self, error: Exception) -> None:
-        """A reset on its way: a cut holds it back like everything else."""
+        """Sends a reset, which a cut link holds back like data."""
         if not self.is_closed and not self.has_vanished:
             network = self._network
             network.loop.call_later_ns(
@@ -383,7 +385,7 @@ class SimulatedChannel:
         else:
             self.close_soon(error)
 
-    def mended(self) -> None:
+    def on_link_restored(self) -> None:
         self.incoming.deliver_soon()
         error, self._held_reset = self._held_reset, None
         if error is not None:
@@ -399,7 +401,7 @@ class SimulatedChannel:
         self._network.channels.pop(self._number, None)
         if not silent:
             self.outgoing.reader.break_soon(ConnectionResetError("the peer's process died"))
-        self.incoming.reader_died()
+        self.incoming.on_reader_died()
 
     def _as_process(self, callback: Callable[..., object], *args: object) -> None:
         self._network.loop.call_soon(callback, *args, context=self.context)
@@ -414,7 +416,7 @@ class SimulatedListener:
         self._on_channel = on_channel
         self._context = contextvars.copy_context()
         self._is_paused = False
-        #: Connected while the listener was paused.
+        #: Connections opened while the listener was paused.
         self._backlog: list[SimulatedChannel] = []
 
     @property
@@ -443,7 +445,7 @@ class SimulatedListener:
 
 
 class SimulatedTransport:
-    """The network as one host sees it."""
+    """The network as seen by a host."""
 
     def __init__(self, network: Network, host: str) -> None:
         self._network = network
@@ -453,7 +455,7 @@ class SimulatedTransport:
         host = self._host if address.host in ANY_HOSTS else address.host
         port = address.port or self._network.next_port()
         if (host, port) in self._network.listeners:
-            raise OSError(98, f"{host}:{port} is in use")
+            raise OSError(98, f"{host}:{port} is already in use")
         listener = SimulatedListener(self._network, Address(host, port), on_channel)
         self._network.listeners[host, port] = listener
         return listener
@@ -465,10 +467,10 @@ class SimulatedTransport:
         is_unreachable = network.is_down(host) or network.is_cut(self._host, host)
         if is_unreachable or network.is_cut(host, self._host):
             await asyncio.sleep(timeout_ms / 1e3)
-            raise TimeoutError(f"no answer from {address}")
+            raise TimeoutError(f"no response from {address}")
         listener = network.listeners.get((host, address.port))
         if listener is None:
-            raise ConnectionRefusedError(f"{address} refuses")
+            raise ConnectionRefusedError(f"{address} refused the connection")
         local = Address(self._host, network.next_port())
         near, far = network.join(local, Address(host, address.port))
         network.loop.trace.event("connect", self._host, host, address.port)

@@ -1,4 +1,4 @@
-"""Clients of a simulated node: they produce, poll, list, delete, and write down what they saw."""
+"""Clients of a simulated node: they produce, poll, list and delete, and record a history."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,8 +32,8 @@ EARLIEST: Final = -2
 PRODUCE_VERSIONS: Final = (3, 7, 9, 12, 13)
 FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 16)
 UNPACKED_BYTES_MAX: Final = 1 << 20
-#: Answers after which the same request may be sent again: nothing has happened.
-REFUSED: Final = frozenset({
+#: Error codes of requests that had no effect and can be sent again.
+REJECTED: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.BROKER_NOT_AVAILABLE,
@@ -58,14 +58,14 @@ class TopicPlan:
 
 
 class Reader:
-    """Fetches from one partition; shared by consumers and by the final read."""
+    """Fetches from a partition, for consumers and for the final read."""
 
     def __init__(self, client: Requests, topic: TopicPlan, partition: int, version: int) -> None:
         self.client = client
         self.topic = topic
         self.partition = partition
         self._version = version
-        #: The epoch and the end of the last batch read: a fetch that goes on there says so.
+        #: Epoch and end offset of the last batch read, sent with a fetch from that offset.
         self._last: tuple[int, int] = (-1, -1)
 
     @property
@@ -75,8 +75,9 @@ class Reader:
     async def fetch(
         self, offset: int, *, bytes_max: int, wait_ms: int, isolation_level: int = 0
     ) -> tuple[fetching.PartitionData, list[tuple[int, str]], int]:
-        """The partition's part of the answer, its records from `offset` on, bad CRCs."""
-        wanted = fetching.FetchPartition(
+        """Returns the partition's response, its records from `offset` on, and the number of bad
+        CRCs."""
+        position = fetching.FetchPartition(
             partition=self.partition,
             current_leader_epoch=self.client.leader_epoch,
             fetch_offset=offset,
@@ -84,7 +85,7 @@ class Reader:
             partition_max_bytes=bytes_max,
         )
         if self._version < 12:
-            wanted.last_fetched_epoch = -1
+            position.last_fetched_epoch = -1
         request = fetching.FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
@@ -92,26 +93,26 @@ class Reader:
             isolation_level=isolation_level,
             topics=[
                 fetching.FetchTopic(
-                    topic=self.topic.name, topic_id=self.topic.topic_id, partitions=[wanted]
+                    topic=self.topic.name, topic_id=self.topic.topic_id, partitions=[position]
                 )
             ],
         )
-        answer = await self.client.request(
+        response = await self.client.request(
             request, self._version, fetching.FetchResponse, timeout_ms=TIMEOUT_MS
         )
-        if answer.error_code or not answer.responses:
-            raise NotSent(f"fetch was refused with {answer.error_code}")
-        data = answer.responses[0].partitions[0]
+        if response.error_code or not response.responses:
+            raise NotSent(f"fetch was rejected with {response.error_code}")
+        data = response.responses[0].partitions[0]
         if data.error_code:
-            self.client.look_again()
+            self.client.mark_stale()
         records, bad = self._records(data, offset)
         return data, records, bad
 
     def _records(
         self, data: fetching.PartitionData, offset: int
     ) -> tuple[list[tuple[int, str]], int]:
-        """Without those of aborted transactions, which the answer to a reader of committed records
-        names."""
+        """Returns the records except those of aborted transactions, which the response to a
+        read_committed fetch lists, and the number of bad CRCs."""
         records: list[tuple[int, str]] = []
         bad = 0
         aborted = sorted(
@@ -128,7 +129,7 @@ class Reader:
                 while aborted and aborted[0][0] <= header.last_offset:
                     aborting.add(aborted.pop(0)[1])
                 if header.is_control:
-                    # The end of its transaction, however it ended.
+                    # The marker that ends the transaction.
                     aborting.discard(header.producer_id)
                     continue
                 if header.is_transactional and header.producer_id in aborting:
@@ -143,7 +144,7 @@ class Reader:
 
     @property
     def next_offset(self) -> int:
-        """After the last whole batch read, control batches included."""
+        """The offset after the last complete batch read, including control batches."""
         return self._last[1]
 
 
@@ -151,47 +152,50 @@ async def read_partition(
     reader: Reader,
     *,
     history: History,
-    violated: Callable[[str, str], None],
+    report_violation: Callable[[str, str], None],
     isolation_level: int = 0,
 ) -> None:
-    """The last look at a partition: from its start to its watermark, into the history. Of committed
-    records only, when all transactions have ended, as `final_committed`."""
+    """Reads a partition from its start to its high watermark and records it as `final`, or, for
+    committed records after all transactions have ended, as `final_committed`."""
     admin = Admin(reader.client, history=history, random=Random(0))
-    # A leader that was elected a moment ago may not know yet how much is committed: fetches end
-    # early then, and this is refused.
+    # A newly elected leader may not know the high watermark yet: then fetches end early, and this
+    # request is rejected.
     end = await admin.list_offset(reader.topic, reader.partition, LATEST)
     position = await admin.list_offset(reader.topic, reader.partition, EARLIEST)
     bad_crcs = 0
-    everything: list[tuple[int, str]] = []
+    all_records: list[tuple[int, str]] = []
     while True:
         data, records, bad = await reader.fetch(
             position, bytes_max=1 << 20, wait_ms=0, isolation_level=isolation_level
         )
         bad_crcs += bad
         if data.error_code:
-            raise NotSent(f"{reader.name} answers {data.error_code}")
-        everything += records
+            raise NotSent(f"{reader.name} responded with {data.error_code}")
+        all_records += records
         if position >= data.high_watermark or (not data.records and not bad):
             break
         position = max(reader.next_offset, position)
     if isolation_level and data.last_stable_offset < data.high_watermark:
         raise NotSent(
-            f"{reader.name} is stable to {data.last_stable_offset} of {data.high_watermark}"
+            f"the last stable offset of {reader.name} is {data.last_stable_offset}, below its high"
+            f" watermark {data.high_watermark}"
         )
     if data.high_watermark < end:
-        raise NotSent(f"{reader.name} is known to {data.high_watermark} of {end} by a new leader")
+        raise NotSent(
+            f"the new leader of {reader.name} has high watermark {data.high_watermark}, below {end}"
+        )
     if position < data.high_watermark:
-        violated("D5", f"{reader.name}: {position} of {data.high_watermark}")
+        report_violation("D5", f"{reader.name}: read only {position} of {data.high_watermark}")
     f = "final_committed" if isolation_level else "final"
     history.record("final", "invoke", f, tp=reader.name, offset=0)
     history.record(
-        "final", "ok", f, records=everything, hw=data.high_watermark,
+        "final", "ok", f, records=all_records, hw=data.high_watermark,
         log_start=data.log_start_offset, bad_crc=bad_crcs,
     )  # fmt: skip
 
 
 class Producer:
-    """One record at a time; an idempotent one repeats until it knows."""
+    """Sends one record at a time; an idempotent producer retries until the outcome is known."""
 
     def __init__(
         self,
@@ -229,7 +233,7 @@ class Producer:
 
     async def _get_id(self) -> bool:
         try:
-            answer = await self._client.request(
+            response = await self._client.request(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
                 self._random.choice((0, 2, 4)),
                 InitProducerIdResponse,
@@ -238,29 +242,29 @@ class Producer:
         except (NotSent, OutcomeUnknown):
             await asyncio.sleep(0.2)
             return False
-        if answer.error_code:
+        if response.error_code:
             return False
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         self._sequence = 0
         return True
 
     async def _send(self, uid: str) -> None:
-        asked = {"tp": self._tp, "uid": uid, "acks": self._acks}
-        asked["durable"] = self._topic.is_durable and self._acks == -1
+        arguments = {"tp": self._tp, "uid": uid, "acks": self._acks}
+        arguments["durable"] = self._topic.is_durable and self._acks == -1
         if self._idempotent:
-            asked |= {"pid": self._producer_id, "seq": self._sequence}
+            arguments |= {"pid": self._producer_id, "seq": self._sequence}
         attempt = 0
         while True:
-            self._history.record(self._name, "invoke", "send", **asked, retry=attempt > 0)
+            self._history.record(self._name, "invoke", "send", **arguments, retry=attempt > 0)
             attempt += 1
-            verdict = await self._attempt(uid)
-            if verdict == "ok":
+            outcome = await self._attempt(uid)
+            if outcome == "ok":
                 self._sequence += 1
-            elif self._idempotent and verdict in ("unknown", "refused"):
+            elif self._idempotent and outcome in ("unknown", "rejected"):
                 await asyncio.sleep(self._random.choice((0.01, 0.2, 1)))
                 continue
             elif self._idempotent:
-                # The broker lost, or never had, our earlier batches: begin anew.
+                # The broker has lost our earlier batches or never had them: get a new producer ID.
                 self._producer_id = -1
             return
 
@@ -269,7 +273,7 @@ class Producer:
             data = await self._produce(uid)
         except NotSent as error:
             self._history.record(self._name, "fail", "send", error=str(error))
-            return "refused"
+            return "rejected"
         except OutcomeUnknown as error:
             self._history.record(self._name, "info", "send", error=str(error))
             return "unknown"
@@ -277,9 +281,9 @@ class Producer:
             self._history.record(self._name, "ok", "send", offset=data.base_offset)
             return "ok"
         if data.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._history.record(self._name, "info", "send", error="too old to tell")
+            self._history.record(self._name, "info", "send", error="duplicate of an old batch")
             return "ok"
-        # A storage error may come after the write.
+        # A storage error may occur after the write.
         is_certain = data.error_code not in (
             ErrorCode.KAFKA_STORAGE_ERROR,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -287,7 +291,7 @@ class Producer:
         )
         kind = "fail" if is_certain else "info"
         self._history.record(self._name, kind, "send", error=data.error_code)  # type: ignore[arg-type]
-        return "refused" if data.error_code in REFUSED else "failed" if is_certain else "unknown"
+        return "rejected" if data.error_code in REJECTED else "failed" if is_certain else "unknown"
 
     async def _produce(self, uid: str) -> producing.PartitionProduceResponse:
         batch = build_batch(
@@ -310,14 +314,14 @@ class Producer:
                 )
             ],
         )
-        answer = await self._client.request(
+        response = await self._client.request(
             request, self._version, producing.ProduceResponse, timeout_ms=TIMEOUT_MS
         )
-        return answer.responses[0].partition_responses[0]
+        return response.responses[0].partition_responses[0]
 
 
 class Consumer:
-    """Polls by assignment, from the log start on, for ever."""
+    """Polls an assigned partition forever, from the log start on."""
 
     def __init__(
         self,
@@ -340,7 +344,7 @@ class Consumer:
         self._history = history
         self._random = random
         self._position = 0
-        #: Between two polls, seconds.
+        #: Seconds between two polls.
         self.pauses: tuple[float, ...] = (0, 0.01, 0.1)
 
     async def run(self) -> None:
@@ -349,13 +353,13 @@ class Consumer:
             await self._poll()
 
     async def _poll(self) -> None:
-        wanted = self._position
+        position = self._position
         self._history.record(
-            self._name, "invoke", "poll", tp=self._tp, offset=wanted, iso=self._isolation_level
+            self._name, "invoke", "poll", tp=self._tp, offset=position, iso=self._isolation_level
         )
         try:
             data, records, bad = await self._reader.fetch(
-                wanted,
+                position,
                 bytes_max=self._random.choice((1, 500, 1 << 20)),
                 wait_ms=500,
                 isolation_level=self._isolation_level,
@@ -365,7 +369,7 @@ class Consumer:
             await asyncio.sleep(0.1)
             return
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Deleted, or lost in a power loss that no promise covered: look where the log is.
+            # Deleted, or lost in a power loss without a promise: seek to the log start.
             self._history.record(self._name, "fail", "poll", error=data.error_code)
             try:
                 self._position = await self._admin.list_offset(
@@ -386,18 +390,18 @@ class Consumer:
             log_start=max(0, data.log_start_offset), bad_crc=bad,
         )  # fmt: skip
         if data.records:
-            self._position = max(wanted, self._reader.next_offset)
+            self._position = max(position, self._reader.next_offset)
 
 
 class Admin:
-    """Makes and deletes topics, lists and deletes records."""
+    """Creates and deletes topics, lists offsets and deletes records."""
 
     def __init__(self, client: Requests, *, history: History, random: Random) -> None:
         self._client = client
         self._history = history
         self._random = random
-        self._made = 0
-        #: Topics that exist as far as the answers say; None: nobody knows.
+        self._created = 0
+        #: Whether each extra topic exists according to the responses; None if unknown.
         self.extras: dict[str, bool | None] = {}
 
     async def create(self, topic: TopicPlan) -> bool:
@@ -415,38 +419,38 @@ class Admin:
                 )
             ],
         )
-        answer = await self._client.request(
+        response = await self._client.request(
             request, 7, creating.CreateTopicsResponse, timeout_ms=TIMEOUT_MS
         )
-        result = answer.topics[0]
+        result = response.topics[0]
         if result.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise ErrorResponse(result.error_code)
         topic.topic_id = result.topic_id
         return result.error_code == 0
 
-    def look_again(self) -> None:
-        self._client.look_again()
+    def mark_stale(self) -> None:
+        self._client.mark_stale()
 
     async def topic_names(self) -> dict[str, UUID]:
-        answer = await self._client.request(
+        response = await self._client.request(
             MetadataRequest(topics=None, allow_auto_topic_creation=False),
             12,
             MetadataResponse,
             timeout_ms=TIMEOUT_MS,
         )
-        return {topic.name or "": topic.topic_id for topic in answer.topics}
+        return {topic.name or "": topic.topic_id for topic in response.topics}
 
     async def churn(self) -> None:
-        """Extra topics come and go."""
+        """Creates and deletes extra topics forever."""
         while True:
             await asyncio.sleep(self._random.uniform(0.05, 2))
-            existing = [name for name, is_there in self.extras.items() if is_there]
+            existing = [name for name, exists in self.extras.items() if exists]
             try:
                 if existing and self._random.random() < 0.5:
                     await self._delete(self._random.choice(existing))
                 else:
-                    self._made += 1
-                    await self._create_extra(f"extra{self._made}")
+                    self._created += 1
+                    await self._create_extra(f"extra{self._created}")
             except (NotSent, OutcomeUnknown):
                 await asyncio.sleep(0.2)
 
@@ -462,8 +466,10 @@ class Admin:
     async def _delete(self, name: str) -> None:
         self.extras[name] = None
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
-        answer = await self._client.request(request, 6, DeleteTopicsResponse, timeout_ms=TIMEOUT_MS)
-        if answer.responses[0].error_code == 0:
+        response = await self._client.request(
+            request, 6, DeleteTopicsResponse, timeout_ms=TIMEOUT_MS
+        )
+        if response.responses[0].error_code == 0:
             self.extras[name] = False
 
     async def list_latest(
@@ -487,26 +493,26 @@ class Admin:
     async def list_offset_and_epoch(
         self, topic: TopicPlan, partition: int, timestamp: int
     ) -> tuple[int, int]:
-        wanted = listing.ListOffsetsPartition(
+        position = listing.ListOffsetsPartition(
             partition_index=partition,
             timestamp=timestamp,
             current_leader_epoch=self._client.leader_epoch,
         )
         request = listing.ListOffsetsRequest(
             replica_id=-1,
-            topics=[listing.ListOffsetsTopic(name=topic.name, partitions=[wanted])],
+            topics=[listing.ListOffsetsTopic(name=topic.name, partitions=[position])],
         )
-        answer = await self._client.request(
+        response = await self._client.request(
             request, 7, listing.ListOffsetsResponse, timeout_ms=TIMEOUT_MS
         )
-        result = answer.topics[0].partitions[0]
+        result = response.topics[0].partitions[0]
         if result.error_code:
-            self._client.look_again()
-            raise NotSent(f"list offsets answers {result.error_code}")
+            self._client.mark_stale()
+            raise NotSent(f"ListOffsets responded with {result.error_code}")
         return result.offset, self._client.leader_epoch
 
     async def delete_records(self, topic: TopicPlan, partition: int, step: int) -> None:
-        """Now and then the oldest records go."""
+        """Deletes the oldest records from time to time, forever."""
         before = 0
         tp = f"{topic.name}-{partition}"
         while True:
@@ -527,18 +533,18 @@ class Admin:
                 ],
             )
             try:
-                answer = await self._client.request(
+                response = await self._client.request(
                     request, 2, deleting.DeleteRecordsResponse, timeout_ms=TIMEOUT_MS
                 )
             except (NotSent, OutcomeUnknown):
                 self._history.record("deleter", "info", "delete")
                 continue
-            result = answer.topics[0].partitions[0]
+            result = response.topics[0].partitions[0]
             if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._history.record("deleter", "fail", "delete", error=result.error_code)
                 before = 0
             elif result.error_code:
-                # The leader may have deleted, and gone before all its followers had.
+                # The leader may have deleted records and failed before all its followers did.
                 self._history.record("deleter", "info", "delete", error=result.error_code)
                 before = 0
             else:

@@ -1,14 +1,13 @@
-"""The storage of one simulated machine: what is in the page cache, and what is on the metal.
+"""The storage of a simulated machine: its page cache and its stable storage.
 
-Every file and every folder has a live state (what a process sees), a durable one (what a power
-loss leaves) and the ordered operations that lie between them. fsync of a file moves its
-operations to the durable image; entries of a folder need an fsync of the *folder*: a file that
-was fsynced may still vanish with its name.
+Every file and folder has a live state (as processes see it), a durable state (as after a power
+loss) and the ordered pending operations between them. fsync of a file applies its operations to the
+durable state; directory entries need an fsync of the *folder*, so an fsynced file may still
+disappear together with its name.
 
-A power loss keeps a drawn subset of the pending operations, not only a prefix: kernels write
-pages back in any order. Writes tear at 512 bytes, and a region whose size made it to the metal but
-whose data did not holds zeros or stale bytes.
-"""
+A power loss keeps a random subset of the pending operations, not only a prefix, because kernels
+write pages back in any order. Writes are torn at 512 bytes, and a region whose size was persisted
+without its data contains zeros or stale bytes."""
 
 import errno
 import os
@@ -39,7 +38,7 @@ class Unlink(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A rename: one step, also between folders; pending in the folder it moves into."""
+    """An atomic rename, also between folders; pending in the target folder."""
 
     source: "FolderNode"
     source_name: str
@@ -52,12 +51,12 @@ class FileNode:
 
     def __init__(self, modified_ms: int) -> None:
         self.live = bytearray()
-        #: Space that is allocated, whatever the size; a power loss gives it back.
+        #: Allocated space, which may exceed the size; a power loss releases it.
         self.reserved = 0
         self.durable = bytearray()
         self.pending: list[Write | Resize] = []
         self.modified_ms = modified_ms
-        #: The cache holds bytes that will never reach the metal (failed fsync, lost write).
+        #: Whether the cache has bytes that never reach stable storage (failed fsync, lost write).
         self.is_suspect = False
 
     @property
@@ -65,28 +64,29 @@ class FileNode:
         return max(len(self.live), self.reserved)
 
     def write(self, data: bytes, position: int) -> None:
-        put(self.live, Write(position, data), None)
+        apply(self.live, Write(position, data), None)
         self.pending.append(Write(position, data))
 
     def resize(self, size: int) -> None:
-        put(self.live, Resize(size), None)
+        apply(self.live, Resize(size), None)
         self.pending.append(Resize(size))
 
     def fsync(self) -> None:
         for operation in self.pending:
-            put(self.durable, operation, None)
+            apply(self.durable, operation, None)
         self.pending.clear()
 
     def drop_dirty_pages(self) -> None:
-        """A failed fsync as Linux does it: the pages count as clean, their data goes nowhere."""
+        """Models a failed fsync on Linux: the pages become clean, but their data was not
+        written."""
         self.is_suspect = bool(self.pending)
         self.pending.clear()
 
     def evict(self) -> None:
-        """Reads see the metal again, with what is still to be written on top."""
+        """Drops clean pages: reads return the durable state with the pending operations applied."""
         self.live = bytearray(self.durable)
         for operation in self.pending:
-            put(self.live, operation, None)
+            apply(self.live, operation, None)
         self.is_suspect = False
 
 
@@ -100,13 +100,13 @@ class FolderNode:
         self.modified_ms = modified_ms
 
     def change(self, operation: Link | Unlink | Move) -> None:
-        _enter(self.live, operation)
+        _apply_entry(self.live, operation)
         if isinstance(operation, Move) and operation.source is not self:
             operation.source.live.pop(operation.source_name, None)
         self.pending.append(operation)
 
     def settle(self, operation: Link | Unlink | Move) -> None:
-        _enter(self.durable, operation)
+        _apply_entry(self.durable, operation)
         if isinstance(operation, Move) and operation.source is not self:
             operation.source.durable.pop(operation.source_name, None)
 
@@ -119,7 +119,7 @@ class FolderNode:
 Node: TypeAlias = FileNode | FolderNode
 
 
-def _enter(entries: dict[str, Node], operation: Link | Unlink | Move) -> None:
+def _apply_entry(entries: dict[str, Node], operation: Link | Unlink | Move) -> None:
     match operation:
         case Link(name, node):
             entries[name] = node
@@ -130,8 +130,10 @@ def _enter(entries: dict[str, Node], operation: Link | Unlink | Move) -> None:
             entries[name] = node
 
 
-def put(image: bytearray, operation: Write | Resize, filler: Callable[[int], bytes] | None) -> None:
-    """Applies one operation; a gap before a write is a hole, or what `filler` finds there."""
+def apply(
+    image: bytearray, operation: Write | Resize, filler: Callable[[int], bytes] | None
+) -> None:
+    """Applies an operation. A gap before a write is filled with zeros, or by `filler`."""
     if isinstance(operation, Resize):
         size = operation.size
         if size < len(image):
@@ -147,18 +149,21 @@ def put(image: bytearray, operation: Write | Resize, filler: Callable[[int], byt
 
 
 class Platter:
+    """The file system of a machine. It outlives the machine's processes."""
+
     def __init__(self, *, capacity_bytes: int = CAPACITY_BYTES) -> None:
         self.root = FolderNode(0)
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        #: Lives of the kernel: a killed process does not end one, a power loss does.
+        #: Number of boots of the machine; only a power loss causes another one.
         self.boots = 1
-        #: How likely a restarted process no longer finds cached bytes that the metal never got.
+        #: Probability that cached bytes which are not on stable storage are evicted before a
+        #: restart.
         self.eviction_chance = 0.5
-        #: Lock path -> the process that holds it; a dead holder holds nothing.
+        #: Lock path -> the disk of the process that holds it; a dead process holds no locks.
         self.locks: dict[str, object] = {}
 
-    # -- finding -----------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------
 
     def find(self, path: str) -> Node | None:
         node: Node | None = self.root
@@ -173,69 +178,69 @@ class Platter:
     def folder(self, path: str) -> FolderNode:
         node = self.find(path)
         if node is None:
-            raise failure(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         if not isinstance(node, FolderNode):
-            raise failure(errno.ENOTDIR, path)
+            raise os_error(errno.ENOTDIR, path)
         return node
 
     def file(self, path: str) -> FileNode:
         node = self.find(path)
         if node is None:
-            raise failure(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         if isinstance(node, FolderNode):
-            raise failure(errno.EISDIR, path)
+            raise os_error(errno.EISDIR, path)
         return node
 
     def files(
         self, node: FolderNode | None = None, path: str = ""
     ) -> Iterator[tuple[str, FileNode]]:
-        """All live files below a folder, by path, sorted."""
+        """Yields all live files below a folder with their paths, in order."""
         for name, child in sorted((node or self.root).live.items()):
             if isinstance(child, FolderNode):
                 yield from self.files(child, f"{path}/{name}")
             else:
                 yield f"{path}/{name}", child
 
-    # -- what happens to machines ------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------
 
-    def process_killed(self, random: Random) -> None:
-        """The page cache survives; pages the metal never got may be evicted meanwhile."""
+    def on_process_killed(self, random: Random) -> None:
+        """Keeps the page cache, but may evict pages that never reach stable storage."""
         for _, node in self.files():
             if node.is_suspect and random.random() < self.eviction_chance:
                 node.evict()
 
-    def power_lost(self, random: Random) -> None:
+    def on_power_lost(self, random: Random) -> None:
         self.boots += 1
-        mood = random.choice(MOODS)
-        _settle_folder(self.root, random, mood)
+        pattern = random.choice(LOSS_PATTERNS)
+        _settle_folder(self.root, random, pattern)
         _reload_folder(self.root)
         for _, node in self.files():
             node.reserved = 0
         self.used_bytes = sum(node.occupied for _, node in self.files())
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Bit rot: both what is cached and what is on the metal."""
+        """Flips a bit in the page cache and on stable storage."""
         node = self.file(path)
         for image in (node.live, node.durable):
             if position < len(image):
                 image[position] ^= 1 << bit
 
 
-def failure(code: int, path: str) -> OSError:
+def os_error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
 # -- power loss --------------------------------------------------------------------------------
 
-#: How a power loss treats pending operations; "mixed" draws one of the others per file.
-MOODS: Final = ("mixed", "mixed", "mixed", "nothing", "everything", "prefix", "subset")
-MOODS_OF_A_FILE: Final = ("nothing", "everything", "prefix", "subset", "subset")
+#: Which pending operations survive a power loss; "mixed" draws another pattern for each file.
+LOSS_PATTERNS: Final = ("mixed", "mixed", "mixed", "nothing", "everything", "prefix", "subset")
+LOSS_PATTERNS_OF_FILES: Final = ("nothing", "everything", "prefix", "subset", "subset")
 
 
-def _survivors(count: int, random: Random, mood: str) -> list[int]:
-    if mood == "mixed":
-        mood = random.choice(MOODS_OF_A_FILE)
-    match mood:
+def _survivors(count: int, random: Random, pattern: str) -> list[int]:
+    if pattern == "mixed":
+        pattern = random.choice(LOSS_PATTERNS_OF_FILES)
+    match pattern:
         case "nothing":
             return []
         case "everything":
@@ -246,20 +251,20 @@ def _survivors(count: int, random: Random, mood: str) -> list[int]:
             return [index for index in range(count) if random.random() < 0.5]
 
 
-def _settle_folder(folder: FolderNode, random: Random, mood: str) -> None:
+def _settle_folder(folder: FolderNode, random: Random, pattern: str) -> None:
     pending = folder.pending
-    for index in _survivors(len(pending), random, mood) if pending else ():
+    for index in _survivors(len(pending), random, pattern) if pending else ():
         folder.settle(pending[index])
     folder.pending = []
     for _, node in sorted(folder.durable.items()):
         if isinstance(node, FolderNode):
-            _settle_folder(node, random, mood)
+            _settle_folder(node, random, pattern)
         elif node.pending:
-            _settle_file(node, random, mood)
+            _settle_file(node, random, pattern)
 
 
 def _reload_folder(folder: FolderNode) -> None:
-    # After all folders have settled: a move between folders changes two of them.
+    # Only after all folders are settled, because a move between folders changes two of them.
     folder.live = dict(folder.durable)
     for node in folder.live.values():
         if isinstance(node, FolderNode):
@@ -269,27 +274,27 @@ def _reload_folder(folder: FolderNode) -> None:
             node.is_suspect = False
 
 
-def _settle_file(node: FileNode, random: Random, mood: str) -> None:
+def _settle_file(node: FileNode, random: Random, pattern: str) -> None:
     filler = _stale_bytes(node, random)
     pending = node.pending
-    survivors = _survivors(len(pending), random, mood)
-    is_torn = mood != "everything" and random.random() < 0.5
+    survivors = _survivors(len(pending), random, pattern)
+    is_torn = pattern != "everything" and random.random() < 0.5
     for index in survivors:
         operation = pending[index]
         if isinstance(operation, Write) and is_torn and index == survivors[-1]:
-            for piece in _torn(operation, random):
-                put(node.durable, piece, filler)
+            for piece in _tear(operation, random):
+                apply(node.durable, piece, filler)
         else:
-            put(node.durable, operation, filler)
+            apply(node.durable, operation, filler)
     missing = len(node.live) - len(node.durable)
-    if missing > 0 and mood != "nothing" and random.random() < 0.3:
-        # The new size was written, the data was not.
+    if missing > 0 and pattern != "nothing" and random.random() < 0.3:
+        # The new size was persisted, but not the data.
         node.durable.extend(filler(missing))
     node.pending = []
 
 
-def _torn(write: Write, random: Random) -> list[Write]:
-    """The sectors of a write that made it: a prefix of them, or any."""
+def _tear(write: Write, random: Random) -> list[Write]:
+    """Returns the sectors of a torn write that were persisted: a prefix, or any subset."""
     pieces = []
     position, data = write
     start = 0
@@ -303,7 +308,8 @@ def _torn(write: Write, random: Random) -> list[Write]:
 
 
 def _stale_bytes(node: FileNode, random: Random) -> Callable[[int], bytes]:
-    """What a sector holds that was allocated but never written: zeros, old data, noise."""
+    """Returns a filler for sectors that were allocated but never written: zeros, old data or
+    noise."""
     kind = random.choice(("zeros", "zeros", "old", "noise"))
 
     def fill(count: int) -> bytes:

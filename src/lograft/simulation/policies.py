@@ -1,16 +1,16 @@
-"""Which of the ready callbacks runs next.
+"""Scheduling policies: they choose which of the ready callbacks runs next.
 
-uniform   each equally likely: finds most races, given seeds enough
-pct       random priorities with d-1 change points: a bug of depth d is found with a provable
-          chance per run, also where uniform draws would need a long lucky streak
-fifo      asyncio's own order: the calmest schedule, the last step of shrinking
+uniform   all equally likely: finds most races, given enough seeds
+pct       random priorities with d-1 change points: finds a bug of depth d with a provable
+          probability per run, even if uniform draws would need an unlikely sequence
+fifo      asyncio's own order: the simplest schedule, the last step of shrinking
 """
 
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-#: Order violations that a PCT run is meant to find.
+#: Depth of the bugs that a PCT run is meant to find.
 PCT_DEPTH: Final = 3
 #: The priority changes fall within this many draws.
 PCT_DRAWS: Final = 20_000
@@ -18,7 +18,7 @@ PCT_DRAWS: Final = 20_000
 
 class Policy(Protocol):
     def draw(self, ready: Sequence[Any]) -> int:
-        """Index of the one to run. Called with at least two."""
+        """Returns the index of the callback to run. Called with at least two."""
 
 
 class UniformPolicy:
@@ -39,7 +39,7 @@ class FifoPolicy:
 
 
 class PctPolicy:
-    """Priorities belong to the callback's owner: all steps of one task share one."""
+    """Priorities belong to the owner of a callback: all steps of a task have the same priority."""
 
     __slots__ = ("_changes", "_draws", "_priorities", "_random")
 
@@ -83,4 +83,6 @@ def policy_of(name: str, random: Random) -> Policy:
         case "fifo":
             return FifoPolicy()
         case _:
-            raise ValueError(f"no scheduling policy is called {name!r}: uniform, pct or fifo")
+            raise ValueError(
+                f"unknown scheduling policy {name!r}; known policies: uniform, pct, fifo"
+            )

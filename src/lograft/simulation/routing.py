@@ -1,9 +1,8 @@
-"""A client of a whole cluster: learns from any node who leads what, and asks the right one.
+"""A client of a whole cluster: gets metadata from any node and sends requests to partition leaders.
 
-As Kafka's clients it keeps metadata until something shows that it is old, and never goes back to
-an older leader epoch. It retries nothing: that is the workload's decision, and the history has to
-know of it.
-"""
+Like Kafka's clients, it keeps metadata until an error shows that it is stale, and never goes back
+to an older leader epoch. It does not retry: that is the workload's decision and must be recorded in
+the history."""
 
 from collections.abc import Sequence
 from random import Random
@@ -25,23 +24,23 @@ METADATA_TIMEOUT_MS: Final = 2_000
 
 
 class Requests(Protocol):
-    """Where a workload sends its requests: one node, any node, or the leader of a partition."""
+    """Destination of a workload's requests: one node, any node, or the leader of a partition."""
 
     async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self, message: Message, version: int, response_type: type[R], *, timeout_ms: int
     ) -> R:
         """Raises NotSent or OutcomeUnknown."""
 
-    def look_again(self) -> None:
-        """The last answer, or its absence, says that somebody else may be the right one."""
+    def mark_stale(self) -> None:
+        """Called when the last response, or its absence, shows that the metadata may be stale."""
 
     @property
     def leader_epoch(self) -> int:
-        """That of the partition's leader, as far as it is known; -1: not."""
+        """Last known epoch of the partition's leader; -1 if unknown."""
 
 
 class ClusterClient:
-    """As `Requests` it goes to any node."""
+    """Connections to all nodes. As `Requests`, it sends to any node."""
 
     leader_epoch: Final = -1
 
@@ -56,42 +55,49 @@ class ClusterClient:
         self.brokers: dict[int, Address] = {}
         #: (topic, partition) -> (leader, leader epoch)
         self.leaders: dict[tuple[str, int], tuple[int, int]] = {}
-        self._favourite: Address | None = None
+        self._preferred: Address | None = None
 
     def partition(self, topic: str, index: int) -> "PartitionRoute":
         return PartitionRoute(self, topic, index)
 
     async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self, message: Message, version: int, response_type: type[R], *, timeout_ms: int
     ) -> R:
-        if self._favourite is None:
-            self._favourite = self.random.choice(self._known())
+        if self._preferred is None:
+            self._preferred = self.random.choice(self._known_addresses())
         return await self.request_to(
-            self._favourite, message, version, answer, timeout_ms=timeout_ms
+            self._preferred, message, version, response_type, timeout_ms=timeout_ms
         )
 
-    def look_again(self) -> None:
-        self._favourite = None
+    def mark_stale(self) -> None:
+        self._preferred = None
 
     async def request_to(
-        self, address: Address, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self,
+        address: Address,
+        message: Message,
+        version: int,
+        response_type: type[R],
+        *,
+        timeout_ms: int,
     ) -> R:
         connection = self._connections.get(address)
         if connection is None:
             connection = SimulatedClient(self._transport, address, client_id=self._client_id)
             self._connections[address] = connection
-        return await connection.request(message, version, answer, timeout_ms=timeout_ms)
+        return await connection.request(message, version, response_type, timeout_ms=timeout_ms)
 
     async def refresh(self, topic: str | None = None) -> MetadataResponse:
-        """Asks one node after another until one answers. None: all topics."""
+        """Requests metadata of a topic, or of all topics, from one node after another until one
+        responds."""
         topics = None if topic is None else [MetadataRequestTopic(name=topic)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        addresses = self._known()
+        addresses = self._known_addresses()
         self.random.shuffle(addresses)
         reason = "no node is known"
         for address in addresses:
             try:
-                answer = await self.request_to(
+                response = await self.request_to(
                     address,
                     request,
                     METADATA_VERSION,
@@ -101,19 +107,19 @@ class ClusterClient:
             except (NotSent, OutcomeUnknown) as error:
                 reason = str(error)
                 continue
-            self._learn(answer)
-            return answer
-        raise NotSent(f"nobody tells about the cluster: {reason}")
+            self._update(response)
+            return response
+        raise NotSent(f"no node returned metadata: {reason}")
 
-    def _known(self) -> list[Address]:
+    def _known_addresses(self) -> list[Address]:
         return list(dict.fromkeys([*self.brokers.values(), *self._bootstrap]))
 
-    def _learn(self, answer: MetadataResponse) -> None:
-        if answer.brokers:
+    def _update(self, response: MetadataResponse) -> None:
+        if response.brokers:
             self.brokers = {
-                broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers
+                broker.node_id: Address(broker.host, broker.port) for broker in response.brokers
             }
-        for topic in answer.topics:
+        for topic in response.topics:
             for partition in topic.partitions:
                 key = (topic.name or "", partition.partition_index)
                 known = self.leaders.get(key, (-1, -1))
@@ -122,36 +128,36 @@ class ClusterClient:
 
 
 class PartitionRoute:
-    """Goes to the leader of one partition."""
+    """Sends requests to the leader of a partition."""
 
     def __init__(self, cluster: ClusterClient, topic: str, index: int) -> None:
         self.cluster = cluster
         self._topic = topic
         self._index = index
-        self._is_old = True
+        self._is_stale = True
 
     async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int
+        self, message: Message, version: int, response_type: type[R], *, timeout_ms: int
     ) -> R:
         cluster = self.cluster
-        if self._is_old:
+        if self._is_stale:
             await cluster.refresh(self._topic)
-            self._is_old = False
+            self._is_stale = False
         leader, _ = cluster.leaders.get((self._topic, self._index), (-1, -1))
         address = cluster.brokers.get(leader)
         if address is None:
-            self._is_old = True
-            raise NotSent(f"nobody leads {self._topic}-{self._index}")
+            self._is_stale = True
+            raise NotSent(f"{self._topic}-{self._index} has no leader")
         try:
             return await cluster.request_to(
-                address, message, version, answer, timeout_ms=timeout_ms
+                address, message, version, response_type, timeout_ms=timeout_ms
             )
         except (NotSent, OutcomeUnknown):
-            self._is_old = True
+            self._is_stale = True
             raise
 
-    def look_again(self) -> None:
-        self._is_old = True
+    def mark_stale(self) -> None:
+        self._is_stale = True
 
     @property
     def leader_epoch(self) -> int:

@@ -1,7 +1,7 @@
-"""What happened, as one hash and as the last few lines; and where chance comes from.
+"""The trace of a run, as a hash and its last events, and the random streams of a seed.
 
-The hash covers every event of a run, so two runs with the same hash took the same steps. Only
-numbers and names go in: a `repr` with an address, or a set's order, would change between runs.
+The hash covers every event, so two runs with the same hash took the same steps. Events contain only
+numbers and names: a `repr` with an address, or the order of a set, would differ between runs.
 """
 
 from collections import deque
@@ -10,12 +10,12 @@ from random import Random
 from typing import Final
 
 LAST_EVENTS: Final = 200
-#: Lines gathered before they go through sha256: hashing each alone costs more than the event.
+#: Lines per update of the hash: hashing each line separately costs more than the event itself.
 LINES_PER_UPDATE: Final = 512
 
 
 class Trace:
-    """Hash of all events, and a ring of the last named ones for the failure file."""
+    """Hash of all events, and the last named events for the failure file."""
 
     __slots__ = ("_hash", "_lines", "count", "last")
 
@@ -26,13 +26,13 @@ class Trace:
         self.count = 0
 
     def event(self, name: str, *fields: int | str) -> None:
-        """Something worth reading later: hashed, and kept among the last events."""
+        """Adds a named event, which is hashed and kept among the last events."""
         line = f"{name} {' '.join(map(str, fields))}" if fields else name
         self.last.append(line)
         self.step(line)
 
     def step(self, line: str) -> None:
-        """Hashed only: the scheduler's draws, too many to be read."""
+        """Adds a line to the hash only, for the scheduler's many draws."""
         self.count += 1
         lines = self._lines
         lines.append(line)
@@ -51,9 +51,9 @@ class Trace:
 
 
 class Streams:
-    """Independent random streams of one seed, by name.
+    """Independent, named random streams of a seed.
 
-    `Random(str)` seeds itself through SHA-512 of the text, so PYTHONHASHSEED has no say.
+    `Random(str)` seeds itself with SHA-512 of the text, so PYTHONHASHSEED has no effect.
     """
 
     __slots__ = ("_streams", "seed")

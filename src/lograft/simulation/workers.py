@@ -1,8 +1,7 @@
-"""The Workers seam without threads: a job runs at one drawn instant and is done at a later one.
+"""The Workers seam without threads: a job runs at a random instant and completes at a later one.
 
-Between the call and the job, and between the job and its result, other callbacks run: that is
-all a real thread could show the loop, as long as jobs touch nothing that the loop changes.
-"""
+Other callbacks run between the call and the job, and between the job and its result. A real thread
+has no other effect on the loop, provided that jobs do not access state that the loop changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from lograft.simulation.loop import SimulatedLoop
 T = TypeVar("T")
 
 START_NS_MAX: Final = 200_000
-#: However slow the disk: a job that began before it was mended must not outlive the run.
+#: Limit for slow disks: a job that started before the faults were cleared must not outlive the run.
 JOB_NS_MAX: Final = 5_000_000_000
 
 
@@ -24,15 +23,16 @@ class SimulatedWorkers:
         self._loop = loop
         self._disk = disk
         self._random = random
-        #: The end of the last job of each lane.
+        #: Completion of the last job of each lane.
         self._lanes: dict[str, asyncio.Future[Any]] = {}
-        #: Ends of the jobs that run now.
-        self._begun: dict[asyncio.Future[Any], None] = {}
+        #: Completions of the jobs that are running.
+        self._started: dict[asyncio.Future[Any], None] = {}
 
     async def run(self, job: Callable[[], T], *, lane: str = "") -> T:
         done: asyncio.Future[T] = self._loop.create_future()
-        # A caller may be cancelled and never look: a thread would go on all the same.
-        done.add_done_callback(_look_at)
+        # The caller may be cancelled and never retrieve the exception; a thread would continue,
+        # too.
+        done.add_done_callback(_retrieve_exception)
         previous = self._lanes.get(lane) if lane else None
         if lane:
             self._lanes[lane] = done
@@ -40,8 +40,8 @@ class SimulatedWorkers:
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
-            # A job that waits in its lane is taken out; one that has begun goes on to its end.
-            if done not in self._begun and work.cancel():
+            # A job that waits in its lane is removed; one that has started runs to completion.
+            if done not in self._started and work.cancel():
                 done.cancel()
             raise
 
@@ -51,7 +51,7 @@ class SimulatedWorkers:
         while previous is not None and not previous.done():
             await asyncio.wait([previous])
         await asyncio.sleep(self._random.randrange(START_NS_MAX) / 1e9)
-        self._begun[done] = None
+        self._started[done] = None
         self._disk.take_spent_ns()
         error: Exception | None = None
         try:
@@ -59,13 +59,13 @@ class SimulatedWorkers:
         except Exception as raised:
             error = raised
         await asyncio.sleep(min(self._disk.take_spent_ns(), JOB_NS_MAX) / 1e9)
-        del self._begun[done]
+        del self._started[done]
         if error is not None:
             done.set_exception(error)
         else:
             done.set_result(result)
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
+def _retrieve_exception(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()

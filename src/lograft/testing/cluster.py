@@ -185,7 +185,7 @@ class Cluster(FailingRequests):
     def lose_power(self, node_id: int) -> None:
         """Kills the node; data that was not fsynced is partly lost."""
         self._thread_of(node_id).kill()
-        self._platters[node_id].power_lost(self._random)
+        self._platters[node_id].on_power_lost(self._random)
 
     def pause(self, node_id: int) -> None:
         """Suspends the node like SIGSTOP, until `resume`."""

@@ -113,7 +113,7 @@ class TestClient:
             )
             result = response.responses[0].partition_responses[0]
             if result.error_code:
-                route.look_again()
+                route.mark_stale()
                 raise ErrorResponse(result.error_code)
             return result.base_offset
 
@@ -151,5 +151,5 @@ class TestClient:
                 is_final = isinstance(error, ErrorResponse) and not error.is_retriable
                 if is_final or loop.time() > deadline:
                     raise
-                self.cluster.look_again()
+                self.cluster.mark_stale()
                 await asyncio.sleep(RETRY_SECONDS)

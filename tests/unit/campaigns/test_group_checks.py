@@ -1,4 +1,4 @@
-"""Every checker of groups and transactions is seen to fail, and not to fail for nothing."""
+"""Tests that every checker of groups and transactions detects violations, and only those."""
 
 from typing import Any
 
@@ -12,48 +12,55 @@ GROUP, TP = "g", "in-0"
 
 
 class Story:
-    """Writes a history in few words. Calls that end at once take one place after another."""
+    """Builds a history from short calls; each call is an operation that completes immediately."""
 
     def __init__(self) -> None:
         self.history = History()
         self._procs = 0
 
     def do(
-        self, f: str, asked: dict[str, Any], answered: dict[str, Any], type: EventType = "ok"
+        self, f: str, arguments: dict[str, Any], result: dict[str, Any], type: EventType = "ok"
     ) -> "Story":
         self._procs += 1
         proc = f"p{self._procs}"
-        self.history.record(proc, "invoke", f, **asked)
-        self.history.record(proc, type, f, **answered)
+        self.history.record(proc, "invoke", f, **arguments)
+        self.history.record(proc, type, f, **result)
         return self
 
     def commit(
         self, offset: int, *, type: EventType = "ok", member: str = "m", epoch: int = -1, **v: Any
     ) -> "Story":
-        asked = {"group": GROUP, "tp": TP, "offset": offset, "member": member, "epoch": epoch, **v}
-        return self.do("commit", asked, {}, type)
+        arguments = {
+            "group": GROUP,
+            "tp": TP,
+            "offset": offset,
+            "member": member,
+            "epoch": epoch,
+            **v,
+        }
+        return self.do("commit", arguments, {}, type)
 
     def fetch(self, offset: int) -> "Story":
         return self.do("offset_fetch", {"group": GROUP, "tp": TP}, {"offset": offset})
 
     def sync(self, member: str, epoch: int, *assigned: str, instance: str | None = None) -> "Story":
-        asked = {"group": GROUP, "member": member, "epoch": epoch, "instance": instance}
-        return self.do("sync", asked, {"assigned": list(assigned)})
+        arguments = {"group": GROUP, "member": member, "epoch": epoch, "instance": instance}
+        return self.do("sync", arguments, {"assigned": list(assigned)})
 
-    def beat(self, member: str, epoch: int, owns: list[str], told: list[str]) -> "Story":
-        asked = {"group": GROUP, "member": member, "epoch": epoch, "owns": owns}
-        return self.do("beat", asked, {"epoch": max(1, epoch), "assigned": told})
+    def beat(self, member: str, epoch: int, owns: list[str], assigned: list[str]) -> "Story":
+        arguments = {"group": GROUP, "member": member, "epoch": epoch, "owns": owns}
+        return self.do("beat", arguments, {"epoch": max(1, epoch), "assigned": assigned})
 
     def probe(self, f: str, **v: Any) -> "Story":
         self.history.record("watch", "probe", f, **v)
         return self
 
-    def send(self, uid: str, offset: int, *, tp: str = TP, **asked: Any) -> "Story":
-        return self.do("send", {"tp": tp, "uid": uid, **asked}, {"offset": offset})
+    def send(self, uid: str, offset: int, *, tp: str = TP, **arguments: Any) -> "Story":
+        return self.do("send", {"tp": tp, "uid": uid, **arguments}, {"offset": offset})
 
     def poll(self, *records: tuple[int, str], f: str = "poll", tp: str = TP, **v: Any) -> "Story":
-        asked = {"tp": tp, "offset": 0, **v}
-        return self.do(f, asked, {"records": [list(each) for each in records], "hw": 100})
+        arguments = {"tp": tp, "offset": 0, **v}
+        return self.do(f, arguments, {"records": [list(each) for each in records], "hw": 100})
 
     def settled(self, offset: int, *, copies: bool = False) -> "Story":
         return self.probe("settled", group=GROUP, offsets=[(TP, offset)], copies=copies)
@@ -68,13 +75,13 @@ class Story:
         offsets: tuple[tuple[str, str, int], ...] = (),
         type: EventType = "ok",
     ) -> "Story":
-        asked = {
+        arguments = {
             "txn": txn, "id": "x", "commit": commit, "uids": uids or {}, "reads": list(reads),
             "offsets": list(offsets),
         }  # fmt: skip
-        return self.do("txn_end", asked, {}, type)
+        return self.do("txn_end", arguments, {}, type)
 
-    def found(self) -> list[str]:
+    def violated_invariants(self) -> list[str]:
         checkers = (*GROUP_CHECKERS, *TRANSACTION_CHECKERS)
         return [each.invariant for checker in checkers for each in checker(self.history)]
 
@@ -84,87 +91,91 @@ def story() -> Story:
 
 
 VIOLATED: dict[str, tuple[Story, str]] = {
-    "an offset goes back": (
+    "offset moves back": (
         story().commit(7, type="info").commit(5).fetch(7).fetch(5), "G1"),
-    "an offset that nobody committed": (story().commit(5).fetch(6), "G6"),
-    "an acknowledged offset is lost": (story().commit(5).commit(7).fetch(5), "G6"),
-    "offsets disappear": (story().commit(5).fetch(-1), "G6"),
-    "offsets of an aborted transaction": (
+    "fetched offset was never committed": (story().commit(5).fetch(6), "G6"),
+    "acknowledged commit is lost": (story().commit(5).commit(7).fetch(5), "G6"),
+    "committed offset disappears": (story().commit(5).fetch(-1), "G6"),
+    "offset of an aborted transaction is visible": (
         story().end("x#1", commit=False, offsets=((GROUP, TP, 9),)).fetch(9), "G6"),
-    "a partition twice in a generation": (story().sync("a", 3, TP).sync("b", 3, TP), "G2"),
-    "a partition before it is given up": (
+    "partition assigned twice in a generation": (story().sync("a", 3, TP).sync("b", 3, TP), "G2"),
+    "partition assigned before it is revoked": (
         story().beat("a", 0, [], [TP]).beat("b", 0, [], [TP]), "G2"),
-    "a commit of an older generation": (
+    "commit with an older generation": (
         story().sync("a", 3).sync("b", 4).commit(5, member="a", epoch=3), "G3"),
-    "a commit of who has left": (
+    "commit by a member that has left": (
         story().do("leave", {"group": GROUP, "member": "a"}, {})
         .commit(5, member="a", epoch=3), "G3"),
-    "a commit of an older epoch for what is another's": (
+    "commit with an older epoch for a revoked partition": (
         story().beat("a", 1, [], [TP]).beat("a", 4, [TP], []).commit(5, member="a", epoch=1), "G3"),
-    "a commit of before a reset": (
+    "commit with an epoch from before a reset": (
         story().sync("a", 3).commit(0, reset=True, epoch=0).commit(5, member="a", epoch=3), "G3"),
-    "a record that nobody processed": (
+    "record not processed": (
         story().send("r", 2).poll((0, "q"), group=GROUP).settled(3), "G5"),
-    "an aborted record is read": (
+    "aborted record is read": (
         story().end("x#1", commit=False).poll((3, "x#1:1"), iso=1), "T1"),
-    "a record of a dead producer is read": (story().poll((3, "x#1:1"), iso=1), "T1"),
-    "a transaction in part": (
+    "record of an unfinished transaction is read": (story().poll((3, "x#1:1"), iso=1), "T1"),
+    "transaction visible in part": (
         story().end("x#1", uids={TP: ["x#1:1"], "b-0": ["x#1:2"]}, type="info")
         .poll((3, "x#1:1"), f="final_committed").poll(f="final_committed", tp="b-0"), "T2"),
-    "a committed transaction is lost": (
+    "committed transaction is lost": (
         story().end("x#1", uids={TP: ["x#1:1"]}).poll(f="final_committed"), "T3"),
-    "read before its commit": (story().poll((3, "x#1:1"), iso=1).end("x#1"), "T4"),
+    "record read before its commit": (story().poll((3, "x#1:1"), iso=1).end("x#1"), "T4"),
     "transactions that read each other": (
         story().end("x#1", reads=("x#2",)).end("x#2", reads=("x#1",)), "T5"),
-    "copied twice": (
+    "record copied twice": (
         story().end("x#1").end("x#2")
         .poll((0, "x#1:r"), (1, "x#2:r"), f="final_committed", tp="out-0"), "T8"),
-    "not copied": (
+    "record not copied": (
         story().send("r", 2).poll(f="final_committed", tp="out-0").settled(3, copies=True), "T8"),
-    "a sum that changes": (
+    "sum changes": (
         story().end("x#1").poll((0, "x#1:+5"), f="final_committed", tp="accounts-0"), "T9"),
-    "an older epoch behind a newer": (
+    "older producer epoch after a newer one": (
         story().send("x#1:1", 1, txn="x#1", pid=7, epoch=2, retry=False)
         .send("x#2:1", 0, txn="x#2", pid=7, epoch=3, retry=False)
         .poll((0, "x#2:1"), (1, "x#1:1"), f="final"), "P4"),
-    "taken after its epoch was over": (
+    "record accepted with an ended epoch": (
         story().do("init", {"id": "x"}, {"pid": 7, "epoch": 3})
         .send("x#1:1", 1, txn="x#1", pid=7, epoch=2, retry=False), "P4"),
 }  # fmt: skip
 
-FINE: dict[str, Story] = {
-    "a lower offset was committed": story().commit(7).fetch(7).commit(5).fetch(5),
-    "nobody knows which commit counted": story().commit(5).commit(7, type="info").fetch(7).fetch(7),
-    "a late commit sets an offset back": story().commit(5).commit(7).commit(5, late=True).fetch(5),
-    "nothing was committed": story().fetch(-1).commit(5, type="info").fetch(-1),
-    "given up, then given": story()
+VALID: dict[str, Story] = {
+    "lower offset was committed": story().commit(7).fetch(7).commit(5).fetch(5),
+    "commit with unknown outcome took effect": story()
+    .commit(5)
+    .commit(7, type="info")
+    .fetch(7)
+    .fetch(7),
+    "late commit moves the offset back": story().commit(5).commit(7).commit(5, late=True).fetch(5),
+    "no offset was committed": story().fetch(-1).commit(5, type="info").fetch(-1),
+    "partition revoked before it is assigned": story()
     .beat("a", 0, [], [TP])
     .beat("a", 1, [], [])
     .beat("b", 0, [], [TP]),
-    "its owner is dead": story()
+    "previous owner died": story()
     .beat("a", 0, [], [TP])
     .probe("member_died", group=GROUP, member="a")
     .beat("b", 0, [], [TP]),
-    "its owner was given up": story()
+    "previous owner was removed": story()
     .beat("a", 0, [], [TP])
     .probe("member_gone", group=GROUP, member="a")
     .beat("b", 0, [], [TP]),
-    "a static member comes back": story()
+    "static member rejoins": story()
     .sync("a1", 3, TP, instance="a")
     .sync("a2", 3, TP, instance="a"),
-    "an older epoch for what is its own": story()
+    "older epoch for an owned partition": story()
     .beat("a", 1, [], [TP])
     .beat("a", 4, [TP], [TP])
     .commit(5, member="a", epoch=1),
-    "after a reset in a new generation": story()
+    "commit in a new generation after a reset": story()
     .sync("a", 3)
     .commit(0, reset=True, epoch=0)
     .sync("a", 4)
     .commit(5, member="a", epoch=4),
-    "an unknown end that was none": story()
+    "commit with unknown outcome was aborted": story()
     .end("x#1", uids={TP: ["x#1:1"]}, type="info")
     .poll(f="final_committed"),
-    "everything as it should be": story()
+    "complete valid history": story()
     .send("r", 0)
     .poll((0, "r"), group=GROUP, iso=1)
     .end("x#1", uids={"out-0": ["x#1:r"]}, offsets=((GROUP, TP, 1),))
@@ -176,11 +187,11 @@ FINE: dict[str, Story] = {
 
 
 @pytest.mark.parametrize("name", VIOLATED)
-def test_it_is_noticed(name: str) -> None:
-    told, invariant = VIOLATED[name]
-    assert invariant in told.found()
+def test_checker_detects_the_violation(name: str) -> None:
+    invalid, invariant = VIOLATED[name]
+    assert invariant in invalid.violated_invariants()
 
 
-@pytest.mark.parametrize("name", FINE)
-def test_it_is_no_violation(name: str) -> None:
-    assert FINE[name].found() == []
+@pytest.mark.parametrize("name", VALID)
+def test_checkers_accept_a_valid_history(name: str) -> None:
+    assert VALID[name].violated_invariants() == []

@@ -1,3 +1,5 @@
+"""Tests of the model of a log."""
+
 import pytest
 
 from campaigns.storage_model import (
@@ -36,29 +38,29 @@ def marker(base: int, pid: int, kind: int) -> ModelBatch:
     return model_batch(data)
 
 
-def test_a_cut_takes_the_batch_that_holds_it() -> None:
+def test_truncation_removes_the_batch_that_contains_the_offset() -> None:
     log = ModelLog(0, [batch(0, 3), batch(3, 2), batch(5)])
     assert log.end == 6
-    assert log.cut(4).end == 3
-    assert log.cut(5).end == 5
-    assert log.cut(0).end == 0
+    assert log.truncate(4).end == 3
+    assert log.truncate(5).end == 5
+    assert log.truncate(0).end == 0
 
 
-def test_batches_are_found_by_any_of_their_offsets() -> None:
+def test_batch_is_found_by_any_of_its_offsets() -> None:
     log = ModelLog(10, [batch(10, 3), batch(13)])
-    assert [log.holding(offset) for offset in (9, 14)] == [None, None]
-    found = log.holding(12)
+    assert [log.batch_at(offset) for offset in (9, 14)] == [None, None]
+    found = log.batch_at(12)
     assert found is not None
     assert found.base_offset == 10
     assert [each.base_offset for each in log.visible(13)] == [13]
 
 
-def test_a_gap_is_refused() -> None:
+def test_gap_between_batches_is_rejected() -> None:
     with pytest.raises(AssertionError):
         ModelLog(0, [batch(0), batch(2)])
 
 
-def test_timestamps_are_looked_up_above_the_log_start() -> None:
+def test_timestamp_lookup_ignores_records_below_the_log_start() -> None:
     log = ModelLog(0, [batch(0, 3), batch(3)])
     assert log.first_at_or_after(0, 0) == (0, 1_000)
     assert log.first_at_or_after(0, 2) == (2, 1_002)
@@ -74,7 +76,7 @@ def test_replay_keeps_five_batches_and_the_open_transaction() -> None:
     assert replay.producers[1].transaction_start == -1
 
 
-def test_replay_names_aborted_transactions_only() -> None:
+def test_replay_lists_aborted_transactions_only() -> None:
     replay = Replay.of(
         [
             batch(0, pid=1, seq=0, txn=True),

@@ -1,4 +1,4 @@
-"""Every check of the watches and of a cluster's history, shown a violation and its absence."""
+"""Tests that every check of the watches and of a cluster's history detects its violation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from campaigns.cluster_checks import check_cluster
-from campaigns.log_matching import unlike_logs, unlike_replays
-from campaigns.partition_watch import PartitionWatch, wrong_with
+from campaigns.log_matching import find_log_differences, find_replay_differences
+from campaigns.partition_watch import PartitionWatch, state_problems
 from campaigns.quorum_watch import QuorumWatch
 from lograft.consensus.types import HardState, ReplicaKey, Voter, VoterSet
 from lograft.metadata.image import MetadataImage
@@ -120,7 +120,7 @@ class FakePartition:
 
 
 class World:
-    """Three healthy nodes, to be spoilt."""
+    """Three healthy nodes, to which tests apply violations."""
 
     def __init__(self) -> None:
         self.cores = {i: FakeCore(is_leader=i == 1) for i in (1, 2, 3)}
@@ -141,7 +141,7 @@ class World:
             )
             self.hosts[i] = SimpleNamespace(
                 name=f"n{i}", node=SimpleNamespace(_broker=broker, _shared=broker), life=f"life{i}",
-                is_up=True, is_disk_hurt=False, machine=SimpleNamespace(platter=Platter()),
+                is_up=True, has_disk_failed=False, machine=SimpleNamespace(platter=Platter()),
                 config=SimpleNamespace(
                     topic_defaults=SimpleNamespace(min_insync_replicas=1)
                 ),
@@ -150,64 +150,64 @@ class World:
             for path in (DATA, f"{DATA}/t-0"):
                 parent, _, name = path.rpartition("/")
                 host.machine.platter.folder(parent).change(Link(name, FolderNode(0)))
-        self.found: list[tuple[str, str]] = []
+        self.violations: list[tuple[str, str]] = []
         cluster: Any = self
-        self.quorum = QuorumWatch(cluster, self.violated, voters=3)
-        self.watch = PartitionWatch(cluster, self.quorum, self.violated)
+        self.quorum = QuorumWatch(cluster, self.report_violation, voters=3)
+        self.watch = PartitionWatch(cluster, self.quorum, self.report_violation)
 
-    def violated(self, invariant: str, message: str) -> None:
-        self.found.append((invariant, message))
+    def report_violation(self, invariant: str, message: str) -> None:
+        self.violations.append((invariant, message))
 
     def broker(self, node_id: int) -> Any:
         return self.hosts[node_id].node._broker
 
-    def look(self) -> list[str]:
-        self.quorum.look()
-        self.watch.look()
-        self.watch.look_at_folders()
-        return [invariant for invariant, _ in self.found]
+    def inspect(self) -> list[str]:
+        self.quorum.inspect()
+        self.watch.inspect()
+        self.watch.check_folders()
+        return [invariant for invariant, _ in self.violations]
 
 
-def spoil_two_leaders(world: World) -> None:
+def make_two_quorum_leaders(world: World) -> None:
     world.cores[2].is_leader = True
     world.cores[2].role = "leader"
 
 
-def spoil_other_name(world: World) -> None:
+def make_different_leader_known(world: World) -> None:
     world.cores[2].leader = 3
 
 
-def spoil_epoch_back(world: World) -> None:
+def revert_epoch(world: World) -> None:
     world.cores[2]._on_disk = HardState(Epoch(2), NodeId(1), None)
 
 
-def spoil_watermark_back(world: World) -> None:
+def revert_quorum_watermark(world: World) -> None:
     world.cores[2].high_watermark = 9
 
 
-def spoil_metadata_on_one_disk(world: World) -> None:
+def commit_metadata_on_one_disk(world: World) -> None:
     world.cores[1].high_watermark = 15
     world.logs[1].durable_offset = 15
 
 
-def spoil_image_back(world: World) -> None:
+def revert_image(world: World) -> None:
     world.images[3].offset = Offset(4)
 
 
-def spoil_image_epoch(world: World) -> None:
+def change_image_epoch(world: World) -> None:
     world.images[3].offset = Offset(12)
-    world.look()
+    world.inspect()
     world.images[2].offset = Offset(12)
     world.images[2].epoch = Epoch(2)
 
 
-def spoil_image_content(world: World) -> None:
+def change_image_content(world: World) -> None:
     for i in (2, 3):
         world.images[i].offset = Offset(12)
     world.images[3].producer_ids_next = 99
 
 
-def spoil_two_voters_at_once(world: World) -> None:
+def replace_two_voters(world: World) -> None:
     voters = VoterSet(tuple(Voter(key, ()) for key in (KEYS[0], KEYS[3], ReplicaKey(NodeId(9)))))
     for i in (1, 2, 3):
         world.logs[i].durable_offset = 20
@@ -215,105 +215,105 @@ def spoil_two_voters_at_once(world: World) -> None:
     world.cores[1].high_watermark = 20
 
 
-def spoil_order_of_marks(world: World) -> None:
+def raise_watermark_above_the_end(world: World) -> None:
     world.partitions[2].high_watermark = 11
 
 
-def spoil_watermark_of_a_replica(world: World) -> None:
+def revert_replica_watermark(world: World) -> None:
     world.partitions[2].high_watermark = world.partitions[2].last_stable_offset = 8
 
 
-def spoil_stable_offset_of_a_leader(world: World) -> None:
+def revert_leader_stable_offset(world: World) -> None:
     world.partitions[1].last_stable_offset = 7
     world.partitions[1].log.durable_offset = 9
 
 
-def spoil_two_partition_leaders(world: World) -> None:
+def make_two_partition_leaders(world: World) -> None:
     world.partitions[2].leader = SimpleNamespace(leader_epoch=4)
 
 
-def spoil_commit_on_one_replica(world: World) -> None:
+def commit_on_one_replica(world: World) -> None:
     partition = world.partitions[1]
     partition.log.end_offset = partition.high_watermark = partition.last_stable_offset = 12
 
 
-def spoil_commit_not_on_disk(world: World) -> None:
+def commit_without_fsync(world: World) -> None:
     for i in (1, 2, 3):
         world.partitions[i].flush_before_ack = True
         world.partitions[i].log.end_offset = 12
     world.partitions[1].high_watermark = world.partitions[1].last_stable_offset = 12
 
 
-def spoil_member_without_data(world: World) -> None:
-    # 3 holds back, 2 and 1 commit, and 3 is in the ISR all the same.
+def commit_without_isr_member(world: World) -> None:
+    # 1 and 2 commit records that 3 does not have, although 3 is in the ISR.
     for i in (1, 2):
         world.partitions[i].log.end_offset = 12
         world.partitions[i].high_watermark = world.partitions[i].last_stable_offset = 12
 
 
-def spoil_folder_gone(world: World) -> None:
+def delete_folder(world: World) -> None:
     world.hosts[2].machine.platter.folder(DATA).change(Unlink("t-0"))
 
 
-def spoil_folder_made_anew(world: World) -> None:
+def recreate_folder(world: World) -> None:
     world.hosts[2].machine.platter.folder(DATA).change(Link("t-0", FolderNode(0)))
 
 
 @pytest.mark.parametrize(
-    ("invariant", "spoil"),
+    ("invariant", "violate"),
     [
-        ("M8", spoil_folder_gone),
-        ("M8", spoil_folder_made_anew),
-        ("M1", spoil_two_leaders),
-        ("M1", spoil_other_name),
-        ("M2", spoil_epoch_back),
-        ("M3", spoil_watermark_back),
-        ("M3", spoil_metadata_on_one_disk),
-        ("M5", spoil_image_back),
-        ("M3", spoil_image_epoch),
-        ("M4", spoil_image_content),
-        ("M9", spoil_two_voters_at_once),
-        ("D6", spoil_order_of_marks),
-        ("D6", spoil_watermark_of_a_replica),
-        ("D6", spoil_stable_offset_of_a_leader),
-        ("M1", spoil_two_partition_leaders),
-        ("D8", spoil_commit_on_one_replica),
-        ("D8", spoil_commit_not_on_disk),
-        ("M6", spoil_member_without_data),
+        ("M8", delete_folder),
+        ("M8", recreate_folder),
+        ("M1", make_two_quorum_leaders),
+        ("M1", make_different_leader_known),
+        ("M2", revert_epoch),
+        ("M3", revert_quorum_watermark),
+        ("M3", commit_metadata_on_one_disk),
+        ("M5", revert_image),
+        ("M3", change_image_epoch),
+        ("M4", change_image_content),
+        ("M9", replace_two_voters),
+        ("D6", raise_watermark_above_the_end),
+        ("D6", revert_replica_watermark),
+        ("D6", revert_leader_stable_offset),
+        ("M1", make_two_partition_leaders),
+        ("D8", commit_on_one_replica),
+        ("D8", commit_without_fsync),
+        ("M6", commit_without_isr_member),
     ],
 )
-def test_a_spoilt_cluster_is_noticed(invariant: str, spoil: Callable[[World], None]) -> None:
+def test_watches_detect_the_violation(invariant: str, violate: Callable[[World], None]) -> None:
     world = World()
-    assert world.look() == []
-    spoil(world)
-    assert invariant in world.look(), world.found
+    assert world.inspect() == []
+    violate(world)
+    assert invariant in world.inspect(), world.violations
 
 
-def test_a_replica_that_moved_away_may_be_deleted() -> None:
+def test_reassigned_replica_may_be_deleted() -> None:
     world = World()
-    assert world.look() == []
+    assert world.inspect() == []
     for i in (1, 2, 3):
         world.broker(i).image = image_of(state(replicas=(1, 3), isr=(1, 3)), offset=11)
-    world.look()
-    spoil_folder_gone(world)
-    assert world.look() == []
+    world.inspect()
+    delete_folder(world)
+    assert world.inspect() == []
 
 
-def test_a_vote_is_not_given_twice() -> None:
+def test_second_vote_in_an_epoch_is_detected() -> None:
     world = World()
     world.cores[2]._on_disk = HardState(Epoch(4), NodeId(-1), KEYS[2])
     world.cores[2].epoch, world.cores[2].leader = 4, -1
-    assert world.look() == []
-    # Once the leader is known the vote has done its duty.
+    assert world.inspect() == []
+    # After the leader is known, the vote need not be kept.
     world.cores[2]._on_disk = HardState(Epoch(4), NodeId(3), None)
-    assert world.look() == []
+    assert world.inspect() == []
     world.cores[2]._on_disk = HardState(Epoch(5), NodeId(-1), KEYS[2])
-    world.look()
-    # What a static quorum keeps of the vote is the node.
+    world.inspect()
+    # A static quorum persists only the node ID of the vote.
     world.cores[2]._on_disk = HardState(Epoch(5), NodeId(-1), ReplicaKey(KEYS[2].node_id))
-    assert world.look() == []
+    assert world.inspect() == []
     world.cores[2]._on_disk = HardState(Epoch(5), NodeId(-1), KEYS[1])
-    assert world.look() == ["M2"]
+    assert world.inspect() == ["M2"]
 
 
 @pytest.mark.parametrize(
@@ -325,55 +325,55 @@ def test_a_vote_is_not_given_twice() -> None:
         {"leader": 3, "isr": (1, 2)},
     ],
 )
-def test_a_senseless_partition_is_noticed(changes: dict[str, Any]) -> None:
-    assert wrong_with(state(), image_of(state()), minimum=2) == []
-    assert wrong_with(state(**changes), image_of(state()), minimum=2) != []
+def test_inconsistent_partition_state_is_detected(changes: dict[str, Any]) -> None:
+    assert state_problems(state(), image_of(state()), minimum=2) == []
+    assert state_problems(state(**changes), image_of(state()), minimum=2) != []
 
 
-def test_a_fenced_member_is_noticed() -> None:
-    assert wrong_with(state(), image_of(state(), fenced=2), minimum=2) != []
+def test_fenced_isr_member_is_detected() -> None:
+    assert state_problems(state(), image_of(state(), fenced=2), minimum=2) != []
     alone = state(isr=(2,), leader=-1)
-    assert wrong_with(alone, image_of(alone, fenced=2), minimum=2) == []
+    assert state_problems(alone, image_of(alone, fenced=2), minimum=2) == []
 
 
-@pytest.mark.parametrize(("kind", "end", "found"), [
+@pytest.mark.parametrize(("kind", "end", "violations"), [
     ("kill", 10, []), ("kill", 9, ["D9"]), ("power", 6, []), ("power", 5, ["D9"]),
 ])  # fmt: skip
-def test_what_a_restart_must_find(kind: str, end: int, found: list[str]) -> None:
+def test_restart_must_recover_durable_records(kind: str, end: int, violations: list[str]) -> None:
     world = World()
     world.partitions[2].log.durable_offset = 6
-    assert world.look() == []
-    world.watch.ends(2, kind)
-    world.watch.recovered(2, "t-0", end)
-    assert [invariant for invariant, _ in world.found] == found
+    assert world.inspect() == []
+    world.watch.on_process_end(2, kind)
+    world.watch.on_recovered(2, "t-0", end)
+    assert [invariant for invariant, _ in world.violations] == violations
 
 
-def test_the_atlas_spares_the_last_whole_copy() -> None:
+def test_atlas_protects_the_last_complete_replica() -> None:
     world = World()
-    world.look()
+    world.inspect()
     assert world.watch.survives_loss_of(1)
-    world.watch.ends(2, "power")
+    world.watch.on_process_end(2, "power")
     world.hosts[2].is_up = False
     assert world.watch.survives_loss_of(1)
-    # A kill loses nothing, but the cluster takes it for a loss until 3 has caught up.
-    world.watch.ends(3, "kill")
+    # A kill loses no records, but counts as a loss until 3 has caught up.
+    world.watch.on_process_end(3, "kill")
     world.hosts[3].is_up = False
     assert not world.watch.survives_loss_of(1)
 
 
-def test_logs_that_differ_below_the_watermark_are_noticed() -> None:
+def test_logs_that_differ_below_the_watermark_are_detected() -> None:
     world = World()
     batch = build_batch([Record(i, 0, None, b"x") for i in range(10)], leader_epoch=4)
     other = build_batch([Record(i, 0, None, b"x") for i in range(10)], leader_epoch=3)
     cluster: Any = world
     for i in (1, 2, 3):
         world.partitions[i].log.data = world.logs[i].data = bytes(batch)
-    assert list(unlike_logs(cluster)) == []
+    assert list(find_log_differences(cluster)) == []
     world.partitions[2].log.data = bytes(other)
-    assert len(list(unlike_logs(cluster))) == 1
+    assert len(list(find_log_differences(cluster))) == 1
 
 
-def test_cleaned_logs_need_only_agree_on_what_both_keep() -> None:
+def test_compacted_logs_need_only_agree_on_common_records() -> None:
     world = World()
     cluster: Any = world
 
@@ -385,12 +385,12 @@ def test_cleaned_logs_need_only_agree_on_what_both_keep() -> None:
         world.partitions[i].config.cleanup_compact = True
         world.partitions[i].log.data = batch(_0=b"a", _1=b"b", _9=b"c")
     world.partitions[2].log.data = batch(_0=b"a", _9=b"c")
-    assert list(unlike_logs(cluster)) == []
+    assert list(find_log_differences(cluster)) == []
     world.partitions[2].log.data = batch(_0=b"a", _9=b"other")
-    assert len(list(unlike_logs(cluster))) == 1
+    assert len(list(find_log_differences(cluster))) == 1
 
 
-def test_producers_that_differ_from_a_replay_are_noticed() -> None:
+def test_producer_state_that_differs_from_a_replay_is_detected() -> None:
     world = World()
     cluster: Any = world
     log = open_log(MemoryDisk())
@@ -400,13 +400,13 @@ def test_producers_that_differ_from_a_replay_are_noticed() -> None:
     for i in (1, 2, 3):
         partition: Any = world.partitions[i]
         partition.log = log
-    assert list(unlike_replays(cluster)) == []
+    assert list(find_replay_differences(cluster)) == []
     log.producers.clear()
-    assert len(list(unlike_replays(cluster))) == 3
+    assert len(list(find_replay_differences(cluster))) == 3
 
 
-@pytest.mark.parametrize("change", ["cut", "switch"])
-def test_producers_are_compared_after_every_cut_and_switch(change: str) -> None:
+@pytest.mark.parametrize("change", ["truncation", "mode switch"])
+def test_producer_state_is_compared_after_truncations_and_mode_switches(change: str) -> None:
     world = World()
     log = open_log(MemoryDisk())
     batch = make_batch(
@@ -418,20 +418,20 @@ def test_producers_are_compared_after_every_cut_and_switch(change: str) -> None:
     partition: Any = world.partitions[2]
     partition.log = log
     log.durable_offset = log.end_offset
-    world.watch.look()
-    assert world.found == []
+    world.watch.inspect()
+    assert world.violations == []
     log.producers.clear()
-    world.watch.look()
-    assert world.found == [], "nothing was cut or switched"
-    if change == "cut":
+    world.watch.inspect()
+    assert world.violations == [], "there was no truncation or mode switch"
+    if change == "truncation":
         log.truncations += 1
     else:
         partition.assignment = partition.assignment._replace(mode=ReplicationMode.RAFT)
-    world.watch.look()
-    assert [invariant for invariant, _ in world.found] == ["D9"]
+    world.watch.inspect()
+    assert [invariant for invariant, _ in world.violations] == ["D9"]
 
 
-def test_a_log_that_its_node_has_closed_is_not_compared() -> None:
+def test_closed_log_is_not_compared() -> None:
     world = World()
     log = open_log(MemoryDisk())
     batch = make_batch([b"v"] * 10, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -439,37 +439,37 @@ def test_a_log_that_its_node_has_closed_is_not_compared() -> None:
     partition: Any = world.partitions[2]
     partition.log = log
     log.close(clean=True)
-    world.watch.look()
-    assert world.found == []
+    world.watch.inspect()
+    assert world.violations == []
 
 
-def test_the_last_value_of_a_key_survives() -> None:
+def test_last_value_of_a_key_must_survive_compaction() -> None:
     history = History()
-    sent(history, "p1-1", "ok", offset=3, key="1")
-    sent(history, "p2-1", "ok", offset=5, key="1")
-    final(history, (5, "p2-1"))
+    record_send(history, "p1-1", "ok", offset=3, key="1")
+    record_send(history, "p2-1", "ok", offset=5, key="1")
+    record_final(history, (5, "p2-1"))
     assert invariants(history) == []
-    # A later value whose outcome nobody knew is as good.
+    # A later value with unknown outcome is valid, too.
     history = History()
-    sent(history, "p1-1", "ok", offset=3, key="1")
-    sent(history, "p2-1", "info", key="1")
-    final(history, (5, "p2-1"))
+    record_send(history, "p1-1", "ok", offset=3, key="1")
+    record_send(history, "p2-1", "info", key="1")
+    record_final(history, (5, "p2-1"))
     assert invariants(history) == []
     history = History()
-    sent(history, "p1-1", "ok", offset=3, key="1")
-    sent(history, "p2-1", "ok", offset=5, key="1")
-    final(history, (3, "p1-1"))
+    record_send(history, "p1-1", "ok", offset=3, key="1")
+    record_send(history, "p2-1", "ok", offset=5, key="1")
+    record_final(history, (3, "p1-1"))
     assert invariants(history) == ["D11"]
 
 
-def sent(history: History, uid: str, end: str, **v: Any) -> None:
-    asked = {"tp": "t-0", "uid": uid, "acks": -1}
-    asked |= {name: v.pop(name) for name in ("pid", "seq", "weak", "key") if name in v}
-    history.record(uid, "invoke", "send", **asked)
+def record_send(history: History, uid: str, end: str, **v: Any) -> None:
+    arguments = {"tp": "t-0", "uid": uid, "acks": -1}
+    arguments |= {name: v.pop(name) for name in ("pid", "seq", "weak", "key") if name in v}
+    history.record(uid, "invoke", "send", **arguments)
     history.record(uid, end, "send", **v)  # type: ignore[arg-type]
 
 
-def final(history: History, *records: tuple[int, str]) -> None:
+def record_final(history: History, *records: tuple[int, str]) -> None:
     history.record("final", "invoke", "final", tp="t-0", offset=0)
     history.record(
         "final", "ok", "final", records=list(records), hw=99, log_start=0, bad_crc=0
@@ -480,25 +480,25 @@ def invariants(history: History) -> list[str]:
     return [violation.invariant for violation in check_cluster(history)]
 
 
-def test_a_weak_send_binds_nobody() -> None:
+def test_weak_send_is_not_binding() -> None:
     history = History()
-    sent(history, "p1-1", "ok", offset=0, weak=True)
-    sent(history, "p2-1", "ok", offset=0)
-    final(history, (0, "p2-1"))
+    record_send(history, "p1-1", "ok", offset=0, weak=True)
+    record_send(history, "p2-1", "ok", offset=0)
+    record_final(history, (0, "p2-1"))
     assert invariants(history) == []
-    sent(history, "p3-1", "ok", offset=1)
+    record_send(history, "p3-1", "ok", offset=1)
     assert invariants(history) == ["D1"]
 
 
-@pytest.mark.parametrize("answer", [{"diverging": True}, {"error": 1}])
-def test_a_consumer_is_never_told_that_its_records_are_gone(answer: dict[str, Any]) -> None:
+@pytest.mark.parametrize("result", [{"diverging": True}, {"error": 1}])
+def test_consumed_records_must_not_be_lost(result: dict[str, Any]) -> None:
     history = History()
     history.record("c1", "invoke", "poll", tp="t-0", offset=5)
-    history.record("c1", "fail", "poll", **answer)
+    history.record("c1", "fail", "poll", **result)
     assert invariants(history) == ["D3"]
 
 
-def test_records_below_a_deletion_may_be_out_of_range() -> None:
+def test_deleted_records_may_be_out_of_range() -> None:
     history = History()
     history.record("d", "invoke", "delete", tp="t-0", before=6)
     history.record("d", "ok", "delete", log_start=6)
@@ -507,22 +507,22 @@ def test_records_below_a_deletion_may_be_out_of_range() -> None:
     assert invariants(history) == []
 
 
-def test_the_next_in_line_is_in_order() -> None:
+def test_next_sequence_must_not_be_rejected() -> None:
     history = History()
-    sent(history, "p1-1", "fail", error=45, is_first=False, pid=1, seq=0)
+    record_send(history, "p1-1", "fail", error=45, is_first=False, pid=1, seq=0)
     assert invariants(history) == []
-    sent(history, "p1-2", "fail", error=45, is_first=True, pid=1, seq=1)
+    record_send(history, "p1-2", "fail", error=45, is_first=True, pid=1, seq=1)
     assert invariants(history) == ["P3"]
 
 
-def test_a_producer_id_has_one_owner() -> None:
+def test_producer_id_must_have_one_owner() -> None:
     history = History()
-    sent(history, "p1-1", "info", pid=1, seq=0)
-    sent(history, "p2-1", "info", pid=1, seq=0)
+    record_send(history, "p1-1", "info", pid=1, seq=0)
+    record_send(history, "p2-1", "info", pid=1, seq=0)
     assert invariants(history) == ["P4"]
 
 
-def test_a_deposed_leader_may_answer_with_an_older_end() -> None:
+def test_deposed_leader_may_return_an_older_offset() -> None:
     history = History()
     for offset, epoch in ((9, 4), (7, 3), (9, 4)):
         history.record("l", "invoke", "list_offsets", tp="t-0", at="latest")

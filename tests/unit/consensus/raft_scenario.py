@@ -199,13 +199,13 @@ class ClusterScenario:
                 if node.core is None or number in self.slow:
                     continue
                 if node.persisting is not None:
-                    node.persisted(self.now_ms)
+                    node.complete_persist(self.now_ms)
                     busy = True
                 elif node.flushing is not None:
-                    node.flushed(self.now_ms)
+                    node.complete_flush(self.now_ms)
                     busy = True
                 elif node.installing is not None:
-                    node.installed(self.now_ms)
+                    node.complete_install(self.now_ms)
                     busy = True
                 self.after(number, quiet=True)
             wire, self.wire = self.wire, []
@@ -221,12 +221,12 @@ class ClusterScenario:
 
     def do_persist(self, *nodes: str) -> None:
         for node in nodes:
-            self.nodes[int(node)].persisted(self.now_ms)
+            self.nodes[int(node)].complete_persist(self.now_ms)
             self.after(int(node))
 
     def do_flush(self, *nodes: str) -> None:
         for node in nodes:
-            self.nodes[int(node)].flushed(self.now_ms)
+            self.nodes[int(node)].complete_flush(self.now_ms)
             self.after(int(node))
 
     def taken(self, link: str | None) -> list[tuple[int, int, Message]]:

@@ -1,4 +1,4 @@
-"""A run that steps into every trap of determinism; prints its trace hash. Started by test_loop."""
+"""A run with many sources of nondeterminism; prints its trace hash. Started by test_loop."""
 
 import asyncio
 import sys

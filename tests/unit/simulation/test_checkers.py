@@ -1,4 +1,4 @@
-"""Every checker is seen to fail: one that never did would prove nothing."""
+"""Tests that every checker detects violations, and only those."""
 
 from typing import Any
 
@@ -11,30 +11,30 @@ TP = "a-0"
 
 
 class Story:
-    """Writes a history in few words. Calls that end at once take one place after another."""
+    """Builds a history from short calls; each call is an operation that completes immediately."""
 
     def __init__(self) -> None:
         self.history = History()
         self._procs = 0
 
-    def _do(self, f: str, asked: dict[str, Any], answered: dict[str, Any]) -> "Story":
+    def _do(self, f: str, arguments: dict[str, Any], result: dict[str, Any]) -> "Story":
         self._procs += 1
         proc = f"p{self._procs}"
-        self.history.record(proc, "invoke", f, **asked)
-        self.history.record(proc, "ok", f, **answered)
+        self.history.record(proc, "invoke", f, **arguments)
+        self.history.record(proc, "ok", f, **result)
         return self
 
-    def send(self, uid: str, offset: int, **asked: Any) -> "Story":
-        return self._do("send", {"tp": TP, "uid": uid, **asked}, {"offset": offset})
+    def send(self, uid: str, offset: int, **arguments: Any) -> "Story":
+        return self._do("send", {"tp": TP, "uid": uid, **arguments}, {"offset": offset})
 
     def poll(
-        self, wanted: int, *records: tuple[int, str], f: str = "poll", **answered: Any
+        self, offset: int, *records: tuple[int, str], f: str = "poll", **result: Any
     ) -> "Story":
         values = {"hw": 1000, "log_start": 0, "records": [list(each) for each in records]}
-        return self._do(f, {"tp": TP, "offset": wanted}, {**values, **answered})
+        return self._do(f, {"tp": TP, "offset": offset}, {**values, **result})
 
-    def final(self, *records: tuple[int, str], **answered: Any) -> "Story":
-        return self.poll(0, *records, f="final", **answered)
+    def final(self, *records: tuple[int, str], **result: Any) -> "Story":
+        return self.poll(0, *records, f="final", **result)
 
     def latest(self, offset: int) -> "Story":
         return self._do("list_offsets", {"tp": TP, "at": "latest"}, {"offset": offset})
@@ -62,8 +62,8 @@ class Story:
         return self.probe("recovered", tp=TP, start=0, end=end)
 
 
-def good() -> Story:
-    """A life with everything in it, and nothing wrong."""
+def valid_story() -> Story:
+    """Returns a history with every kind of event and no violation."""
     return (
         Story()
         .send("a", 0, pid=1, seq=0)
@@ -97,73 +97,97 @@ def invariants(story: Story) -> set[str]:
     return {violation.invariant for violation in check(story.history)}
 
 
-def test_nothing_is_wrong_with_a_good_history() -> None:
-    assert check(good().history) == []
+def test_checkers_accept_a_valid_history() -> None:
+    assert check(valid_story().history) == []
 
 
-BAD: dict[str, tuple[str, Story]] = {
-    "acknowledged, then gone": ("D1", Story().send("a", 0).final()),
-    "gone by a mere kill": ("D1", Story().send("a", 0).kill().final()),
-    "durable, gone by power loss": ("D1", Story().send("a", 0, durable=True).power_loss().final()),
-    "fsynced, gone by power loss": ("D1", Story().send("a", 0).fsync(1).power_loss().final()),
-    "log start moved by itself": ("D1", Story().send("a", 0).final(log_start=1)),
-    "two records at an offset": ("D2", Story().send("a", 0).poll(0, (0, "b"))),
-    "acknowledged twice at an offset": ("D2", Story().send("a", 0).send("b", 0)),
-    "a read that changed": ("D3", Story().poll(0, (0, "a")).poll(0, (0, "b"))),
-    "a read that changed after a loss it survived": (
+VIOLATED: dict[str, tuple[str, Story]] = {
+    "acknowledged record is lost": ("D1", Story().send("a", 0).final()),
+    "record is lost in a kill": ("D1", Story().send("a", 0).kill().final()),
+    "durable record is lost in a power loss": (
+        "D1",
+        Story().send("a", 0, durable=True).power_loss().final(),
+    ),
+    "fsynced record is lost in a power loss": (
+        "D1",
+        Story().send("a", 0).fsync(1).power_loss().final(),
+    ),
+    "log start offset moved without a deletion": ("D1", Story().send("a", 0).final(log_start=1)),
+    "read differs from the acknowledged record": ("D2", Story().send("a", 0).poll(0, (0, "b"))),
+    "two records acknowledged at an offset": ("D2", Story().send("a", 0).send("b", 0)),
+    "second read differs": ("D3", Story().poll(0, (0, "a")).poll(0, (0, "b"))),
+    "second read differs after a power loss": (
         "D3",
         Story().send("a", 0).power_loss().poll(0, (0, "a")).poll(0, (0, "b")),
     ),
-    "sent later, lies before": ("D4", Story().send("a", 5).send("b", 4)),
-    "left out": ("D5", Story().send("a", 0).send("b", 1).poll(0, (1, "b"))),
-    "went back within a poll": ("D5", Story().poll(0, (1, "b"), (0, "a"))),
-    "before what was asked": ("D5", Story().poll(3, (2, "a"))),
-    "hw fell": ("D6", Story().marks(0, 5, 5, 5).marks(0, 4, 4, 5)),
-    "log start fell": ("D6", Story().marks(2, 5, 5, 5).marks(1, 5, 5, 5)),
-    "hw fell over a kill": ("D6", Story().marks(0, 5, 5, 5).kill().recovered(5).marks(0, 4, 4, 5)),
-    "hw past the end": ("D6", Story().marks(0, 1, 3, 2)),
-    "read past the hw": ("D6", Story().poll(0, (0, "a"), hw=0)),
-    "latest fell": ("D6", Story().latest(5).latest(4)),
-    "latest fell below the fsync": ("D6", Story().latest(5).fsync(3).power_loss().latest(2)),
-    "recovered below the fsync": ("D9", Story().fsync(5).power_loss().recovered(4)),
-    "recovered short after a kill": ("D9", Story().marks(0, 5, 5, 5).kill().recovered(4)),
-    "bad crc served": ("D10", Story().poll(0, bad_crc=1)),
-    "twice in the log": ("P1", Story().send("a", 0, pid=1, seq=0).final((0, "a"), (1, "a"))),
-    "out of order": (
+    "record sent later has the lower offset": ("D4", Story().send("a", 5).send("b", 4)),
+    "poll skips a record": ("D5", Story().send("a", 0).send("b", 1).poll(0, (1, "b"))),
+    "offsets decrease within a poll": ("D5", Story().poll(0, (1, "b"), (0, "a"))),
+    "poll returns a lower offset than requested": ("D5", Story().poll(3, (2, "a"))),
+    "high watermark moves back": ("D6", Story().marks(0, 5, 5, 5).marks(0, 4, 4, 5)),
+    "log start offset moves back": ("D6", Story().marks(2, 5, 5, 5).marks(1, 5, 5, 5)),
+    "high watermark moves back in a kill": (
+        "D6",
+        Story().marks(0, 5, 5, 5).kill().recovered(5).marks(0, 4, 4, 5),
+    ),
+    "high watermark above the log end": ("D6", Story().marks(0, 1, 3, 2)),
+    "read above the high watermark": ("D6", Story().poll(0, (0, "a"), hw=0)),
+    "latest offset moves back": ("D6", Story().latest(5).latest(4)),
+    "latest offset moves below the fsynced offset": (
+        "D6",
+        Story().latest(5).fsync(3).power_loss().latest(2),
+    ),
+    "recovered below the fsynced offset": ("D9", Story().fsync(5).power_loss().recovered(4)),
+    "record not recovered after a kill": ("D9", Story().marks(0, 5, 5, 5).kill().recovered(4)),
+    "batch with a bad CRC returned": ("D10", Story().poll(0, bad_crc=1)),
+    "duplicate in the log": ("P1", Story().send("a", 0, pid=1, seq=0).final((0, "a"), (1, "a"))),
+    "records out of order": (
         "P2",
         Story().send("b", 0, pid=1, seq=1).send("a", 1, pid=1, seq=0).final((0, "b"), (1, "a")),
     ),
-    "a retry at another offset": (
+    "retry acknowledged at another offset": (
         "P3",
         Story().send("a", 0, pid=1, seq=0).send("a", 1, pid=1, seq=0, retry=True),
     ),
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_each_wrong_is_found(name: str) -> None:
-    invariant, story = BAD[name]
+@pytest.mark.parametrize("name", VIOLATED)
+def test_checker_detects_the_violation(name: str) -> None:
+    invariant, story = VIOLATED[name]
     assert invariant in invariants(story)
 
 
-FORGIVEN: dict[str, Story] = {
-    "unflushed and lost": Story().send("a", 0).poll(0, (0, "a")).power_loss().final(),
-    "its offset used again": Story().send("a", 0).power_loss().send("b", 0).final((0, "b")),
-    "lower after the loss": Story().send("a", 5).power_loss().send("b", 0).final((0, "b")),
-    "latest fell to the fsync": Story().latest(5).fsync(3).power_loss().latest(3),
-    "not idempotent, twice": Story().send("a", 0).final((0, "a"), (1, "a")),
-    "deleted on demand": Story().send("a", 0).delete(1).final(log_start=1),
-    "log start of its checkpoint": Story().marks(2, 5, 5, 5).recovered(5).marks(1, 5, 5, 5),
-    "expired": Story().send("a", 0).probe("expired", tp=TP, log_start=1).final(log_start=1),
+ALLOWED: dict[str, Story] = {
+    "unflushed record is lost": Story().send("a", 0).poll(0, (0, "a")).power_loss().final(),
+    "offset of a lost record is reused": Story()
+    .send("a", 0)
+    .power_loss()
+    .send("b", 0)
+    .final((0, "b")),
+    "lower offset after a power loss": Story()
+    .send("a", 5)
+    .power_loss()
+    .send("b", 0)
+    .final((0, "b")),
+    "latest offset moves back to the fsynced offset": Story()
+    .latest(5)
+    .fsync(3)
+    .power_loss()
+    .latest(3),
+    "duplicate without idempotence": Story().send("a", 0).final((0, "a"), (1, "a")),
+    "record was deleted on request": Story().send("a", 0).delete(1).final(log_start=1),
+    "log start offset of the checkpoint": Story().marks(2, 5, 5, 5).recovered(5).marks(1, 5, 5, 5),
+    "record expired": Story().send("a", 0).probe("expired", tp=TP, log_start=1).final(log_start=1),
 }
 
 
-@pytest.mark.parametrize("name", FORGIVEN)
-def test_what_no_promise_covers_is_no_violation(name: str) -> None:
-    assert check(FORGIVEN[name].history) == []
+@pytest.mark.parametrize("name", ALLOWED)
+def test_checkers_accept_losses_without_a_guarantee(name: str) -> None:
+    assert check(ALLOWED[name].history) == []
 
 
-def test_an_unknown_outcome_is_neither_kept_nor_lost() -> None:
+def test_record_with_unknown_outcome_may_exist_or_not() -> None:
     for records in ([(0, "a")], []):
         story = Story()
         story.history.record("p", "invoke", "send", tp=TP, uid="a")
@@ -171,7 +195,7 @@ def test_an_unknown_outcome_is_neither_kept_nor_lost() -> None:
         assert check(story.final(*records).history) == []
 
 
-def test_concurrent_sends_may_land_in_any_order() -> None:
+def test_concurrent_sends_may_have_any_order() -> None:
     story = Story()
     for proc, uid in (("x", "a"), ("y", "b")):
         story.history.record(proc, "invoke", "send", tp=TP, uid=uid)
@@ -180,7 +204,7 @@ def test_concurrent_sends_may_land_in_any_order() -> None:
     assert check(story.history) == []
 
 
-def test_a_violation_can_be_raised() -> None:
-    error = Violation("D1", "gone").raised()
+def test_violation_becomes_an_exception() -> None:
+    error = Violation("D1", "gone").to_exception()
     assert error.invariant == "D1"
     assert str(error) == "D1: gone"

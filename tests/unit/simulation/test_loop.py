@@ -39,19 +39,19 @@ def hash_in_new_process(seed: int, policy: str, hash_seed: str) -> str:
     ).stdout
 
 
-def test_same_seed_same_hash_whatever_the_hash_seed() -> None:
+def test_trace_hash_does_not_depend_on_the_hash_seed() -> None:
     hashes = {hash_in_new_process(11, "uniform", hash_seed) for hash_seed in ("0", "1", "4242")}
     assert len(hashes) == 1
     assert len(hashes.pop()) == 64
     assert hash_in_new_process(12, "uniform", "0") != hash_in_new_process(11, "uniform", "0")
 
 
-def test_pct_is_deterministic_too() -> None:
+def test_pct_policy_is_deterministic() -> None:
     assert len({hash_in_new_process(5, "pct", hash_seed) for hash_seed in ("1", "2", "3")}) == 1
 
 
-def test_task_group_cancels_in_order_of_birth() -> None:
-    # A real loop cancels in the order of a set of addresses.
+def test_task_group_cancels_in_order_of_creation() -> None:
+    # With asyncio's own loop the order depends on addresses.
     loop = SimulatedLoop(policy=FifoPolicy())
     cancelled: list[int] = []
 
@@ -88,7 +88,7 @@ def test_tasks_and_futures_have_small_hashes(loop: SimulatedLoop) -> None:
     assert max(numbers) < 100
 
 
-def test_time_is_virtual_and_whole_nanoseconds(loop: SimulatedLoop) -> None:
+def test_time_is_virtual_and_in_integer_nanoseconds(loop: SimulatedLoop) -> None:
     async def main() -> None:
         await asyncio.sleep(3600 * 24)
 
@@ -99,19 +99,19 @@ def test_time_is_virtual_and_whole_nanoseconds(loop: SimulatedLoop) -> None:
     assert loop.now_ns >= 3600 * 24 * 10**9
 
 
-def test_timers_fire_in_order_of_time(loop: SimulatedLoop) -> None:
-    fired: list[int] = []
+def test_timers_expire_in_order(loop: SimulatedLoop) -> None:
+    expired: list[int] = []
 
     async def main() -> None:
         for ms in (30, 10, 20):
-            loop.call_later(ms / 1000, fired.append, ms)
+            loop.call_later(ms / 1000, expired.append, ms)
         await asyncio.sleep(1)
 
     loop.run_until_complete(main())
-    assert fired == [10, 20, 30]
+    assert expired == [10, 20, 30]
 
 
-def test_a_cancelled_timer_does_not_move_time(loop: SimulatedLoop) -> None:
+def test_cancelled_timer_does_not_advance_time(loop: SimulatedLoop) -> None:
     async def main() -> None:
         loop.call_later(1000, print).cancel()
         await asyncio.sleep(1)
@@ -133,11 +133,11 @@ def order_of_two(seed: int) -> tuple[str, ...]:
     return tuple(order)
 
 
-def test_seeds_reach_both_orders_of_a_race() -> None:
+def test_seeds_produce_both_orders_of_a_race() -> None:
     assert {order_of_two(seed) for seed in range(20)} == {("a", "b"), ("b", "a")}
 
 
-def test_fifo_keeps_asyncios_order() -> None:
+def test_fifo_policy_keeps_asyncios_order() -> None:
     loop = SimulatedLoop(policy=FifoPolicy())
     order: list[int] = []
 
@@ -150,8 +150,8 @@ def test_fifo_keeps_asyncios_order() -> None:
     assert order == list(range(50))
 
 
-def test_pct_lets_one_task_run_ahead() -> None:
-    # Uniform draws almost never run one of two tasks 100 steps ahead; priorities do.
+def test_pct_policy_can_run_one_task_far_ahead() -> None:
+    # Uniform draws almost never run a task 100 steps ahead, but priorities do.
     ahead = 0
     for seed in range(10):
         streams = Streams(seed)
@@ -171,12 +171,12 @@ def test_pct_lets_one_task_run_ahead() -> None:
     assert ahead >= 8
 
 
-def test_unknown_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="uniform, pct or fifo"):
+def test_unknown_policy_is_rejected() -> None:
+    with pytest.raises(ValueError, match="uniform, pct, fifo"):
         policy_of("lifo", Streams(0).stream("schedule"))
 
 
-def test_deadlock_names_who_waits(loop: SimulatedLoop) -> None:
+def test_deadlock_names_the_waiting_task(loop: SimulatedLoop) -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
@@ -184,7 +184,7 @@ def test_deadlock_names_who_waits(loop: SimulatedLoop) -> None:
         loop.run_until_complete(loop.create_task(main(), name="the-waiter"))
 
 
-def test_a_run_without_end_is_stopped() -> None:
+def test_endless_run_is_stopped() -> None:
     loop = SimulatedLoop(steps_max=1000)
 
     async def main() -> None:
@@ -196,7 +196,7 @@ def test_a_run_without_end_is_stopped() -> None:
     loop.close()
 
 
-def test_a_killed_process_runs_nothing_more(loop: SimulatedLoop) -> None:
+def test_killed_process_runs_no_more_callbacks(loop: SimulatedLoop) -> None:
     process = Process("node-1")
     ran: list[str] = []
 
@@ -225,7 +225,7 @@ def test_a_killed_process_runs_nothing_more(loop: SimulatedLoop) -> None:
     assert not loop.unhandled
 
 
-def test_collector_is_off_while_running(loop: SimulatedLoop) -> None:
+def test_garbage_collector_is_disabled_while_running(loop: SimulatedLoop) -> None:
     async def main() -> bool:
         return gc.isenabled()
 
@@ -234,9 +234,9 @@ def test_collector_is_off_while_running(loop: SimulatedLoop) -> None:
     assert gc.isenabled() == was_enabled
 
 
-def test_a_lost_exception_is_kept(loop: SimulatedLoop) -> None:
+def test_unhandled_exception_is_recorded(loop: SimulatedLoop) -> None:
     async def failing() -> None:
-        raise ValueError("nobody listens")
+        raise ValueError("unhandled")
 
     async def main() -> None:
         loop.create_task(failing())
@@ -244,7 +244,7 @@ def test_a_lost_exception_is_kept(loop: SimulatedLoop) -> None:
 
     loop.run_until_complete(main())
     loop._tasks.clear()
-    assert [str(context["exception"]) for context in loop.unhandled] == ["nobody listens"]
+    assert [str(context["exception"]) for context in loop.unhandled] == ["unhandled"]
 
 
 async def _thread() -> None:
@@ -268,7 +268,7 @@ async def _signal() -> None:
 
 
 @pytest.mark.parametrize("attempt", [_thread, _socket, _reader, _subprocess, _signal])
-def test_the_loop_has_no_way_to_the_machine(
+def test_loop_provides_no_access_to_the_machine(
     loop: SimulatedLoop, attempt: Callable[[], Awaitable[None]]
 ) -> None:
     async def main() -> None:
@@ -278,7 +278,7 @@ def test_the_loop_has_no_way_to_the_machine(
         loop.run_until_complete(main())
 
 
-def test_fence_stops_what_goes_around_the_loop() -> None:
+def test_fence_rejects_calls_that_bypass_the_loop() -> None:
     with fence():
         with pytest.raises(FenceBroken, match=r"Thread\.start"):
             threading.Thread(target=print).start()
@@ -295,18 +295,18 @@ def test_fence_stops_what_goes_around_the_loop() -> None:
         pass
 
 
-def test_streams_do_not_move_each_other() -> None:
+def test_streams_are_independent() -> None:
     first, second = Streams(3), Streams(3)
     first.stream("net").random()
     assert first.stream("disk").random() == second.stream("disk").random()
     assert Streams(3).stream("net").random() != Streams(3).stream("disk").random()
 
 
-def test_trace_hash_covers_every_event_and_keeps_the_last() -> None:
-    one, two = Trace(keep=3), Trace(keep=3)
+def test_trace_hashes_every_event_and_keeps_the_last_ones() -> None:
+    first, second = Trace(keep=3), Trace(keep=3)
     for number in range(2000):
-        one.event("write", "file", number)
-        two.event("write", "file", number if number != 700 else 701)
-    assert one.digest() != two.digest()
-    assert list(one.last) == ["write file 1997", "write file 1998", "write file 1999"]
-    assert one.count == 2000
+        first.event("write", "file", number)
+        second.event("write", "file", number if number != 700 else 701)
+    assert first.digest() != second.digest()
+    assert list(first.last) == ["write file 1997", "write file 1998", "write file 1999"]
+    assert first.count == 2000

@@ -15,7 +15,7 @@ def new_machine(seed: int = 1) -> Machine:
     return Machine(loop, Network(loop), "node")
 
 
-def test_jobs_without_a_lane_overtake_each_other() -> None:
+def test_jobs_without_a_lane_run_in_any_order() -> None:
     orders = set()
     for seed in range(20):
         machine = new_machine(seed)
@@ -32,7 +32,7 @@ def test_jobs_without_a_lane_overtake_each_other() -> None:
     assert len(orders) > 3
 
 
-def test_lane_keeps_the_order_of_calls() -> None:
+def test_jobs_of_a_lane_run_in_order() -> None:
     for seed in range(20):
         machine = new_machine(seed)
         life = machine.boot()
@@ -52,7 +52,7 @@ def test_lane_keeps_the_order_of_calls() -> None:
         machine.loop.close()
 
 
-def test_a_failing_job_fails_its_caller_only() -> None:
+def test_failed_job_raises_only_in_its_caller() -> None:
     machine = new_machine()
     life = machine.boot()
 
@@ -68,7 +68,7 @@ def test_a_failing_job_fails_its_caller_only() -> None:
     assert not machine.loop.unhandled
 
 
-def test_a_job_takes_the_time_its_disk_took() -> None:
+def test_job_takes_the_time_of_its_disk_operations() -> None:
     machine = new_machine()
     life = machine.boot()
 
@@ -86,7 +86,7 @@ def test_a_job_takes_the_time_its_disk_took() -> None:
     assert machine.loop.run_until_complete(main()) > 50 * 200_000
 
 
-def test_clock_drifts_and_jumps_but_monotonic_time_does_not() -> None:
+def test_wall_clock_drifts_and_jumps_but_monotonic_clock_does_not() -> None:
     machine = new_machine()
     clock = machine.clock
 
@@ -103,7 +103,7 @@ def test_clock_drifts_and_jumps_but_monotonic_time_does_not() -> None:
     machine.loop.run_until_complete(main())
 
 
-def test_chance_is_seeded_per_life() -> None:
+def test_randomness_is_seeded_for_each_process() -> None:
     def draws(seed: int) -> list[object]:
         machine = new_machine(seed)
         first = machine.boot().runtime.randomness
@@ -116,7 +116,7 @@ def test_chance_is_seeded_per_life() -> None:
     assert draws(1)[0] != draws(1)[-1]
 
 
-def test_a_failed_spawned_task_is_reported() -> None:
+def test_failure_of_a_spawned_task_is_reported() -> None:
     machine = new_machine()
     life = machine.boot()
 
@@ -131,7 +131,7 @@ def test_a_failed_spawned_task_is_reported() -> None:
     assert [str(failure) for failure in life.failures] == ["bug"]
 
 
-def test_death_at_a_disk_operation_stops_the_whole_process() -> None:
+def test_crash_at_a_disk_operation_stops_the_whole_process() -> None:
     machine = new_machine()
     life = machine.boot()
     life.disk.crash_after(5, machine.kill)

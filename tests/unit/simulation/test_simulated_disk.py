@@ -18,11 +18,11 @@ def new_disk(seed: int = 0, platter: Platter | None = None) -> SimulatedDisk:
 
 def after_power_loss(disk: SimulatedDisk, seed: int) -> SimulatedDisk:
     disk.kill()
-    disk.platter.power_lost(Random(seed))
+    disk.platter.on_power_lost(Random(seed))
     return new_disk(platter=disk.platter)
 
 
-def test_keeps_the_seam() -> None:
+def test_disk_implements_the_seam() -> None:
     disk: Disk = new_disk()
     disk.make_dir("/data/a")
     file: File = disk.open("/data/a/log", create=True)
@@ -45,7 +45,7 @@ def test_keeps_the_seam() -> None:
     assert disk.usage("/data").free_bytes == disk.usage("/data").total_bytes
 
 
-def test_errors_are_those_of_an_operating_system() -> None:
+def test_errors_match_those_of_an_operating_system() -> None:
     disk = new_disk()
     with pytest.raises(FileNotFoundError):
         disk.open("/nowhere")
@@ -67,7 +67,7 @@ def test_errors_are_those_of_an_operating_system() -> None:
         disk.open("/file").fileno()
 
 
-def test_an_unlinked_file_lives_while_it_is_held() -> None:
+def test_unlinked_file_stays_readable_while_open() -> None:
     disk = new_disk()
     file = disk.open("/f", create=True)
     file.append(b"still here")
@@ -93,7 +93,7 @@ def test_fsynced_bytes_survive_every_power_loss() -> None:
         assert after_power_loss(disk, seed).read("/d/f")[:700] == b"x" * 700
 
 
-def test_unsynced_writes_survive_as_any_subset() -> None:
+def test_any_subset_of_unsynced_writes_may_survive() -> None:
     seen = set()
     for seed in SEEDS:
         disk, file = durable_file(seed)
@@ -104,7 +104,7 @@ def test_unsynced_writes_survive_as_any_subset() -> None:
     assert {"", "a", "ab", "abc", "b", "c", "ac", "bc"} <= seen
 
 
-def test_writes_tear_at_sectors_and_leave_strange_bytes() -> None:
+def test_power_loss_may_tear_writes_and_leave_stale_bytes() -> None:
     partial = stale = 0
     for seed in SEEDS:
         disk, file = durable_file(seed)
@@ -120,7 +120,7 @@ def test_writes_tear_at_sectors_and_leave_strange_bytes() -> None:
     assert stale > 10
 
 
-def test_a_name_needs_an_fsync_of_its_folder() -> None:
+def test_new_file_needs_an_fsync_of_its_folder() -> None:
     lost = 0
     for seed in SEEDS:
         disk = new_disk(seed)
@@ -135,7 +135,7 @@ def test_a_name_needs_an_fsync_of_its_folder() -> None:
     assert 20 < lost < 180
 
 
-def test_rename_is_old_or_new_and_sure_after_fsync_dir() -> None:
+def test_rename_is_atomic_and_durable_after_fsync_dir() -> None:
     seen = set()
     for seed in SEEDS:
         disk, file = durable_file(seed)
@@ -165,7 +165,7 @@ def test_rename_without_fsync_of_the_data_can_leave_an_empty_file() -> None:
     assert {b"old", b"new", b""} <= contents
 
 
-def test_a_folder_moved_elsewhere_is_in_one_place() -> None:
+def test_move_between_folders_is_atomic() -> None:
     for seed in SEEDS:
         disk = new_disk(seed)
         for path in ("/a", "/b", "/a/x"):
@@ -177,14 +177,14 @@ def test_a_folder_moved_elsewhere_is_in_one_place() -> None:
         assert survivor.exists("/a/x") != survivor.exists("/b/y")
 
 
-def test_a_kill_keeps_the_page_cache_but_not_the_lock() -> None:
+def test_kill_keeps_the_page_cache_and_releases_the_lock() -> None:
     disk, file = durable_file(1)
     file.append(b"cached")
     disk.lock("/d/.lock")
     with pytest.raises(BlockingIOError):
         new_disk(platter=disk.platter).lock("/d/.lock")
     disk.kill()
-    disk.platter.process_killed(Random(1))
+    disk.platter.on_process_killed(Random(1))
     next_life = new_disk(platter=disk.platter)
     assert next_life.read("/d/f") == b"cached"
     lock = next_life.lock("/d/.lock")
@@ -192,7 +192,7 @@ def test_a_kill_keeps_the_page_cache_but_not_the_lock() -> None:
     next_life.lock("/d/.lock")
 
 
-def test_crash_strikes_at_the_nth_change_and_then_nothing_works() -> None:
+def test_crash_happens_at_the_nth_modification_and_every_later_call_raises() -> None:
     sizes = set()
     for seed in range(50):
         disk, file = durable_file(seed)
@@ -213,7 +213,7 @@ def test_crash_strikes_at_the_nth_change_and_then_nothing_works() -> None:
     assert sizes == {1, 2, 3, 4, 5}
 
 
-def test_no_handler_catches_a_crash() -> None:
+def test_exception_handlers_do_not_catch_a_crash() -> None:
     disk, file = durable_file(1)
     disk.crash_after(1)
     handled = False
@@ -230,7 +230,7 @@ def test_no_handler_catches_a_crash() -> None:
     assert not handled
 
 
-def test_failed_fsync_drops_the_pages_and_the_next_one_lies() -> None:
+def test_failed_fsync_drops_the_pages_and_the_next_one_succeeds() -> None:
     for seed in range(50):
         disk, file = durable_file(seed)
         file.append(b"sure")
@@ -245,7 +245,7 @@ def test_failed_fsync_drops_the_pages_and_the_next_one_lies() -> None:
 
 
 @pytest.mark.parametrize("operation", ["read", "write", "truncate", "create", "rename", "unlink"])
-def test_faults_hit_the_chosen_operation(operation: str) -> None:
+def test_fault_applies_to_the_selected_operation(operation: str) -> None:
     disk, file = durable_file(1)
     fault = DiskFault(operation=operation, skip=1, error=errno.EROFS)  # type: ignore[arg-type]
     disk.faults.append(fault)
@@ -265,7 +265,7 @@ def test_faults_hit_the_chosen_operation(operation: str) -> None:
     file.append(b"4")
 
 
-def test_lost_and_misdirected_writes_show_after_a_restart() -> None:
+def test_lost_and_misdirected_writes_appear_after_a_power_loss() -> None:
     effects: tuple[Literal["lose", "misdirect"], ...] = ("lose", "misdirect")
     for effect in effects:
         disk, file = durable_file(5)
@@ -280,7 +280,7 @@ def test_lost_and_misdirected_writes_show_after_a_restart() -> None:
         assert (2 in content) == (effect == "misdirect")
 
 
-def test_a_full_disk_takes_what_fits() -> None:
+def test_full_disk_writes_the_part_that_fits() -> None:
     platter = Platter(capacity_bytes=100)
     disk = new_disk(platter=platter)
     file = disk.open("/f", create=True)
@@ -296,7 +296,7 @@ def test_a_full_disk_takes_what_fits() -> None:
     assert disk.usage("/").free_bytes == 100
 
 
-def test_bit_rot_changes_one_bit_for_good() -> None:
+def test_flipped_bit_is_permanent() -> None:
     disk, file = durable_file(1)
     file.append(b"\x00\x00")
     file.fsync()
@@ -313,25 +313,27 @@ def test_operations_take_virtual_time() -> None:
     assert disk.take_spent_ns() == 0
 
 
-def test_whoever_watches_reads_without_a_trace() -> None:
+def test_inspection_reads_take_no_time_and_have_no_faults() -> None:
     disk, file = durable_file(1)
     file.append(b"bytes")
     disk.faults.append(DiskFault(operation="read", error=errno.EIO))
     disk.take_spent_ns()
-    disk.is_watched = True
+    disk.is_inspected = True
     assert file.pread(1, 0)
     assert disk.take_spent_ns() == 0
     disk.kill()
-    assert file.pread(1, 0), "the last look at a process that has just died"
+    assert file.pread(1, 0), "the final inspection of a process that has just died"
 
 
-def test_same_seed_same_ruins() -> None:
-    def ruins(seed: int) -> list[tuple[str, bytes]]:
+def test_power_loss_depends_only_on_the_seed() -> None:
+    def surviving_files(seed: int) -> list[tuple[str, bytes]]:
         disk, file = durable_file(seed)
         for number in range(30):
             file.append(bytes([number]) * 300)
             disk.open(f"/d/{number}", create=True).append(b"abc")
-        disk.platter.power_lost(Random(seed))
+        disk.platter.on_power_lost(Random(seed))
         return [(path, bytes(node.live)) for path, node in disk.platter.files()]
 
-    assert [ruins(seed) for seed in range(20)] == [ruins(seed) for seed in range(20)]
+    assert [surviving_files(seed) for seed in range(20)] == [
+        surviving_files(seed) for seed in range(20)
+    ]

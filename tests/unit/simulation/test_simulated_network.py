@@ -14,7 +14,7 @@ SERVER = Address("server", 9092)
 
 
 class Collector:
-    """A Receiver that keeps what comes, through a small buffer."""
+    """A Receiver that collects all data through a small buffer."""
 
     def __init__(self, buffer_bytes: int = 100) -> None:
         self.buffer = bytearray(buffer_bytes)
@@ -82,7 +82,7 @@ def run(scenario: Callable[[World], Coroutine[Any, Any, None]], seed: int = 1) -
 
 @pytest.mark.parametrize("seed", range(10))
 @scenario(run)
-async def test_bytes_arrive_whole_in_order_and_in_pieces(world: World, /, seed: int) -> None:
+async def test_bytes_arrive_in_order_and_in_chunks(world: World, /, seed: int) -> None:
     await world.serve()
     channel, collector = await world.connect()
     sent = bytes(range(256)) * 1000
@@ -95,14 +95,14 @@ async def test_bytes_arrive_whole_in_order_and_in_pieces(world: World, /, seed: 
     assert 1 in received.chunks
     assert channel.unsent_bytes == 0
     assert collector.drained == 1
-    world.accepted[0][0].send([b"answer"])
+    world.accepted[0][0].send([b"response"])
     world.accepted[0][0].close()
     assert await collector.closed is None
-    assert collector.data == b"answer"
+    assert collector.data == b"response"
 
 
 @scenario(run, 3)
-async def test_a_slow_reader_holds_the_sender_back(world: World, /) -> None:
+async def test_paused_reader_blocks_the_sender(world: World, /) -> None:
     await world.serve()
     channel, _ = await world.connect()
     while not world.accepted:
@@ -120,7 +120,7 @@ async def test_a_slow_reader_holds_the_sender_back(world: World, /) -> None:
 
 
 @scenario(run, 4)
-async def test_file_slices_are_read_when_they_leave(world: World, /) -> None:
+async def test_file_slices_are_read_when_sent(world: World, /) -> None:
     await world.serve()
     channel, _ = await world.connect()
     disk = world.client_life.disk
@@ -133,7 +133,9 @@ async def test_file_slices_are_read_when_they_leave(world: World, /) -> None:
 
 
 @scenario(run, 5)
-async def test_refused_when_nobody_listens_and_silent_when_cut(world: World, /) -> None:
+async def test_connection_is_refused_without_listener_and_times_out_on_a_cut_link(
+    world: World, /
+) -> None:
     with pytest.raises(ConnectionRefusedError):
         await world.connect()
     await world.serve()
@@ -145,7 +147,7 @@ async def test_refused_when_nobody_listens_and_silent_when_cut(world: World, /) 
 
 
 @scenario(run, 6)
-async def test_a_one_way_cut_holds_bytes_until_it_heals(world: World, /) -> None:
+async def test_one_way_cut_holds_bytes_until_it_heals(world: World, /) -> None:
     await world.serve()
     channel, collector = await world.connect()
     channel.send([b"hello"])
@@ -162,7 +164,7 @@ async def test_a_one_way_cut_holds_bytes_until_it_heals(world: World, /) -> None
 
 
 @scenario(run, 7)
-async def test_a_killed_process_resets_its_connections(world: World, /) -> None:
+async def test_killed_process_resets_its_connections(world: World, /) -> None:
     await world.serve()
     _, collector = await world.connect()
     await asyncio.sleep(1)
@@ -171,7 +173,7 @@ async def test_a_killed_process_resets_its_connections(world: World, /) -> None:
     assert not world.accepted[0][1].closed.done()
 
 
-def test_a_vanished_host_is_silent_until_it_is_back() -> None:
+def test_host_without_power_is_silent_until_it_restarts() -> None:
     silent = 0
     for seed in range(10):
         world = World(seed)
@@ -186,7 +188,7 @@ def test_a_vanished_host_is_silent_until_it_is_back() -> None:
             if collector.closed.done():
                 return
             silent += 1
-            channel.send([b"anybody?"])
+            channel.send([b"request"])
             await asyncio.sleep(3)
             assert not collector.closed.done()
             await world.serve()
@@ -197,7 +199,7 @@ def test_a_vanished_host_is_silent_until_it_is_back() -> None:
 
 
 @scenario(run, 8)
-async def test_reset_reaches_both_ends(world: World, /) -> None:
+async def test_reset_closes_both_ends(world: World, /) -> None:
     await world.serve()
     _, collector = await world.connect()
     await asyncio.sleep(1)
@@ -207,7 +209,7 @@ async def test_reset_reaches_both_ends(world: World, /) -> None:
 
 
 @scenario(run, 9)
-async def test_the_same_port_is_taken_once(world: World, /) -> None:
+async def test_port_can_be_used_only_once(world: World, /) -> None:
     life = await world.serve()
     with pytest.raises(OSError, match="in use"):
         await life.runtime.transport.listen(SERVER, print)

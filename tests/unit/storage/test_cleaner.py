@@ -335,7 +335,7 @@ def test_a_stop_at_any_step_loses_nothing(lose: bool) -> None:
             clean_and_stop(log)
         disk = MemoryDisk(disk.platter)
         if lose:
-            disk.platter.power_lost(random.Random(step))
+            disk.platter.on_power_lost(random.Random(step))
         log = open_log(disk, CONFIG, recovery_point=durable)
         assert log.end_offset == end, step
         assert committed(log) == expected, step

@@ -260,7 +260,7 @@ class LogMachine(RuleBasedStateMachine):
         self.restart_after_power_loss(seed, durable=self.log.durable_offset)
 
     def start_after_power_loss(self, chance: random.Random) -> None:
-        self.disk.platter.power_lost(chance)
+        self.disk.platter.on_power_lost(chance)
         self.disk = MemoryDisk(self.disk.platter, random=chance)
 
     def restart_after_power_loss(self, seed: int, durable: int) -> None:
