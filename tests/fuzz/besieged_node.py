@@ -1,4 +1,4 @@
-"""A real node process under attack, and the well-behaved client that must not notice."""
+"""A real node process under attack, and the well-behaved client that must not be affected."""
 
 import socket
 import struct
@@ -34,9 +34,9 @@ from tests.compatibility.servers import HOST, Server
 
 M = TypeVar("M", bound=Message)
 
-#: What a siege may cost: memory that stays, and memory in between, above that of the quiet node.
+#: Limits for a siege: memory growth afterwards and in between, relative to the idle node.
 RSS_GROWTH_BYTES_MAX: Final = 50 << 20
-#: Generous: the test machine may be busy with other things as well.
+#: Generous, because the test machine may be busy.
 LATENCY_S_MAX: Final = 5.0
 ANSWER_S_MAX: Final = 20.0
 CALM_TOPIC: Final = "calm"
@@ -80,21 +80,21 @@ class Client:
         assert not response.topics[0].error_code, response
 
     def produce(self, topic: str, batch: bytes) -> tuple[int, int]:
-        """Error code and base offset."""
+        """Returns error code and base offset."""
         data = PartitionProduceData(index=0, records=batch)
         request = ProduceRequest(
             acks=-1,
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )
-        answer = self.ask(request, PRODUCE_VERSION, ProduceResponse)
-        (partition,) = answer.responses[0].partition_responses
+        response = self.ask(request, PRODUCE_VERSION, ProduceResponse)
+        (partition,) = response.responses[0].partition_responses
         return partition.error_code, partition.base_offset
 
     def fetch(self, topic: str, offset: int) -> bytes:
-        answer = self.ask(fetch_request(topic, offset), FETCH_VERSION, FetchResponse)
-        (partition,) = answer.responses[0].partitions
-        assert not partition.error_code, answer
+        response = self.ask(fetch_request(topic, offset), FETCH_VERSION, FetchResponse)
+        (partition,) = response.responses[0].partitions
+        assert not partition.error_code, response
         assert isinstance(partition.records, bytes | memoryview)
         return bytes(partition.records)
 
@@ -110,7 +110,7 @@ def fetch_request(topic: str, offset: int, *, bytes_max: int = 1 << 20) -> Fetch
 
 
 class CalmClient(threading.Thread):
-    """Writes and reads back, all the time; notes what went wrong and how long the longest took."""
+    """Produces and fetches all the time; records errors and the longest duration."""
 
     def __init__(self, port: int) -> None:
         super().__init__(name="calm client", daemon=True)
@@ -119,7 +119,7 @@ class CalmClient(threading.Thread):
         self.errors: list[str] = []
         self.slowest_s = 0.0
         self.rounds = 0
-        #: What was acknowledged, by offset.
+        #: Acknowledged values, by offset.
         self.written: dict[int, bytes] = {}
 
     def run(self) -> None:
@@ -144,7 +144,7 @@ class CalmClient(threading.Thread):
         self.rounds += 1
 
     def end(self) -> None:
-        """After one more round at least: the attack may have been a short one."""
+        """Ends after at least one more round, because the attack may have been short."""
         rounds, deadline = self.rounds, time.monotonic() + ANSWER_S_MAX
         while self.rounds == rounds and self.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -155,7 +155,7 @@ class CalmClient(threading.Thread):
 class BesiegedNode:
     def __init__(self, folder: Path) -> None:
         self.server = Server.of("lograft", folder)
-        #: What calm clients have written in all sieges, by offset.
+        #: Values that calm clients have written in all sieges, by offset.
         self.acknowledged: dict[int, bytes] = {}
 
     @contextmanager
@@ -163,7 +163,7 @@ class BesiegedNode:
         with self.server.started():
             with Client(self.port) as client:
                 client.create_topic(CALM_TOPIC)
-            # What is imported and compiled with the first requests is not the attackers' doing.
+            # Imports and compilations of the first requests are not caused by the attack.
             with self.siege():
                 time.sleep(0.2)
             yield self
@@ -178,11 +178,11 @@ class BesiegedNode:
 
     @property
     def peak_bytes(self) -> int:
-        """The most since `forget_peak`."""
+        """Returns the maximum since `forget_peak`."""
         for line in Path(f"/proc/{self.server.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) << 10
-        raise AssertionError("the kernel does not tell")
+        raise AssertionError("the kernel does not report the peak")
 
     def forget_peak(self) -> None:
         Path(f"/proc/{self.server.pid}/clear_refs").write_text("5")
@@ -194,7 +194,7 @@ class BesiegedNode:
         growth_bytes_max: int = RSS_GROWTH_BYTES_MAX,
         peak_growth_bytes_max: int = RSS_GROWTH_BYTES_MAX,
     ) -> Iterator[CalmClient]:
-        """While the attack runs, a client works; afterwards everything must be as before."""
+        """Runs a client during the attack; checks afterwards that everything is as before."""
         before = self.rss_bytes
         self.forget_peak()
         calm = CalmClient(self.port)
@@ -232,7 +232,7 @@ class BesiegedNode:
 
 
 def is_closed_by_peer(connection: socket.socket) -> bool:
-    """Waits for the end of the stream, past whatever is still sent."""
+    """Waits for the end of the stream, ignoring remaining data."""
     try:
         while connection.recv(1 << 16):
             pass

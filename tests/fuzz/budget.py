@@ -1,4 +1,5 @@
-"""How long to fuzz, and with which seeds: the same ones in every run, as many as time allows."""
+"""The duration and the seeds of the fuzz tests: the same seeds in every run, as many as time
+allows."""
 
 import os
 import time
@@ -13,8 +14,8 @@ def seconds() -> float:
 
 
 def seeds(share: float = 1.0) -> Iterator[int]:
-    """0, 1, 2, … until this test's share of the time is spent; at least one. LOGRAFT_FUZZ_SEED
-    replays a single one."""
+    """Yields 0, 1, 2, … until this test's share of the time is used; at least one seed.
+    LOGRAFT_FUZZ_SEED replays a single one."""
     chosen = os.environ.get("LOGRAFT_FUZZ_SEED")
     if chosen is not None:
         yield int(chosen)

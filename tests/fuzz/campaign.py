@@ -1,7 +1,8 @@
-"""A seeded stream of requests, honest and hostile, against one node on a simulated machine.
+"""A seeded stream of requests, regular and hostile, against one node on a simulated machine.
 
-Whatever comes, the node answers in the right form, or closes the connection as its protocol says;
-it never fails inside, never answers UNKNOWN_SERVER_ERROR, and keeps what it has acknowledged.
+Whatever it receives, the node responds in the right format, or closes the connection as its
+protocol requires; it never fails internally, never returns UNKNOWN_SERVER_ERROR, and keeps what it
+has acknowledged.
 """
 
 import asyncio
@@ -45,11 +46,11 @@ from tests.fuzz.hostile_requests import (
     with_unknown_tags,
 )
 from tests.fuzz.ledger import Ledger
-from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_answer
-from tests.properties.mutations import mutated
+from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_response
+from tests.properties.mutations import mutate
 from tests.unit.broker.bench import as_told
 
-#: Under way at once; as many connections send in turns.
+#: Requests in flight; as many connections send in turn.
 WAITING_MAX = 6
 HEALING_S = 10.0
 CALM_EVERY = 10
@@ -59,7 +60,7 @@ LEAP_S = 70.0
 NOT_COMPACTED = "is not compacted any more"
 CALM_PRODUCE_VERSION = 9
 CLIENT_IDS = (None, "", "fuzz", "__admin_client", "grün\n", "c" * 32767)
-#: What keeps records whatever the defaults of the cluster become.
+#: Settings that keep records whatever the defaults of the cluster become.
 KEEP = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -73,7 +74,7 @@ KEPT_SETTINGS: dict[str, dict[str, str]] = {
     "kept": {},
     "kept-lz4": {"compression.type": "lz4"},
     "kept-time": {"message.timestamp.type": "LogAppendTime"},
-    # Keys are looked at, but nothing is compacted away.
+    # Keys are validated, but nothing is compacted away.
     "kept-keys": {
         "cleanup.policy": "compact",
         "min.compaction.lag.ms": str(2**63 - 1),
@@ -101,7 +102,7 @@ class Sent(NamedTuple):
     key: int
     version: int
     correlation_id: int
-    #: Nothing was spoiled: a closed connection needs a better reason than the frame's form.
+    #: Not corrupted: a closed connection needs a better reason than the frame's format.
     well_formed: bool
 
 
@@ -132,12 +133,12 @@ class Campaign:
         self._weights = [8 if spec.key in (0, 1) else 1 for _, spec in self._served]
 
     def run(self, requests: int) -> None:
-        """That many, of APIs and versions as chance has it."""
+        """Sends that many requests, with random APIs and versions."""
         drawn = self._chance.choices(self._served, self._weights, k=requests)
         self._run([(role, spec, self._version_of(spec)) for role, spec in drawn])
 
     def run_every_version(self, times: int) -> None:
-        """Every API and version that is served, in any order, each as often as told."""
+        """Sends every served API and version `times` times, in random order."""
         targets = [
             (role, spec, version)
             for role, spec in self._served
@@ -173,7 +174,7 @@ class Campaign:
 
     def _check(self) -> None:
         for line in self._complaints.lines:
-            # Garbage that a topic took before it was to be compacted.
+            # Garbage that a topic accepted before it became compacted.
             assert line.partition("\n")[0].split(":")[0].endswith(NOT_COMPACTED), line
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────
@@ -200,22 +201,22 @@ class Campaign:
         for _ in range(WAITING_MAX):
             await self._let_time_pass()
         await self._dismiss(list(self._waiting))
-        # Someone may have taken the broker off the cluster: it comes back by itself.
+        # A request may have unregistered the broker: it registers again by itself.
         await asyncio.sleep(HEALING_S)
         self._check()
 
     async def _be_calm(self) -> None:
-        """A well-behaved client writes, whatever the others do."""
+        """A well-behaved client produces, whatever the others do."""
         name = self._chance.choice(KEPT)
         partition = self.node.broker.partitions.get(name, 0)
         assert partition is not None, name
         if not partition.leads:
-            # Someone has unregistered the broker, as the protocol lets them: it comes back.
+            # A request has unregistered the broker, as the protocol allows: it registers again.
             return
         response = await self._produce(name)
         if partition.leads:
             assert not response.responses[0].partition_responses[0].error_code, response
-        # The compacted one gets enough to be compacted; what becomes of it nobody promises.
+        # The compacted topic gets enough records to be compacted; they are not checked.
         await self._produce(COMPACTED_TOY)
 
     async def _produce(self, name: str) -> ProduceResponse:
@@ -252,7 +253,7 @@ class Campaign:
         client_id = chance.choice(CLIENT_IDS)
         frame = frame_request(request, version, correlation_id=step, client_id=client_id)[4:]
         what = f"{spec.name} v{version}"
-        # Only where the last byte is the count of tags, and not the end of a known one.
+        # Only if the last byte is the count of tags, and not the end of a known one.
         has_tags = any(field.is_tagged for field in request.FIELDS)
         if version >= spec.flexible_since and not has_tags and chance.random() < 0.1:
             frame = with_unknown_tags(frame, chance)
@@ -278,13 +279,13 @@ class Campaign:
             case 4:
                 return chance.randbytes(chance.randrange(100))
             case 5:
-                # Not one that deletes: the frame may name what is kept.
+                # Not an API that deletes: the frame may name topics that must be kept.
                 return chance.choice(sorted(DATA_APIS)).to_bytes(2) + frame[2:]
             case _:
-                return mutated(frame, chance)
+                return mutate(frame, chance)
 
     def _deliver(self, session: Session, sent: Sent) -> bool:
-        """False when the connection is closed by that."""
+        """Returns False if this closes the connection."""
         buffer = bytearray(sent.frame)
         try:
             reply = session.handle_frame(memoryview(buffer))
@@ -294,18 +295,18 @@ class Campaign:
             self.refused += 1
             return False
         finally:
-            # The connection reads the next frame into the same place.
+            # The connection reads the next frame into the same buffer.
             buffer[:] = b"\xee" * len(buffer)
-        told = as_told(reply)
-        if isinstance(told, EncodedResponse):
-            self._take(sent, told)
-        elif isinstance(told, PendingReply):
-            task = asyncio.get_running_loop().create_task(_awaited(told))
+        reported = as_told(reply)
+        if isinstance(reported, EncodedResponse):
+            self._take(sent, reported)
+        elif isinstance(reported, PendingReply):
+            task = asyncio.get_running_loop().create_task(_awaited(reported))
             self._waiting[task] = sent
         return True
 
     async def _let_time_pass(self) -> None:
-        """Answers come, or their clients lose patience and go."""
+        """Responses arrive, or their clients give up and disconnect."""
         chance = self._chance
         if self._waiting and (len(self._waiting) >= WAITING_MAX or chance.random() < 0.5):
             await asyncio.wait(self._waiting, timeout=chance.choice((0.001, 0.05, 1.0)))
@@ -315,9 +316,9 @@ class Campaign:
             sent = self._waiting.pop(task)
             if task.cancelled():
                 continue
-            answer = task.result()
-            if answer is not None:
-                self._take(sent, answer)
+            response = task.result()
+            if response is not None:
+                self._take(sent, response)
 
     async def _dismiss(self, impatient: list[asyncio.Task[EncodedResponse | None]]) -> None:
         for task in impatient:
@@ -325,31 +326,31 @@ class Campaign:
         if impatient:
             await asyncio.wait(impatient)
 
-    # ── answers ──────────────────────────────────────────────────────────────────────────────
+    # ── responses ──────────────────────────────────────────────────────────────────────────────
 
     def _take(self, sent: Sent, answer: EncodedResponse) -> None:
         self.answers += 1
         version = sent.version
         if sent.request is None:
-            # Only ApiVersions answers what it cannot read, in the version that all can (KIP-511).
+            # Only ApiVersions responds to an unknown version, in version 0 (KIP-511).
             assert sent.key == 18, sent.what
             version = 0
-        response = read_answer(answer, sent.key, version, sent.correlation_id)
+        response = read_response(answer, sent.key, version, sent.correlation_id)
         assert not has_code(response, ErrorCode.UNKNOWN_SERVER_ERROR), (sent.what, response)
         if sent.request is not None:
             self.ledger.note(self.node, sent.request, response)
         if isinstance(response, FetchResponse) and response.session_id:
             self._requests.fetch_sessions.append(response.session_id)
 
-    # ── the end ──────────────────────────────────────────────────────────────────────────────
+    # ── restart ──────────────────────────────────────────────────────────────────────────────
 
     def _check_restart(self) -> None:
-        """Stopped or killed, it starts again with the same metadata and the same records."""
+        """Stopped or killed, the node starts again with the same metadata and the same records."""
         broker = self.node.broker
         self.node.stop()
         self._check()
         rebuilt = self._image_on_disk()
-        assert rebuilt == broker.image, "the metadata log does not say what the node knew"
+        assert rebuilt == broker.image, "the metadata log differs from the node's image"
         self.node.start()
         self.ledger.check(self.node)
         assert self.node.image.topic_ids == broker.image.topic_ids
@@ -389,7 +390,7 @@ async def _awaited(reply: PendingReply) -> EncodedResponse | None:
 
 
 def _as_read(frame: bytes, what: str, well_formed: bool) -> Sent:
-    """Reads a spoiled frame as the server will: it may have become another good one."""
+    """Reads a corrupted frame as the server will: it may have become another valid one."""
     try:
         header = read_request_header(frame)
         request, _ = read(
@@ -411,7 +412,7 @@ def _as_read(frame: bytes, what: str, well_formed: bool) -> Sent:
 
 
 def has_code(message: Message, code: int) -> bool:
-    """Whether an error code anywhere in a message is that one."""
+    """Returns whether a message has the error code anywhere."""
     for field in message.FIELDS:
         value = getattr(message, field.name)
         if field.name.endswith("error_code") and value == code:

@@ -1,4 +1,4 @@
-"""Record batches as honest and as hostile clients send them."""
+"""Record batches of regular and of hostile clients."""
 
 import random
 import struct
@@ -44,7 +44,7 @@ def put(batch: bytearray, field: str, value: int) -> None:
 
 
 def seal(batch: bytearray) -> bytes:
-    """With the right CRC: what comes is not an accident of the line."""
+    """Sets the right CRC: the damage is deliberate, not a transmission error."""
     put(batch, "crc", crc32c(bytes(batch[CRC_START:])))
     return bytes(batch)
 
@@ -52,7 +52,7 @@ def seal(batch: bytearray) -> bytes:
 def framed(
     payload: bytes, *, codec: int = 0, count: int = 1, timestamp: int = 0, attributes: int = 0
 ) -> bytes:
-    """A batch around any bytes at all, with a header that fits them."""
+    """Wraps any bytes in a batch with a matching header."""
     batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         batch, 0, 0, HEADER_SIZE - 12 + len(payload), -1, 2, 0, codec | attributes, count - 1,
@@ -62,7 +62,7 @@ def framed(
 
 
 def bomb(codec: int, *, unpacked_bytes: int, timestamp: int = 0) -> bytes:
-    """A small batch that unpacks to many small records."""
+    """Returns a small batch that decompresses to many small records."""
     count = unpacked_bytes // len(SMALLEST_RECORD)
     return framed(
         compress(codec, SMALLEST_RECORD * count), codec=codec, count=count, timestamp=timestamp
@@ -70,7 +70,7 @@ def bomb(codec: int, *, unpacked_bytes: int, timestamp: int = 0) -> bytes:
 
 
 def one_record_bomb(codec: int, *, value_bytes: int, timestamp: int = 0) -> bytes:
-    """A small batch that unpacks to a single record with an enormous value."""
+    """Returns a small batch that decompresses to a single record with an enormous value."""
     record = Record(0, timestamp, b"key", bytes(value_bytes))
     return build_batch([record], compression=codec)
 
@@ -81,7 +81,7 @@ class HostileBatches:
     def __init__(self, chance: random.Random, *, wall_ms: Callable[[], int]) -> None:
         self._chance = chance
         self._wall_ms = wall_ms
-        #: Next sequence by producer id: honest idempotent producers go on where they were.
+        #: Next sequence by producer id: regular idempotent producers continue there.
         self._sequences: dict[int, int] = {}
 
     def any(self) -> bytes:
@@ -102,7 +102,7 @@ class HostileBatches:
         return build_batch(self._records(), compression=self._chance.choice(CODECS))
 
     def honest_with_keys(self) -> bytes:
-        """Every topic takes it, compacted ones too."""
+        """Every topic accepts it, also compacted ones."""
         chance = self._chance
         records = [
             Record(index, self._wall_ms(), b"%d" % chance.randrange(50), chance.randbytes(20))
@@ -111,7 +111,7 @@ class HostileBatches:
         return build_batch(records, compression=chance.choice(CODECS))
 
     def idempotent(self) -> bytes:
-        """Mostly the next sequence; else a repetition, a gap, or another epoch."""
+        """Mostly the next sequence; otherwise a duplicate, a gap, or another epoch."""
         chance = self._chance
         producer_id = chance.choice((1, 2, 1000, 2**62))
         records = self._records()
@@ -132,7 +132,7 @@ class HostileBatches:
         )
 
     def lying_header(self) -> bytes:
-        """One to three fields of a good batch say something else; the CRC mostly agrees."""
+        """One to three header fields of a valid batch are changed; the CRC usually matches."""
         chance = self._chance
         batch = bytearray(self.honest())
         for field in chance.sample(sorted(_FIELDS), chance.randint(1, 3)):
@@ -140,7 +140,7 @@ class HostileBatches:
         return seal(batch) if chance.random() < 0.8 else bytes(batch)
 
     def lying_payload(self) -> bytes:
-        """The records' own lengths, deltas and counts are spoiled, the rest is in order."""
+        """Lengths, deltas and counts of the records are corrupted, everything else is valid."""
         chance = self._chance
         batch = bytearray(build_batch(self._records()))
         payload = bytearray(batch[HEADER_SIZE:])
@@ -153,7 +153,7 @@ class HostileBatches:
         )
 
     def nested_garbage(self) -> bytes:
-        """What the codec finds is noise, a cut stream, another codec's, or a batch in a batch."""
+        """The compressed data is noise, truncated, of another codec, or a batch in a batch."""
         chance = self._chance
         codec = chance.choice(CODECS)
         count = chance.choice((1, 2, 3, 1000))

@@ -1,4 +1,4 @@
-"""Requests that a schema allows: plausible for a field's name, or as wrong as its type can be."""
+"""Requests that a schema allows: plausible for a field's name, or as wrong as its type allows."""
 
 import random
 from collections import deque
@@ -12,9 +12,9 @@ from lograft.wire.message import Message
 from tests.fuzz.hostile_batches import HostileBatches
 from tests.properties.random_messages import RandomMessages
 
-#: Topics whose records must survive: only the APIs of the data path hear their names.
+#: Topics whose records must survive: only the APIs of the data path use their names.
 KEPT: Final = ("kept", "kept-lz4", "kept-time", "kept-keys", "kept-flushed")
-#: Topics that anybody may change or delete.
+#: Topics that any request may change or delete.
 TOYS: Final = ("toy", "toy-2", "toy.3")
 DATA_APIS: Final = frozenset({0, 1, 2, 3, 18, 23, 35, 60, 75})
 
@@ -117,7 +117,7 @@ NUMBERS: Final[dict[str, Sequence[int]]] = {
 
 
 class HostileRequests(RandomMessages):
-    """`topic_ids` tells the ids that exist now, of the topics that may be named."""
+    """`topic_ids` returns the current ids of the topics that may be named."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class HostileRequests(RandomMessages):
         self._wildness = wildness
         self._topics: tuple[str, ...] = TOYS
         self._of_broker = False
-        #: Sessions that the node has opened, the last ones count.
+        #: Sessions that the node has opened; the latest ones are used.
         self.fetch_sessions: deque[int] = deque(maxlen=3)
 
     def request(self, kind: type[Message], version: int) -> Message:
@@ -142,7 +142,7 @@ class HostileRequests(RandomMessages):
         return self.build(kind, version)
 
     def build(self, kind: type[Message], version: int) -> Message:
-        # Settings are named "name" too, like the topics that they are inside of.
+        # Settings have a field "name" too, like the topics in which they are nested.
         outer, self._of_broker = self._of_broker, kind.__name__.endswith("Config")
         try:
             return super().build(kind, version)
@@ -199,7 +199,7 @@ class HostileRequests(RandomMessages):
 
 
 def with_unknown_tags(frame: bytes, chance: random.Random) -> bytes:
-    """Tags from the future at the end of a request: a flexible one ends with its count of tags."""
+    """Adds unknown tags at the end of a request: a flexible one ends with its count of tags."""
     tags = sorted(chance.sample(range(50, 20_000), chance.randint(1, 5)))
     tail = bytes([len(tags)])
     for tag in tags:

@@ -1,5 +1,5 @@
-"""What the node has acknowledged in the topics that nobody may delete from, and whether it is
-still there."""
+"""Checks that the records that the node has acknowledged still exist, in topics that no request may
+delete from."""
 
 from typing import NamedTuple
 from uuid import UUID
@@ -40,21 +40,21 @@ class Ledger:
             return
         assert isinstance(response, ProduceResponse)
         kept_ids = {node.image.topic_ids[name] for name in KEPT}
-        for topic, answers in zip(request.topic_data, response.responses, strict=True):
+        for topic, results in zip(request.topic_data, response.responses, strict=True):
             topic_id = (
                 topic.topic_id if topic.topic_id.int else node.image.topic_ids.get(topic.name)
             )
             if topic_id not in kept_ids:
                 continue
-            pairs = zip(topic.partition_data, answers.partition_responses, strict=True)
-            for data, answer in pairs:
-                assert data.index == answer.index
-                if answer.error_code == ErrorCode.NONE:
+            pairs = zip(topic.partition_data, results.partition_responses, strict=True)
+            for data, result in pairs:
+                assert data.index == result.index
+                if result.error_code == ErrorCode.NONE:
                     assert isinstance(data.records, memoryview | bytes)
                     self.acknowledged += 1
-                    # A repetition is answered with the offset of what it repeats.
+                    # A duplicate gets the offset of the original batch.
                     known = self._batches.setdefault(Key(topic_id, data.index), {})
-                    known.setdefault(answer.base_offset, bytes(data.records))
+                    known.setdefault(result.base_offset, bytes(data.records))
 
     def check(self, node: SimulatedNode) -> None:
         for name in KEPT:
@@ -67,7 +67,7 @@ class Ledger:
 
 
 async def _read_all(node: SimulatedNode, topic_id: UUID, index: int) -> dict[int, bytes]:
-    """All batches by base offset; they follow each other without a gap, each with its CRC."""
+    """Returns all batches by base offset; checks that there are no gaps, and every CRC."""
     found: dict[int, bytes] = {}
     offset, high_watermark = 0, 1
     while offset < high_watermark:
@@ -78,10 +78,10 @@ async def _read_all(node: SimulatedNode, topic_id: UUID, index: int) -> dict[int
             topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
         )
         response = await node.ask(request, FETCH_VERSION, FetchResponse)
-        (answer,) = response.responses[0].partitions
-        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
-        high_watermark = answer.high_watermark
-        data = answer.records
+        (result,) = response.responses[0].partitions
+        assert result.error_code == ErrorCode.NONE, ErrorCode(result.error_code)
+        high_watermark = result.high_watermark
+        data = result.records
         assert isinstance(data, bytes | memoryview)
         if high_watermark == 0:
             break
@@ -97,7 +97,7 @@ async def _read_all(node: SimulatedNode, topic_id: UUID, index: int) -> dict[int
 def _check_same(sent: bytes, stored: bytes, where: str) -> None:
     before, after = read_header(sent), read_header(stored)
     if before.producer_id >= 0:
-        # A hostile producer repeats a sequence with other records: the first ones count.
+        # A hostile producer repeats a sequence with other records: the first ones are kept.
         assert before[9:] == after[9:], where
     elif sent[HEADER_SIZE:] == stored[HEADER_SIZE:]:
         assert before.record_count == after.record_count, where
@@ -106,7 +106,7 @@ def _check_same(sent: bytes, stored: bytes, where: str) -> None:
 
 
 def _contents(batch: bytes) -> list[Record] | None:
-    """Without offsets and timestamps, which the broker may set."""
+    """Returns the records without offsets and timestamps, which the broker may set."""
     try:
         records = read_records(batch, bytes_max=UNPACKED_BYTES_MAX)
     except MalformedMessage:

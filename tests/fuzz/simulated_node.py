@@ -1,6 +1,6 @@
-"""One whole node on a simulated machine, asked through its frame handlers.
+"""A complete node on a simulated machine, with requests to its frame handlers.
 
-Time is virtual, so a long poll costs nothing, and one seed always gives the same run.
+Time is virtual, so a long poll takes no time, and a seed always gives the same run.
 """
 
 import logging
@@ -45,7 +45,7 @@ def node_config(**settings: str) -> BrokerConfig:
 
 
 class Complaints(logging.Handler):
-    """What a node says about its own mistakes: every traceback, and every line of ERROR."""
+    """The node's log lines about its own bugs: every traceback, and every line of level ERROR."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Peer:
 
 
 class SimulatedNode:
-    """Outlives its processes: after `stop`, `start` begins the next on the same disk."""
+    """Survives its processes: after `stop`, `start` starts the next one on the same disk."""
 
     def __init__(self, seed: int, **settings: str) -> None:
         self.loop = SimulatedLoop(seed)
@@ -111,7 +111,7 @@ class SimulatedNode:
         self._node = None
 
     def kill(self) -> None:
-        """SIGKILL: what the kernel was given stays."""
+        """Kills the process: data passed to the kernel survives."""
         self.check()
         self.machine.kill()
         self._node = None
@@ -122,7 +122,7 @@ class SimulatedNode:
         return self.loop.run_until_complete(life.run(work, name="fuzz"))
 
     def check(self) -> None:
-        """No task has died, nothing was raised into the void, the node wants to go on."""
+        """Checks that no task has failed, no exception was lost, and the node still runs."""
         life = self.machine.life
         assert life is not None
         assert not life.failures, life.failures
@@ -130,7 +130,7 @@ class SimulatedNode:
         assert not self.halted, self.halted
 
     def session(self, role: str = "broker") -> Session:
-        """A new connection's handler."""
+        """Returns the frame handler of a new connection."""
         broker = self.broker if role == "broker" else None
         router = Router(self.broker.shared, broker, listener=LISTENERS[role], role=role)
         return router(cast(Channel, _Peer()))
@@ -141,13 +141,13 @@ class SimulatedNode:
         if isinstance(reply, PendingReply):
             reply = await reply.response
         assert reply is not None
-        response = read_answer(reply, request.KEY, version, CORRELATION_ID)
+        response = read_response(reply, request.KEY, version, CORRELATION_ID)
         assert isinstance(response, kind)
         return response
 
 
-def read_answer(answer: EncodedResponse, key: int, version: int, correlation_id: int) -> Message:
-    """Also checks that the answer is what its reader will expect, to the last byte."""
+def read_response(answer: EncodedResponse, key: int, version: int, correlation_id: int) -> Message:
+    """Reads the response, and checks that a client could read it, to the last byte."""
     data = b"".join(
         part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part
         for part in answer.parts

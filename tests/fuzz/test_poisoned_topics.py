@@ -1,4 +1,4 @@
-"""Topics that took garbage while nobody looked inside, and are then looked into."""
+"""Topics that accepted garbage without validation, and whose settings then require validation."""
 
 import asyncio
 import random
@@ -71,7 +71,7 @@ async def alter(node: SimulatedNode, name: str, value: str) -> None:
     assert response.responses[0].error_code == ErrorCode.NONE, response
 
 
-async def look_up(node: SimulatedNode, timestamp: int) -> int:
+async def find_offset(node: SimulatedNode, timestamp: int) -> int:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topics = [ListOffsetsTopic(name=TOPIC, partitions=[asked])]
     response = await node.ask(
@@ -81,7 +81,7 @@ async def look_up(node: SimulatedNode, timestamp: int) -> int:
 
 
 @pytest.mark.parametrize("ends_by_kill", [False, True])
-def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool) -> None:
+def test_node_survives_garbage_when_the_topic_becomes_compacted(ends_by_kill: bool) -> None:
     node = SimulatedNode(1)
     batches = HostileBatches(random.Random("poison"), wall_ms=node.machine.clock.wall_ms)
 
@@ -94,12 +94,12 @@ def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool
             batch = bomb(codec, unpacked_bytes=1 << 20, timestamp=WALL_START_MS)
             taken += await produce(node, batch) == ErrorCode.NONE
         assert taken > 100
-        # Enough for the poisoned segment to be rolled: only those are compacted.
+        # Enough for the segment with garbage to be rolled: only rolled segments are compacted.
         for _ in range(30):
             padding = framed(bytes(100_000), timestamp=WALL_START_MS)
             assert await produce(node, padding) == ErrorCode.NONE
         for timestamp in (0, WALL_START_MS, WALL_START_MS + 5, 2**62, -3):
-            assert await look_up(node, timestamp) == ErrorCode.NONE
+            assert await find_offset(node, timestamp) == ErrorCode.NONE
         await alter(node, "cleanup.policy", "compact")
         await asyncio.sleep(120)
         assert await produce(node, batches.honest_with_keys()) == ErrorCode.NONE
@@ -114,6 +114,6 @@ def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool
         node.start()
         assert node.run(produce(node, batches.honest_with_keys())) == ErrorCode.NONE
         node.stop()
-    # That a log cannot be compacted may be said, without a trace.
+    # A log that cannot be compacted may be logged, but without a traceback.
     assert not [line for line in complaints.lines if "Traceback" in line], complaints.lines[0]
     node.loop.close()

@@ -1,18 +1,18 @@
-"""Every API and version that a listener serves, asked by everybody in every way."""
+"""Every API and version that a listener serves, with regular and hostile requests."""
 
 import pytest
 
 from tests.fuzz import budget
 from tests.fuzz.campaign import Campaign
 
-#: Few enough for a failure to be small, many enough for states to build up.
+#: Few enough to analyze a failure, enough to build up state.
 REQUESTS_PER_SEED = 400
 
 pytestmark = pytest.mark.fuzz
 
 
 @pytest.mark.timeout(0)
-def test_nothing_that_is_asked_breaks_the_node() -> None:
+def test_node_survives_any_request() -> None:
     acknowledged = 0
     for seed in budget.seeds(share=0.6):
         campaign = Campaign(seed)
@@ -22,7 +22,7 @@ def test_nothing_that_is_asked_breaks_the_node() -> None:
 
 
 @pytest.mark.timeout(0)
-def test_every_api_and_version_is_asked() -> None:
+def test_every_api_and_version_is_requested() -> None:
     for seed in budget.seeds(share=0.1):
         campaign = Campaign(seed)
         campaign.run_every_version(times=2)

@@ -1,7 +1,7 @@
 """Hostile connections against a node process, while a well-behaved client works.
 
-Each siege ends with the same questions (`BesiegedNode.siege`): is the node alive, has it kept its
-memory, was the other client served in time, is there no trace of a bug in its log.
+Each siege ends with the same checks (`BesiegedNode.siege`): the node runs, uses no more memory than
+before, has served the other client in time, and has no sign of a bug in its log.
 """
 
 import random
@@ -57,7 +57,7 @@ def header(key: int, version: int) -> bytes:
     return struct.pack(">hhih", key, version, 1, -1)
 
 
-def test_garbage_before_any_request(node: BesiegedNode) -> None:
+def test_garbage_before_the_first_request(node: BesiegedNode) -> None:
     chance = random.Random(1)
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + chance.randbytes(64)
     words = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", hello, b"\0" * 100, b"\xff" * 100, b"\n" * 9]
@@ -77,7 +77,7 @@ def test_impossible_sizes_close_at_once(node: BesiegedNode, size: int) -> None:
         assert is_closed_by_peer(connection)
 
 
-def test_slow_frames_are_answered_in_the_end(node: BesiegedNode) -> None:
+def test_slow_frames_get_a_response(node: BesiegedNode) -> None:
     with node.siege(), ExitStack() as stack:
         slow = [stack.enter_context(node.connect()) for _ in range(100)]
         for byte in API_VERSIONS:
@@ -89,19 +89,19 @@ def test_slow_frames_are_answered_in_the_end(node: BesiegedNode) -> None:
             assert receive_exactly(connection, size)[:4] == b"\0\0\0\1"
 
 
-def test_half_frames_then_gone(node: BesiegedNode) -> None:
+def test_disconnects_in_the_middle_of_a_frame(node: BesiegedNode) -> None:
     with node.siege():
         for turn in range(300):
             with node.connect() as connection:
                 connection.sendall((API_VERSIONS * 2)[: 1 + turn % (2 * len(API_VERSIONS) - 1)])
                 if turn % 2:
-                    # A reset instead of a polite end.
+                    # A reset instead of a regular end.
                     linger = struct.pack("ii", 1, 0)
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
 @pytest.mark.parametrize("declared", [2**31 - 1, FRAME_BYTES_MAX])
-def test_five_hundred_declare_much_and_send_little(node: BesiegedNode, declared: int) -> None:
+def test_five_hundred_large_announced_sizes(node: BesiegedNode, declared: int) -> None:
     with node.siege(), ExitStack() as stack:
         for _ in range(500):
             connection = stack.enter_context(node.connect())
@@ -120,7 +120,7 @@ def test_connection_storm(node: BesiegedNode) -> None:
                     stack.enter_context(node.connect())
 
 
-def test_readers_that_do_not_read(node: BesiegedNode) -> None:
+def test_clients_that_do_not_read_responses(node: BesiegedNode) -> None:
     records = [Record(0, -1, None, bytes(900_000))]
     with Client(node.port) as client:
         client.create_topic("big")
@@ -137,7 +137,7 @@ def test_readers_that_do_not_read(node: BesiegedNode) -> None:
 
 
 def tags(count: int) -> bytes:
-    """A count of tagged fields, and as many empty ones in order."""
+    """Returns a count of tagged fields, and as many empty ones in order."""
     return uvarint(count) + b"".join(uvarint(tag) + b"\0" for tag in range(count))
 
 
@@ -168,8 +168,8 @@ def uvarint(value: int) -> bytes:
         pytest.param(header(3, 9) + b"\0" + uvarint(100_001) + b"\3aa\0" * 100_000, id="topics"),
     ],
 )
-def test_counts_that_lie_or_amplify(node: BesiegedNode, spoilt: bytes) -> None:
-    # The frame itself lies in memory, and what it says may take some of it for a moment.
+def test_invalid_and_amplifying_counts(node: BesiegedNode, spoilt: bytes) -> None:
+    # The frame itself is in memory, and its content may occupy some for a moment.
     with node.siege(peak_growth_bytes_max=160 * MIB), node.connect() as connection:
         connection.sendall(framed(spoilt))
         connection.shutdown(socket.SHUT_WR)
@@ -178,7 +178,7 @@ def test_counts_that_lie_or_amplify(node: BesiegedNode, spoilt: bytes) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_compression_bombs(node: BesiegedNode, codec: Codec) -> None:
-    """Topics that look inside (compacted, of another codec) and look-ups by time."""
+    """In topics that need validation (compacted, with another codec) and in lookups by time."""
     now_ms = int(time.time() * 1000)
     names = {"plain": {}, "compacted": {"cleanup_policy": "compact"}, "packed": {}}
     names["packed"] = {"compression_type": "gzip" if codec == Codec.ZSTD else "zstd"}
@@ -192,7 +192,7 @@ def test_compression_bombs(node: BesiegedNode, codec: Codec) -> None:
         if codec != Codec.SNAPPY
         else one_record_bomb(codec, value_bytes=20 * MIB, timestamp=now_ms),
     ]
-    # The allocator keeps some of the buffers of 32 MiB for the next time.
+    # The allocator keeps some of the buffers of 32 MiB for reuse.
     bounds = {"growth_bytes_max": 128 * MIB, "peak_growth_bytes_max": 160 * MIB}
     with node.siege(**bounds), Client(node.port) as client:
         for name in names:
@@ -206,8 +206,8 @@ def test_compression_bombs(node: BesiegedNode, codec: Codec) -> None:
             client.ask(request, 7, ListOffsetsResponse)
 
 
-def test_afterwards_nothing_is_lost(node: BesiegedNode) -> None:
-    """The last one: a clean stop, and a start on the same folder."""
+def test_no_records_are_lost_afterwards(node: BesiegedNode) -> None:
+    """The last test: a clean stop, and a start on the same directory."""
     assert len(node.acknowledged) > 1
     node.check_nothing_lost()
     node.server.stop()

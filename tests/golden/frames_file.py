@@ -1,7 +1,7 @@
-"""How recorded frames lie in `frames/`: one gzip'ed file per API.
+"""The format of recorded frames in `frames/`: one gzip file per API.
 
-An entry is a head (version, direction, size of the source's name, size of the frame), the name of
-the client that sent or got it, and the frame without its length prefix.
+An entry is a header (version, direction, size of the source's name, size of the frame), the name of
+the client that sent or received it, and the frame without its length prefix.
 """
 
 import gzip
@@ -35,7 +35,7 @@ def write_frames(api_key: int, name: str, frames: Iterable[Frame]) -> Path:
         entries += HEAD.pack(frame.version, direction, len(source), len(frame.data))
         entries += source + frame.data
     path = FOLDER / f"{api_key:02}-{name}.gz"
-    # Without a time stamp, so that equal frames make equal files.
+    # Without a timestamp, so that equal frames result in equal files.
     path.write_bytes(gzip.compress(bytes(entries), mtime=0))
     return path
 

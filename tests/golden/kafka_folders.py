@@ -13,7 +13,7 @@ _FIELD: Final = re.compile(r"(\w+): (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """`data` is a log dir as Kafka left it; `dump(name)` what its tool said about a file in it."""
+    """`data` is a log dir written by Kafka; `dump(name)` is its tool's output for a file in it."""
 
     root: Path
 
@@ -25,7 +25,7 @@ class Folder:
         return (self.root / "dumps" / f"{name}.txt").read_text().splitlines()
 
     def entries(self, name: str) -> list[dict[str, str]]:
-        """The lines of an index or snapshot: `key: value key: value`."""
+        """Returns the lines of an index or snapshot: `key: value key: value`."""
         return [dict(_FIELD.findall(line)) for line in self.dump(name)[1:]]
 
     def batches(self, name: str) -> list[dict[str, str]]:
@@ -36,11 +36,11 @@ class Folder:
         ]
 
     def records(self, name: str) -> list[str]:
-        """The lines of single records."""
+        """Returns the lines of single records."""
         return [line for line in self.dump(name) if line.startswith("| offset: ")]
 
     def files(self, pattern: str) -> Iterator[str]:
-        """Names, relative to the log dir, of files that have a dump."""
+        """Yields the names, relative to the log dir, of files that have a dump."""
         for file in sorted(self.data.glob(pattern)):
             name = str(file.relative_to(self.data))
             if (self.root / "dumps" / f"{name}.txt").exists():
@@ -48,7 +48,8 @@ class Folder:
 
 
 def unpack(how: str, target: Path) -> Folder:
-    """`how` the server ended, stopped or killed; or kept-state (tools/golden_files.py)."""
+    """`how` is the way the server ended (stopped or killed), or kept-state
+    (tools/golden_files.py)."""
     (archive,) = FILES.glob(f"*-{how}.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(target, filter="data")

@@ -1,4 +1,4 @@
-"""`lograft dump-log` shows the recorded files line by line as Kafka's DumpLogSegments did."""
+"""`lograft dump-log` prints the recorded files line by line like Kafka's DumpLogSegments."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Folder:
     unpacked = unpack(request.param, tmp_path / request.param)
-    # The recorded text has names relative to the log dir.
+    # The recorded output has names relative to the log dir.
     monkeypatch.chdir(unpacked.data)
     return unpacked
 
@@ -36,20 +36,20 @@ def options_for(name: str) -> DumpOptions:
 
 
 @pytest.mark.parametrize("suffix", ["log", "checkpoint", "snapshot", *INDEXES])
-def test_every_file_is_shown_as_kafka_shows_it(folder: Folder, suffix: str) -> None:
+def test_every_file_is_printed_as_by_kafka(folder: Folder, suffix: str) -> None:
     if suffix in INDEXES and folder.root.name.startswith("killed"):
-        return  # preallocated and never trimmed: both tools complain, in their own words
+        return  # preallocated and never trimmed: both tools report an error, in different words
     names = [*folder.files(f"*-0/*.{suffix}"), *folder.files(f"*.{suffix}")]
     assert names
     for name in names:
         problems: list[str] = []
         shown = list(dump_file(name, options_for(name), problems))
-        assert shown == told(folder, name), name
+        assert shown == expected_lines(folder, name), name
         assert problems == []
 
 
-def told(folder: Folder, name: str) -> list[str]:
-    """Without Kafka's closing remark that a segment which begins above 0 is "non-consecutive"."""
+def expected_lines(folder: Folder, name: str) -> list[str]:
+    """Omits Kafka's final remark that a segment starting above 0 is "non-consecutive"."""
     lines = folder.dump(name)[1:]
     remarks = [index for index, line in enumerate(lines) if line.startswith("Non-consecutive")]
     return lines[: remarks[0]] if remarks else lines

@@ -1,4 +1,4 @@
-"""Frames recorded from a real Apache Kafka: what we read and write again are the same bytes."""
+"""Frames recorded from a real Apache Kafka: reading and writing them again gives the same bytes."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -31,8 +31,8 @@ RECORDED = sorted(FOLDER.glob("*.gz"))
 RECORDS_BYTES_MAX = 1_000_000
 
 
-def again(frame: Frame) -> bytes:
-    """The frame read and written."""
+def rewrite(frame: Frame) -> bytes:
+    """Reads and writes the frame."""
     if frame.direction == "request":
         header = read_request_header(frame.data)
         assert (header.api_key, header.api_version) == (frame.api_key, frame.version)
@@ -50,26 +50,26 @@ def again(frame: Frame) -> bytes:
 
 
 def is_too_new(frame: Frame) -> bool:
-    """Some clients ask ApiVersions in a version that Kafka 4.3 does not have."""
+    """Some clients send ApiVersions in a version that Kafka 4.3 does not have."""
     return (
         frame.api_key == API_VERSIONS_KEY and frame.version > spec_of(API_VERSIONS_KEY).max_version
     )
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_read_and_written_again_they_are_equal(path: Path) -> None:
+def test_rewritten_frames_are_equal(path: Path) -> None:
     for frame in read_frames(path):
         if not is_too_new(frame):
-            assert again(frame) == frame.data, str(frame)
+            assert rewrite(frame) == frame.data, str(frame)
 
 
-def test_a_too_new_version_question_is_answered_in_version_0() -> None:
-    """KIP-511: with an error and the versions of ApiVersions itself."""
-    answers = [frame for frame in all_frames() if is_too_new(frame)]
-    assert {frame.direction for frame in answers} == {"request", "response"}
-    for frame in answers:
+def test_response_to_an_unknown_api_versions_version_is_version_0() -> None:
+    """KIP-511: the response has an error and the versions of ApiVersions itself."""
+    responses = [frame for frame in all_frames() if is_too_new(frame)]
+    assert {frame.direction for frame in responses} == {"request", "response"}
+    for frame in responses:
         if frame.direction == "response":
-            assert again(frame._replace(version=0)) == frame.data
+            assert rewrite(frame._replace(version=0)) == frame.data
             response = read_all(ApiVersionsResponse, 0, frame.data, 4)
             assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert [key.api_key for key in response.api_keys] == [API_VERSIONS_KEY]
@@ -86,7 +86,7 @@ def versions_recorded(api_key: int, direction: str) -> set[int]:
 
 
 @pytest.mark.parametrize("direction", ["request", "response"])
-def test_every_version_of_the_data_and_metadata_families_is_recorded(direction: str) -> None:
+def test_every_version_of_data_and_metadata_apis_is_recorded(direction: str) -> None:
     missing: dict[str, set[int]] = defaultdict(set)
     for key in (0, 1, 2, 3, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 55, 60, 74, 75):
         spec = spec_of(key)
@@ -95,12 +95,12 @@ def test_every_version_of_the_data_and_metadata_families_is_recorded(direction: 
     assert {name: versions for name, versions in missing.items() if versions} == {}
 
 
-def test_every_recorded_api_is_in_our_table() -> None:
+def test_every_recorded_api_is_known() -> None:
     assert {frame.api_key for frame in all_frames()} <= set(API_VERSIONS)
     assert len(RECORDED) > 60
 
 
-def test_recorded_batches_have_a_good_crc_and_readable_records() -> None:
+def test_recorded_batches_have_a_valid_crc_and_readable_records() -> None:
     codecs = set()
     for frame in all_frames():
         for batches in batches_in(frame):

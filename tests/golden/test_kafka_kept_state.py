@@ -1,4 +1,4 @@
-"""The internal logs of a Kafka that has every type of group, quotas, ACLs, users and tokens."""
+"""The internal logs of a Kafka with every type of group, quotas, ACLs, users and tokens."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_every_type_of_group_is_loaded(folder: Folder) -> None:
     assert note.startswith("keeps 2 share and 2 streams group(s)")
 
 
-def test_compaction_keeps_them(folder: Folder) -> None:
+def test_compaction_keeps_groups_of_every_type(folder: Folder) -> None:
     data = (folder.data / OFFSETS).read_bytes()
     disk: Disk = MemoryDisk()
     log = open_log(disk, config=COMPACTED)
@@ -99,7 +99,7 @@ def test_compaction_keeps_them(folder: Folder) -> None:
 
 
 def newest_of(data: bytes) -> dict[str, str]:
-    """Key → value of everything that is not deleted."""
+    """Returns key → value of everything that is not deleted."""
     found = {
         repr(entry.record.key): repr(entry.record.value)
         for entry in read_log(GROUPS, data)
@@ -108,7 +108,7 @@ def newest_of(data: bytes) -> dict[str, str]:
     return {key: value for key, value in found.items() if value != "None"}
 
 
-def test_nodes_tell_what_they_do_not_enforce(image: MetadataImage) -> None:
+def test_metadata_that_is_not_enforced_is_reported(image: MetadataImage) -> None:
     unenforced = describe_unenforced(image)
     assert list(unenforced) == ["ACLs", "quotas", "users", "tokens"]
     assert unenforced["ACLs"].startswith("4 ACLs are stored but not enforced")
@@ -124,7 +124,7 @@ def test_nodes_tell_what_they_do_not_enforce(image: MetadataImage) -> None:
     assert not describe_stored_features(empty)
 
 
-def test_the_image_keeps_all_of_it(image: MetadataImage) -> None:
+def test_image_keeps_all_records(image: MetadataImage) -> None:
     subscription = image.config_of(ResourceType.CLIENT_METRICS, "latencies")
     assert subscription == {"interval.ms": "30000", "metrics": "org.apache.kafka.producer."}
     again = replayed(list(image.records()))

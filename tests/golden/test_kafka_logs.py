@@ -1,4 +1,4 @@
-"""Logs that a real Apache Kafka wrote: we read in them what Kafka's own tool reads."""
+"""Logs that a real Apache Kafka wrote: Lograft reads in them what Kafka's own tool reads."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from tests.golden.kafka_folders import Folder, unpack
 
 RECORDS_BYTES_MAX = 1_000_000
 TOPICS = ["none", "gzip", "snappy", "lz4", "zstd", "rolled", "transactions", "cut"]
-#: As the recording broker was set, so that rebuilt indexes can be equal.
+#: The settings of the recording broker, so that rebuilt indexes can be equal.
 CONFIG = FixedLogConfig(index_interval_bytes=200, segment_index_bytes=4096)
 
 
@@ -54,7 +54,7 @@ def open_log(folder: Folder, topic: str, recovery: RecoveryPlan) -> Log:
     )
 
 
-def test_batches_are_what_the_tool_says(folder: Folder) -> None:
+def test_batches_match_kafkas_tool(folder: Folder) -> None:
     names = list(folder.files("*/*.log"))
     assert len(names) > 10
     for name in names:
@@ -79,11 +79,13 @@ def test_batches_are_what_the_tool_says(folder: Folder) -> None:
             for position, header in iterate_headers(data)
             if check_crc(data, position, header.size_bytes)
         ]
-        told = [{field: batch[field] for field in found[0]} for batch in folder.batches(name)]
-        assert [{field: str(value) for field, value in one.items()} for one in found] == told, name
+        reported = [{field: batch[field] for field in found[0]} for batch in folder.batches(name)]
+        assert [{field: str(value) for field, value in one.items()} for one in found] == reported, (
+            name
+        )
 
 
-def test_records_are_what_the_tool_says(folder: Folder) -> None:
+def test_records_match_kafkas_tool(folder: Folder) -> None:
     for topic in TOPICS:
         for name in folder.files(f"{topic}-0/*.log"):
             data = memoryview((folder.data / name).read_bytes())
@@ -95,11 +97,11 @@ def test_records_are_what_the_tool_says(folder: Folder) -> None:
                     value = -1 if record.value is None else len(record.value)
                     line = f"| offset: {record.offset} CreateTime: {record.timestamp} "
                     found.append(f"{line}keySize: {key} valueSize: {value} ")
-            told = [line.partition("sequence: ")[0] for line in folder.records(name)]
-            assert found == told, name
+            reported = [line.partition("sequence: ")[0] for line in folder.records(name)]
+            assert found == reported, name
 
 
-def test_indexes_are_what_the_tool_says(stopped: Folder) -> None:
+def test_indexes_match_kafkas_tool(stopped: Folder) -> None:
     disk = RealDisk()
     for name in stopped.files("*/*.index"):
         index = OffsetIndex(disk, str(stopped.data / name), base_of(name), fresh=False)
@@ -123,7 +125,7 @@ def base_of(name: str) -> int:
     return int(Path(name).name[:20])
 
 
-def test_producer_snapshots_are_what_the_tool_says(folder: Folder) -> None:
+def test_producer_snapshots_match_kafkas_tool(folder: Folder) -> None:
     names = list(folder.files("*/*.snapshot"))
     for name in names:
         found = [
@@ -147,11 +149,11 @@ def test_producer_snapshots_are_what_the_tool_says(folder: Folder) -> None:
             "lastOffset",
             "lastTimestamp",
         )
-        told = [tuple(int(entry[field]) for field in fields) for entry in folder.entries(name)]
-        assert sorted(found) == sorted(told), name
+        reported = [tuple(int(entry[field]) for field in fields) for entry in folder.entries(name)]
+        assert sorted(found) == sorted(reported), name
 
 
-def test_checkpoints_and_identity(stopped: Folder) -> None:
+def test_checkpoints_and_meta_properties_are_read(stopped: Folder) -> None:
     disk, data = RealDisk(), str(stopped.data)
     ends = {
         (tp.topic, tp.partition): offset
@@ -174,7 +176,7 @@ def test_checkpoints_and_identity(stopped: Folder) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_log_opens_after_kafkas_clean_stop(stopped: Folder, topic: str) -> None:
+def test_log_opens_after_a_clean_stop_of_kafka(stopped: Folder, topic: str) -> None:
     end = last_offset(stopped, topic) + 1
     plan = RecoveryPlan(clean=True, recovery_point=Offset(end))
     log = open_log(stopped, topic, plan)
@@ -184,8 +186,8 @@ def test_a_log_opens_after_kafkas_clean_stop(stopped: Folder, topic: str) -> Non
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_recovery_gives_what_kafka_had(stopped: Folder, topic: str) -> None:
-    """Everything but the log itself is thrown away; what is rebuilt equals Kafka's files."""
+def test_recovery_rebuilds_kafkas_files(stopped: Folder, topic: str) -> None:
+    """Everything but the log itself is deleted; the rebuilt files equal Kafka's."""
     directory = stopped.data / f"{topic}-0"
     kafkas = {file.name: file.read_bytes() for file in directory.glob("*index")}
     snapshots = {file.name: file.read_bytes() for file in directory.glob("*.snapshot")}
@@ -203,7 +205,7 @@ def test_recovery_gives_what_kafka_had(stopped: Folder, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_log_opens_after_kafka_was_killed(tmp_path: Path, topic: str) -> None:
+def test_log_opens_after_kafka_was_killed(tmp_path: Path, topic: str) -> None:
     killed = unpack("killed", tmp_path)
     end = last_offset(killed, topic) + 1
     log = open_log(killed, topic, RecoveryPlan(clean=False))
@@ -212,10 +214,10 @@ def test_a_log_opens_after_kafka_was_killed(tmp_path: Path, topic: str) -> None:
     log.close(clean=True)
 
 
-def test_aborted_transactions_are_known(stopped: Folder) -> None:
+def test_aborted_transactions_match_kafkas_tool(stopped: Folder) -> None:
     log = open_log(stopped, "transactions", RecoveryPlan(clean=True, recovery_point=Offset(20)))
     (name,) = stopped.files("transactions-0/*.txnindex")
-    told = [
+    reported = [
         (int(entry["producerId"]), int(entry["firstOffset"]), int(entry["lastOffset"]))
         for entry in stopped.entries(name)
     ]
@@ -223,13 +225,13 @@ def test_aborted_transactions_are_known(stopped: Folder) -> None:
         (aborted.producer_id, aborted.first_offset, aborted.last_offset)
         for aborted in log.aborted_transactions(0, 20)
     ]
-    assert found == told
+    assert found == reported
     assert log.first_unstable_offset is None
     log.close(clean=True)
 
 
-def test_our_markers_are_kafkas(folder: Folder) -> None:
-    """Byte for byte, both ends of transactions."""
+def test_markers_equal_kafkas(folder: Folder) -> None:
+    """Byte for byte, for commits and aborts."""
     seen = set()
     for name in folder.files("transactions-0/*.log"):
         data = (folder.data / name).read_bytes()
@@ -252,7 +254,7 @@ def last_offset(folder: Folder, topic: str) -> int:
 
 
 def read_offsets(log: Log) -> list[int]:
-    """Every record's offset, read as a consumer would."""
+    """Returns every record's offset, read as a consumer would."""
     offsets: list[int] = []
     position = log.log_start_offset
     while position < log.end_offset:

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def values_in(folder: Folder, name: str) -> list[tuple[int, bool, bytes, bytes]]:
-    """Offset, whether a control record, key and value of every record in a file."""
+    """Returns offset, whether it is a control record, key and value of every record in a file."""
     data = memoryview((folder.data / name).read_bytes())
     return [
         (record.offset, header.is_control, record.key or b"", record.value or b"")
@@ -58,17 +58,17 @@ def snake(name: str) -> str:
     return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)[1:]
 
 
-def test_records_are_what_the_tool_says(folder: Folder) -> None:
+def test_records_match_kafkas_tool(folder: Folder) -> None:
     for name in [LOG, *checkpoints(folder)]:
-        told = [
+        reported = [
             json.loads(line.partition("payload: ")[2])["type"]
             for line in folder.records(name)
             if "payload: " in line
         ]
-        assert [snake(type(one).__name__) for one in messages_in(folder, name)] == told, name
+        assert [snake(type(one).__name__) for one in messages_in(folder, name)] == reported, name
 
 
-def test_records_read_and_written_again_are_equal(folder: Folder) -> None:
+def test_rewritten_records_are_equal(folder: Folder) -> None:
     for name in [LOG, *checkpoints(folder)]:
         for offset, is_control, key, value in values_in(folder, name):
             if is_control:
@@ -90,7 +90,7 @@ def replayed(messages: list[Message]) -> MetadataImage:
 
 
 def comparable(image: MetadataImage) -> list[str]:
-    """Its records without an order; a broker's features have none either."""
+    """Returns its records without their order; a broker's features have no order either."""
     records = list(image.records())
     for record in records:
         if isinstance(record, RegisterBrokerRecord):
@@ -98,7 +98,7 @@ def comparable(image: MetadataImage) -> list[str]:
     return sorted(map(repr, records))
 
 
-def test_a_snapshot_and_the_log_behind_it_give_the_image_of_the_whole_log(folder: Folder) -> None:
+def test_snapshot_and_later_log_give_the_image_of_the_whole_log(folder: Folder) -> None:
     whole = replayed(messages_in(folder, LOG))
     assert set(whole.topic_ids) >= {"none", "zstd", "rolled", "transactions", "cut"}
     assert "gone" not in whole.topic_ids
@@ -111,8 +111,8 @@ def test_a_snapshot_and_the_log_behind_it_give_the_image_of_the_whole_log(folder
         assert comparable(image) == comparable(whole), name
 
 
-def test_the_image_writes_kafkas_own_snapshot(folder: Folder) -> None:
-    """Our snapshot of the state has the same records as the one that Kafka took."""
+def test_image_writes_the_same_snapshot_as_kafka(folder: Folder) -> None:
+    """Lograft's snapshot of the state has the same records as Kafka's."""
     newest = checkpoints(folder)[-2]
     kafkas = messages_in(folder, newest)
     ours = list(replayed(kafkas).records())

@@ -1,8 +1,8 @@
-"""Ways to spoil bytes, for the tests of everything that reads bytes from outside."""
+"""Corrupts bytes, for the tests of everything that reads bytes from outside."""
 
 import random
 
-#: Counts and lengths at the edges: int32, int16, varints.
+#: Boundary values of counts and lengths: int32, int16, varints.
 EDGES = (
     b"\x7f\xff\xff\xff",
     b"\xff\xff\xff\xff",
@@ -18,8 +18,9 @@ EDGES = (
 )
 
 
-def mutated(data: bytes, chance: random.Random) -> bytes:
-    """One or two of: a byte changed, an edge value written over, bytes cut out or put in."""
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """Applies one or two changes: a byte or boundary value overwritten, bytes removed or
+    inserted."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, 2)):
         at = chance.randrange(len(changed) + 1)

@@ -8,14 +8,14 @@ from lograft.wire.message import FRESH, Field, Message
 
 _ERROR_CODES = [int(code) for code in ErrorCode]
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-#: Tags from here on are Lograft's own.
+#: Tags from this number on are Lograft's own.
 OWN_TAGS = 10_000
 _TEXTS = ("", "a", "topic-7", "grün", "日本", "x" * 126, "y" * 127, "z" * 128, "w" * 300)
 
 
 class RandomMessages:
-    """`fullness` is how likely an array has elements, a nullable is there, a tag is set.
-    `own_fields`: also those that Kafka does not have."""
+    """`fullness` is the probability that an array has elements, a nullable is not null, a tag is
+    set. `own_fields`: includes fields that Kafka does not have."""
 
     def __init__(self, seed: int | str, *, fullness: float, own_fields: bool = False) -> None:
         self.chance = random.Random(seed)
@@ -49,13 +49,13 @@ class RandomMessages:
         if field.kind == "struct":
             assert isinstance(element, type)
             value = self.build(element, version)
-            # A tagged struct of defaults is not written, so it would come back as None.
+            # A tagged struct of defaults is not written, so it would be read as None.
             hidden = field.is_tagged and value == element()
             return field.default if hidden and field.default is not FRESH else value
         return self.scalar(field.kind, field.name)
 
     def scalar(self, kind: str, name: str) -> object:
-        """A value for a field of that type; the fuzzer knows better ones for some names."""
+        """Returns a value for a field of that type; the fuzzer has better ones for some names."""
         chance = self.chance
         if kind == "bool":
             return chance.random() < 0.5

@@ -29,7 +29,7 @@ from lograft.wire.apis import API_VERSIONS, request_class, response_class
 from lograft.wire.message import FRESH, Field, Message
 from tests.properties.random_messages import OWN_TAGS, RandomMessages
 
-#: kio gives some numbers a meaning; on the wire they are these.
+#: kio converts some numbers into other types; these are the types on the wire.
 WIRE_TYPES = {
     "error_code": "int16",
     "timedelta_i32": "int32",
@@ -45,7 +45,7 @@ def kio_class(key: int, direction: Any, version: int) -> Any:
 
 
 def matched(ours: type[Message], kio: Any, version: int) -> list[tuple[Field, Any]]:
-    """Our fields and kio's, side by side."""
+    """Returns pairs of Lograft's fields and kio's."""
     kafkas = (f for f in ours.FIELDS if f.is_in(version) and f.tag < OWN_TAGS)
     return list(zip(kafkas, fields(kio), strict=True))
 
@@ -63,7 +63,7 @@ def pairs(key: int) -> list[tuple[type[Message], Any, int]]:
 
 
 def to_kio(message: Message, kind: Any) -> Any:
-    """The same message as kio's class for its version."""
+    """Converts a message to kio's class for its version."""
     both = matched(type(message), kind, kind.__version__)
     return kind(**{t.name: value_to_kio(getattr(message, f.name), t) for f, t in both})
 
@@ -120,14 +120,14 @@ def assert_same_fields(ours: type[Message], kio: Any, version: int) -> None:
             kafka_type = get_schema_field_type(theirs)
             kind = field.element if field.kind == "array" else field.kind
             assert kind == WIRE_TYPES.get(kafka_type, kafka_type), where
-            # kio makes a missing UUID and the timestamp -1 None: no null on the wire.
+            # kio uses None for a missing UUID and the timestamp -1: not a null on the wire.
             if kafka_type not in ("uuid", "datetime_i64"):
                 assert field.is_nullable_in(version) == is_optional(theirs), where
             assert_same_default(field.default, theirs, where)
 
 
 def plain(name: str) -> str:
-    """kio turns milliseconds into durations and drops the unit, and writes `id_`, `k_raft`."""
+    """kio converts milliseconds to durations and drops the unit, and writes `id_`, `k_raft`."""
     return name.removesuffix("_ms").replace("_", "")
 
 
@@ -140,7 +140,7 @@ def assert_same_default(ours: Any, theirs: Any, where: object) -> None:
     assert theirs.default == expected, where
 
 
-def test_kio_knows_the_same_apis_and_versions() -> None:
+def test_kio_has_the_same_apis_and_versions() -> None:
     assert set(api_key_map) == set(API_VERSIONS)
     for key, spec in API_VERSIONS.items():
         last = spec.unstable_version or spec.max_version
@@ -151,14 +151,14 @@ def test_kio_knows_the_same_apis_and_versions() -> None:
 
 
 @pytest.mark.parametrize("key", API_VERSIONS, ids=lambda key: API_VERSIONS[key].name)
-def test_same_fields(key: int) -> None:
+def test_fields_match_kio(key: int) -> None:
     for ours, kio, version in pairs(key):
         assert kio.__flexible__ == (version >= ours.FLEXIBLE_SINCE)
         assert_same_fields(ours, kio, version)
 
 
 @pytest.mark.parametrize("key", API_VERSIONS, ids=lambda key: API_VERSIONS[key].name)
-def test_same_bytes_and_values(key: int) -> None:
+def test_bytes_and_values_match_kio(key: int) -> None:
     for ours, kio, version in pairs(key):
         write_kio, read_kio = entity_writer(kio), entity_reader(kio)
         for fullness in (0.0, 0.4, 0.8, 1.0):

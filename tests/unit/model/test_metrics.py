@@ -1,4 +1,4 @@
-"""Declarations, recorders, and a collection that adds up, limits labels and can be interrupted."""
+"""Declarations, recorders, and collections that add up, limit labels and can be interrupted."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -70,27 +70,27 @@ def test_values_beyond_the_limit_of_a_label_are_added_up() -> None:
     assert series == {("a",): 2, ("b",): 2, ("c",): 2, (OTHER,): 4}
 
 
-def test_an_unknown_value_of_a_listed_label_is_a_bug() -> None:
+def test_unknown_value_of_a_listed_label_raises() -> None:
     with pytest.raises(AssertionError):
         gather_all(iter([COLOUR.sample(1, "blue")]))
 
 
-def test_a_collection_takes_a_bounded_number_of_samples_at_once() -> None:
-    taken = 0
+def test_collection_takes_a_limited_number_of_samples_at_once() -> None:
+    taken_count = 0
 
     def samples() -> Iterator[Sample]:
-        nonlocal taken
+        nonlocal taken_count
         for _ in range(2 * SLICE_SAMPLES + 1):
-            taken += 1
+            taken_count += 1
             yield OPEN.sample(1)
 
     families = Families()
-    pauses = [taken for _ in families.gather(samples())]
+    pauses = [taken_count for _ in families.gather(samples())]
     assert pauses == [SLICE_SAMPLES, 2 * SLICE_SAMPLES]
     assert families.by_metric[OPEN][()] == 2 * SLICE_SAMPLES + 1
 
 
-def test_a_single_value_is_read_by_metric_and_labels() -> None:
+def test_single_value_is_read_by_metric_and_labels() -> None:
     class Sender:
         def collect_samples(self) -> Iterator[Sample]:
             yield SENT.sample(1, "a")

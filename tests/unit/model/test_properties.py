@@ -6,7 +6,7 @@ from lograft.model.errors import InvalidInput
 from lograft.model.properties import format_properties, parse_properties
 
 
-def test_reads_what_java_reads() -> None:
+def test_parses_like_java() -> None:
     text = (
         "# comment\n! another\n\n"
         "a=1\n  b : 2\nc 3\nd==x\ne=\nf\n"
@@ -28,16 +28,16 @@ def test_reads_what_java_reads() -> None:
     }
 
 
-def test_a_continued_last_line_still_counts() -> None:
+def test_continued_last_line_is_parsed() -> None:
     assert parse_properties("a=1\\") == {"a": "1"}
 
 
-def test_a_bad_escape_names_its_line() -> None:
+def test_invalid_escape_is_reported_with_its_line() -> None:
     with pytest.raises(InvalidInput, match="line 2"):
         parse_properties("a=1\nb=\\u12")
 
 
-def test_comments_come_first() -> None:
+def test_comments_are_written_first() -> None:
     assert format_properties({"version": "1"}, comments=("", "now")) == "#\n#now\nversion=1\n"
 
 
@@ -45,12 +45,12 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.dictionaries(texts.filter(bool), texts, max_size=5))
-def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
+def test_written_values_are_read_back(values: dict[str, str]) -> None:
     assert parse_properties(format_properties(values)) == values
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
         parse_properties(text)
     except InvalidInput:

@@ -18,5 +18,5 @@ from lograft.model.retention_holds import format_hold, parse_hold
         ("hold-until=" + "9" * 20, None),
     ],
 )
-def test_a_hold_is_a_word_of_the_metadata(metadata: str | None, until_ms: int | None) -> None:
+def test_hold_is_parsed_from_the_metadata(metadata: str | None, until_ms: int | None) -> None:
     assert parse_hold(metadata) == until_ms

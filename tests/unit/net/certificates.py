@@ -1,4 +1,4 @@
-"""Keys and certificates for localhost, made for a test."""
+"""Keys and certificates for localhost, generated for a test."""
 
 import datetime
 import ipaddress
@@ -68,7 +68,7 @@ class Authority:
 
 
 def make_certificate(folder: Path) -> tuple[str, str]:
-    """The paths of a self-signed certificate and of its key, both PEM."""
+    """Returns the paths of a self-signed certificate and of its key, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     hosts = ("localhost", "127.0.0.1")
     signed = _sign("localhost", key, "localhost", key, hosts=hosts, is_authority=True)

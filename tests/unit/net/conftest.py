@@ -1,4 +1,4 @@
-"""Both event loops."""
+"""Fixtures for both event loops."""
 
 import asyncio
 
@@ -11,11 +11,11 @@ from tests.unit.net.receivers import RunOnLoop
 
 @pytest.fixture(params=["asyncio", "fastest"])
 def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
-    """Of asyncio's own loop, then of the one that production takes."""
+    """asyncio's own loop, then the loop that is used in production."""
     return asyncio.new_event_loop if request.param == "asyncio" else fastest_loop_factory()
 
 
 @pytest.fixture
 def on_loop(loop_factory: LoopFactory) -> RunOnLoop:
-    """For tests that go on when the loop is closed."""
+    """For tests that continue after the loop has been closed."""
     return lambda body: run_on_loop(body, loop_factory)

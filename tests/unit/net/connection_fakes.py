@@ -1,4 +1,4 @@
-"""A connection over a channel of the test's own, with a handler that does what its frames say."""
+"""A connection over a channel of the test, with a handler that executes commands in its frames."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from tests.support.clocks import FakeClock
 
 
 class FakeChannel:
-    """Bytes come in by `deliver`; what is sent piles up unless `takes_all`."""
+    """Receives bytes with `deliver`; sent bytes accumulate unless `takes_all`."""
 
     def __init__(self) -> None:
         self.local = Address("here", 1)
@@ -53,7 +53,7 @@ class FakeChannel:
     def resume_reading(self) -> None:
         self.reading = True
         if self._arrived:
-            asyncio.get_running_loop().call_soon(self._hand_on)
+            asyncio.get_running_loop().call_soon(self._deliver_pending)
 
     def close(self) -> None:
         self.end(None)
@@ -69,9 +69,9 @@ class FakeChannel:
 
     def deliver(self, data: bytes, *, chunk: int = 1 << 30) -> None:
         self._arrived += data
-        self._hand_on(chunk)
+        self._deliver_pending(chunk)
 
-    def _hand_on(self, chunk: int = 1 << 30) -> None:
+    def _deliver_pending(self, chunk: int = 1 << 30) -> None:
         assert self.receiver is not None
         while self._arrived and self.reading and not self.closed:
             buffer = self.receiver.get_buffer()
@@ -86,7 +86,7 @@ def framed(body: bytes) -> bytes:
 
 
 class Script:
-    """A handler whose frames say what is to happen: the first byte is the command."""
+    """A handler that executes its frames: the first byte is the command."""
 
     def __init__(self) -> None:
         self.frame_bytes_max = 1 << 20
@@ -151,7 +151,7 @@ class Setting:
         self.channel.deliver(b"".join(map(framed, bodies)))
 
     async def open(self, body: bytes) -> None:
-        """Lets the waiting request go on, once it waits."""
+        """Completes the waiting request, once it waits."""
         while body not in self.handler.gates:
             await asyncio.sleep(0)
         self.handler.gates[body].set_result(None)

@@ -1,4 +1,4 @@
-"""Runs tests on an event loop of their choice."""
+"""Runs tests on a selected event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Small receivers to watch channels with."""
+"""Receivers that record the events of a channel."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ RunOnLoop = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 
 class Collector:
-    """A Receiver that keeps what comes and lets a test wait for it."""
+    """A Receiver that stores what it receives and lets a test wait for it."""
 
     def __init__(self, *, buffer_bytes: int = 65536) -> None:
         self.received = bytearray()

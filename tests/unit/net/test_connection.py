@@ -1,4 +1,4 @@
-"""Connections over a channel of the test's own: order, back-pressure, ends. No socket, no sleep."""
+"""Connections over a channel of the test: order, back-pressure, ends. No sockets, no sleeps."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from tests.unit.net.receivers import RunOnLoop
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100, 1 << 30])
 @scenario(run_on_loop)
-async def test_frames_may_come_in_any_pieces(chunk: int) -> None:
+async def test_frames_may_arrive_in_any_pieces(chunk: int) -> None:
     bodies = [b"a", b"", b"c" * 100, b"d" * 70_000, b"e"]
 
     async with setting() as it:
@@ -26,7 +26,7 @@ async def test_frames_may_come_in_any_pieces(chunk: int) -> None:
 
 
 @scenario(run_on_loop)
-async def test_answers_to_one_read_leave_together() -> None:
+async def test_responses_to_one_read_are_sent_together() -> None:
     async with setting() as it:
         it.deliver(*[b"a%d" % number for number in range(50)])
         assert len(it.answers) == 50
@@ -34,7 +34,7 @@ async def test_answers_to_one_read_leave_together() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_waiting_request_holds_back_those_behind_it() -> None:
+async def test_waiting_request_blocks_those_behind_it() -> None:
     async with setting() as it:
         it.deliver(b"a", b"w1", b"b2", b"w3", b"c4")
         assert it.handler.handled == [b"a", b"w1"]
@@ -48,7 +48,7 @@ async def test_a_waiting_request_holds_back_those_behind_it() -> None:
 
 
 @scenario(run_on_loop)
-async def test_one_that_lets_the_next_pass_only_holds_back_answers() -> None:
+async def test_pipelined_request_only_blocks_responses() -> None:
     async with setting() as it:
         it.deliver(b"p1", b"p2", b"a", b"n", b"p3")
         assert it.handler.handled == [b"p1", b"p2", b"a", b"n", b"p3"]
@@ -61,7 +61,7 @@ async def test_one_that_lets_the_next_pass_only_holds_back_answers() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_wait_may_end_without_an_answer() -> None:
+async def test_wait_may_end_without_a_response() -> None:
     async with setting() as it:
         it.deliver(b"N1", b"a")
         await it.open(b"N1")
@@ -69,11 +69,11 @@ async def test_a_wait_may_end_without_an_answer() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_disconnect_is_noticed_while_a_request_waits() -> None:
+async def test_disconnect_is_detected_while_a_request_waits() -> None:
     async with setting() as it:
         it.deliver(b"w1")
         await settle()
-        # Reads on: this is how the end of the stream is seen.
+        # Reading continues, so that the end of the stream is detected.
         assert it.reads()
         it.channel.end(None)
         await settle()
@@ -82,14 +82,14 @@ async def test_a_disconnect_is_noticed_while_a_request_waits() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_request_that_never_began_is_dropped_in_silence() -> None:
+async def test_request_that_never_started_is_dropped_without_a_warning() -> None:
     async with setting() as it:
         it.deliver(b"p1", b"w2")
         it.channel.end(ConnectionResetError())
 
 
 @scenario(run_on_loop)
-async def test_a_part_of_a_frame_behind_a_waiting_request() -> None:
+async def test_incomplete_frame_behind_a_waiting_request() -> None:
     async with setting() as it:
         it.deliver(b"w1")
         whole = framed(b"a" * 1000) + framed(b"b")
@@ -103,13 +103,13 @@ async def test_a_part_of_a_frame_behind_a_waiting_request() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_slow_reader_is_served_no_further() -> None:
+async def test_requests_of_a_slow_reader_are_not_handled() -> None:
     async with setting(FlowLimits(unsent_bytes_max=100_000)) as it:
         it.channel.takes_all = False
         request = b"a" * 30_000
         for _ in range(20):
             it.deliver(request)
-        # Three stay below the limit, the fourth goes above it, the rest waits in the socket.
+        # Three are below the limit, the fourth exceeds it, the rest waits in the socket.
         assert len(it.handler.handled) == 4
         assert not it.reads()
         it.channel.takes_all = True
@@ -120,7 +120,7 @@ async def test_a_slow_reader_is_served_no_further() -> None:
 
 
 @scenario(run_on_loop)
-async def test_answers_under_way_are_bounded() -> None:
+async def test_requests_in_flight_are_limited() -> None:
     async with setting(FlowLimits(responses_max=3)) as it:
         it.deliver(*[b"p%d" % number for number in range(6)])
         assert len(it.handler.handled) == 3
@@ -131,7 +131,7 @@ async def test_answers_under_way_are_bounded() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_muted_connection_reads_later() -> None:
+async def test_muted_connection_is_read_later() -> None:
     async with setting() as it:
         it.deliver(b"m", b"a")
         assert it.answers == [b"m"]
@@ -142,7 +142,7 @@ async def test_a_muted_connection_reads_later() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_muted_connection_may_end() -> None:
+async def test_muted_connection_may_end() -> None:
     async with setting() as it:
         it.deliver(b"m")
         it.channel.end(None)
@@ -159,7 +159,7 @@ async def test_the_frame_limit_may_change() -> None:
         assert it.answers == [b"a" * 1000, b"b"]
 
 
-def test_a_bad_size_closes_with_one_line(
+def test_invalid_size_closes_with_one_log_line(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -167,7 +167,7 @@ def test_a_bad_size_closes_with_one_line(
             it.deliver(b"a")
             it.channel.deliver(framed(b"b") + (2**31 - 1).to_bytes(4, "big") + b"rest")
             assert it.channel.closed
-            # What came before it was good, and is answered.
+            # The frame before it was valid, and has a response.
             assert it.answers == [b"a", b"b"]
 
     on_loop(main)
@@ -178,7 +178,7 @@ def test_a_bad_size_closes_with_one_line(
     assert caplog.records[0].exc_info is None
 
 
-def test_a_broken_protocol_closes_with_one_escaped_line(
+def test_protocol_violation_closes_with_one_escaped_log_line(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -194,7 +194,7 @@ def test_a_broken_protocol_closes_with_one_escaped_line(
     ]
 
 
-def test_a_bug_costs_one_connection_and_leaves_its_trace(
+def test_exception_in_a_handler_closes_one_connection_with_a_traceback(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -209,7 +209,7 @@ def test_a_bug_costs_one_connection_and_leaves_its_trace(
 
 
 @pytest.mark.parametrize("error", [CloseConnection("late nonsense"), RuntimeError("late bug")])
-def test_a_failure_while_waiting_closes(
+def test_failure_of_a_waiting_request_closes(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def main() -> None:
@@ -226,7 +226,7 @@ def test_a_failure_while_waiting_closes(
 
 
 @scenario(run_on_loop)
-async def test_a_wait_that_is_cancelled_from_elsewhere_closes() -> None:
+async def test_cancelled_wait_closes_the_connection() -> None:
     async with setting() as it:
         it.deliver(b"w1", b"a")
         await settle()
@@ -236,7 +236,7 @@ async def test_a_wait_that_is_cancelled_from_elsewhere_closes() -> None:
 
 
 @scenario(run_on_loop)
-async def test_idle_is_who_neither_asks_nor_waits_nor_takes() -> None:
+async def test_connection_without_requests_waits_or_reads_is_idle() -> None:
     async with setting() as it:
 
         def idle_after(ms: int) -> bool:
@@ -252,7 +252,7 @@ async def test_idle_is_who_neither_asks_nor_waits_nor_takes() -> None:
         await it.open(b"w1")
         assert not idle_after(100)
         assert idle_after(1)
-        # Unsent bytes that become fewer are a sign of life, those that stay are not.
+        # Unsent bytes that decrease show that the peer reads; bytes that stay do not.
         it.channel.unsent_bytes = 50
         assert not idle_after(1000)
         it.channel.unsent_bytes = 40
@@ -262,7 +262,7 @@ async def test_idle_is_who_neither_asks_nor_waits_nor_takes() -> None:
 
 
 @scenario(run_on_loop)
-async def test_an_idle_connection_gives_memory_back() -> None:
+async def test_idle_connection_releases_memory() -> None:
     budget = FrameBudget()
     async with setting(budget=budget) as it:
         it.deliver(b"a" * 500_000)
@@ -275,7 +275,7 @@ async def test_an_idle_connection_gives_memory_back() -> None:
     assert budget.total == 0
 
 
-def test_the_frame_that_is_incomplete_for_longest_goes_first(
+def test_oldest_incomplete_frame_is_dropped_first(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -293,7 +293,7 @@ def test_the_frame_that_is_incomplete_for_longest_goes_first(
             await settle()
             assert old.channel.closed
             assert not young.channel.closed
-            # It only kept room for its next frame, and was asked for that first.
+            # It only had an empty buffer for its next frame, which was released first.
             assert not rested.channel.closed
             assert budget.total <= 1_000_000
             young.channel.deliver(big[-1:])
@@ -316,7 +316,7 @@ def test_expected_ends_are_not_logged(on_loop: RunOnLoop, caplog: pytest.LogCapt
 
 
 @scenario(run_on_loop)
-async def test_a_node_that_ends_takes_no_new_waits() -> None:
+async def test_stopping_node_accepts_no_new_waits() -> None:
     async with asyncio.TaskGroup() as group:
         it = Setting(group, FlowLimits(), FrameBudget())
     it.deliver(b"a", b"w1", b"b")

@@ -1,4 +1,4 @@
-"""Limits of connections, decided without sockets and with the clock as an argument."""
+"""Connection limits, decided without sockets and with the time as an argument."""
 
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ class OpenListener:
         return [each for each in self.connections if not each.closed]
 
 
-def test_limits_of_a_listener_and_of_all() -> None:
+def test_limits_of_a_listener_and_of_the_node() -> None:
     quota = ConnectionQuota(
         ConnectionLimits(connections_max=3, listener_connections_max={"A": 1}, per_ip_max=10)
     )
@@ -53,7 +53,7 @@ def test_limits_of_a_listener_and_of_all() -> None:
     assert quota.wait_ms("A", 0) == quota.wait_ms("B", 0) == 0
 
 
-def test_the_listener_between_brokers_pushes_out_the_least_active_of_another() -> None:
+def test_inter_broker_listener_closes_the_least_active_connection_of_another() -> None:
     limits = ConnectionLimits(connections_max=2, creation_rate=1, protected_listener="INTERNAL")
     quota = ConnectionQuota(limits)
     quota.add("INTERNAL", OpenListener())
@@ -64,17 +64,17 @@ def test_the_listener_between_brokers_pushes_out_the_least_active_of_another() -
         assert quota.wait_ms("CLIENTS", now_ms) == 0
         quota.take("CLIENTS", "h", now_ms)
     assert quota.wait_ms("CLIENTS", 9000) == UNTIL_RELEASED
-    # Neither the limit nor the rate of the node holds it back.
+    # Neither the limit nor the rate of the node applies to it.
     assert quota.wait_ms("INTERNAL", 1000) == 0
     quota.take("INTERNAL", "peer", 1000)
     assert [each.closed for each in clients.connections] == [False, True]
-    # One beyond the limit, until the connection that was closed has ended.
+    # One beyond the limit, until the connection that is closing has ended.
     assert quota.wait_ms("INTERNAL", 1000) == UNTIL_RELEASED
     quota.release("CLIENTS", "h")
     assert quota.wait_ms("INTERNAL", 1000) == 0
 
 
-def test_a_listener_alone_is_not_protected() -> None:
+def test_single_listener_is_not_protected() -> None:
     quota = ConnectionQuota(ConnectionLimits(connections_max=1, protected_listener="A"))
     quota.add("A", OpenListener())
     quota.take("A", "h", 0)
@@ -92,14 +92,14 @@ def test_rates_of_a_listener_and_of_the_node() -> None:
         quota.take("B", "h", 0)
     assert quota.wait_ms("B", 0) == 250
     assert quota.wait_ms("A", 500) == 0
-    # Other limits may change without forgetting what was counted.
+    # Other limits may change without resetting the counts.
     quota.update(ConnectionLimits(creation_rate=4, listener_creation_rates={"A": 2}, per_ip_max=99))
     assert quota.wait_ms("B", 0) == 250
     quota.update(ConnectionLimits())
     assert quota.wait_ms("A", 0) == quota.wait_ms("B", 0) == 0
 
 
-def test_a_rate_of_0_is_one_connection_per_second() -> None:
+def test_rate_0_allows_one_connection_per_second() -> None:
     quota = ConnectionQuota(ConnectionLimits(creation_rate=0, listener_creation_rates={"A": 0}))
     for listener in ("A", "B"):
         quota = ConnectionQuota(quota.limits)
@@ -127,7 +127,7 @@ def test_no_second_has_more_than_twice_the_rate(rate: int, pauses: list[int]) ->
         assert sum(first <= each < first + 1000 for each in admitted) <= 2 * rate
 
 
-def test_the_settings_of_a_node() -> None:
+def test_limits_of_a_nodes_settings() -> None:
     config = broker_config(
         {
             "process.roles": "broker,controller",

@@ -1,5 +1,5 @@
-"""Whatever requests come, in whatever pieces, and in whatever order their waits end: every request
-is handled once and in order, and the answers leave in that order too."""
+"""Whatever requests arrive, in whatever pieces, and in whatever order their waits end: every
+request is handled once and in order, and the responses are sent in that order too."""
 
 from random import Random
 
@@ -10,8 +10,8 @@ from lograft.net.connection import FlowLimits
 from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import framed, setting, settle
 
-#: a: answers at once, n: has no answer, w: waits, p: waits and lets the next pass, N: waits, then
-#: has no answer.
+#: a: immediate response, n: no response, w: waits, p: waits with pipelining, N: waits, then has no
+#: response.
 KINDS = "anwpN"
 
 
@@ -25,7 +25,7 @@ KINDS = "anwpN"
     choices=st.randoms(use_true_random=False),
 )
 @scenario()
-async def test_requests_and_answers_keep_their_order(
+async def test_requests_and_responses_keep_their_order(
     kinds: list[str],
     padding: list[int],
     chunk: int,

@@ -1,4 +1,4 @@
-"""queued.max.request.bytes: requests beyond the bound wait, in order, and none is lost."""
+"""queued.max.request.bytes: requests beyond the limit wait, in order, and none is lost."""
 
 from lograft.net.frame_memory import FrameBudget
 from tests.support.scenarios import scenario
@@ -7,7 +7,7 @@ from tests.unit.net.event_loops import run_on_loop
 
 
 @scenario(run_on_loop)
-async def test_a_request_waits_until_another_is_handled() -> None:
+async def test_request_waits_until_another_is_handled() -> None:
     budget = FrameBudget(request_bytes_max=100_000)
     big = framed(b"a" * 99_999)
     async with (
@@ -15,11 +15,11 @@ async def test_a_request_waits_until_another_is_handled() -> None:
         setting(budget=budget) as second,
         setting(budget=budget) as third,
     ):
-        # The pool admits while anything is left of it: the first takes it all.
+        # The pool admits requests while any of it is free: the first one uses all of it.
         for each in (first, second, third):
             each.channel.deliver(big[:5_000])
         assert [each.channel.reading for each in (first, second, third)] == [True, False, False]
-        # Small requests that come at once need no place.
+        # Small requests that arrive complete are not counted.
         small = framed(b"s")
         third_answers = third.answers
         first.channel.deliver(big[5_000:] + small)
@@ -35,7 +35,7 @@ async def test_a_request_waits_until_another_is_handled() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_request_larger_than_the_bound_is_served() -> None:
+async def test_request_larger_than_the_limit_is_handled() -> None:
     async with setting(budget=FrameBudget(request_bytes_max=10)) as it:
         body = b"a" * 50_000
         it.channel.deliver(framed(body)[:100])
@@ -45,7 +45,7 @@ async def test_a_request_larger_than_the_bound_is_served() -> None:
 
 
 @scenario(run_on_loop)
-async def test_one_that_gives_up_waiting_lets_the_next_pass() -> None:
+async def test_closed_connection_lets_the_next_request_continue() -> None:
     budget = FrameBudget(request_bytes_max=1_000)
     big = framed(b"a" * 5_000)
     async with (

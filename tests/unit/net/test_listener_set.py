@@ -1,4 +1,4 @@
-"""Listeners that dynamic settings open and close, and limits that follow them, on real sockets."""
+"""Listeners that dynamic settings open and close, and dynamic limits, on real sockets."""
 
 import asyncio
 import re
@@ -59,7 +59,7 @@ async def listening(config: BrokerConfig) -> AsyncIterator[ListenerSet]:
 
 
 class Client:
-    """One connection; `echo` returns when it has got an answer."""
+    """One connection; `echo` returns when it has received a response."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -86,7 +86,7 @@ async def wait_until_open(listeners: ListenerSet, name: str, *, is_open: bool = 
 
 
 async def wait_until_reported(listeners: ListenerSet, text: str | None) -> None:
-    """None: until all settings are in force."""
+    """None: waits until all settings are in effect."""
     if text is None:
         await wait_until(lambda: not listeners.failures)
     else:
@@ -94,7 +94,7 @@ async def wait_until_reported(listeners: ListenerSet, text: str | None) -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_listener_opens_and_closes_while_others_go_on() -> None:
+async def test_listener_opens_and_closes_while_others_continue() -> None:
     config = node()
     async with listening(config) as listeners:
         before = await Client.connect(listeners.addresses["PLAINTEXT"])
@@ -113,7 +113,7 @@ async def test_a_listener_opens_and_closes_while_others_go_on() -> None:
         before.channel.abort()
 
 
-def test_a_listener_that_cannot_open_harms_nothing(
+def test_listener_that_cannot_open_does_not_affect_others(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -121,7 +121,7 @@ def test_a_listener_that_cannot_open_harms_nothing(
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             async with listening(config) as listeners:
-                # A second listener would protect the first, which then took one connection more.
+                # A second listener would protect the first, which would then accept one more.
                 texts = {
                     "listeners": f"{PLAIN},EXTRA://127.0.0.1:{port}",
                     "max.connections": "1",
@@ -145,7 +145,7 @@ def test_a_listener_that_cannot_open_harms_nothing(
     assert re.search(r"listener EXTRA://127.0.0.1:\d+ cannot open: .*in use", caplog.text)
 
 
-def test_the_address_of_an_open_listener_stays(
+def test_address_of_an_open_listener_does_not_change(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -155,7 +155,7 @@ def test_the_address_of_an_open_listener_stays(
             texts = {"listeners": PLAIN.replace(":0", ":7", 1)}
             listeners.follow(with_dynamic(config, default={}, broker=texts))
             await wait_until_reported(listeners, f"PLAINTEXT stays at {address}, not at")
-            # Reported as long as it holds, logged once.
+            # Reported as long as it applies, but logged once.
             more = texts | {"max.connections": "7"}
             listeners.follow(with_dynamic(config, default={}, broker=more))
             await wait_until(lambda: listeners._quotas["broker"].limits.connections_max == 7)
@@ -169,7 +169,7 @@ def test_the_address_of_an_open_listener_stays(
 
 
 @scenario(run_on_loop)
-async def test_a_listener_opens_when_its_port_becomes_free() -> None:
+async def test_listener_opens_when_its_port_becomes_free() -> None:
     config = node()
     async with listening(config) as listeners:
         with socket.create_server(("127.0.0.1", 0)) as other:
@@ -182,7 +182,7 @@ async def test_a_listener_opens_when_its_port_becomes_free() -> None:
 
 
 @scenario(run_on_loop)
-async def test_texts_that_cannot_be_host_names_harm_nothing() -> None:
+async def test_invalid_host_names_do_not_affect_other_listeners() -> None:
     config = node()
     async with listening(config) as listeners:
         for texts in (
@@ -197,7 +197,7 @@ async def test_texts_that_cannot_be_host_names_harm_nothing() -> None:
             client.channel.abort()
 
 
-def test_an_unexpected_error_is_reported_and_the_next_change_followed(
+def test_unexpected_error_is_reported_and_the_next_change_applied(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -239,7 +239,7 @@ async def test_requests_to_the_broker_do_not_lock_out_the_controller() -> None:
 
 
 @scenario(run_on_loop)
-async def test_overrides_by_host_name() -> None:
+async def test_overrides_by_host_name_are_resolved() -> None:
     found, unknown = await resolve_hosts(
         {"localhost": 2, "0:0:0:0:0:0:0:1": 3, "no.such.invalid": 4}
     )

@@ -8,7 +8,7 @@ from lograft.net.repeated_warnings import RepeatedWarnings
 from tests.support.clocks import FakeClock
 
 
-def test_the_first_warnings_are_logged_and_the_others_counted(
+def test_first_warnings_are_logged_and_others_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = FakeClock()

@@ -37,12 +37,12 @@ def framed(body: bytes) -> bytes:
 
 
 def counts_of(server: Server) -> tuple[float, ...]:
-    """Open, accepted and rejected connections."""
+    """Returns the numbers of open, accepted and rejected connections."""
     return tuple(value_of(server, metric) for metric in (CONNECTIONS, ACCEPTED, REJECTED))
 
 
 class Echo:
-    """Answers with the frame itself; b"park" waits for ever."""
+    """Responds with the frame itself; b"park" waits forever."""
 
     cancelled = 0
 
@@ -107,7 +107,7 @@ async def connect(server: Server, transport: Transport | None = None) -> tuple[C
 
 
 @scenario(run_on_loop)
-async def test_several_clients_at_once() -> None:
+async def test_several_clients_are_served_at_once() -> None:
     async with serving() as server:
         clients = [await connect(server) for _ in range(20)]
         for number, (channel, _) in enumerate(clients):
@@ -123,7 +123,7 @@ async def test_several_clients_at_once() -> None:
 
 
 @scenario(run_on_loop)
-async def test_clients_that_come_early_wait_until_the_node_serves() -> None:
+async def test_early_clients_wait_until_the_node_serves() -> None:
     async with serving(ready=False) as server:
         channel, collector = await connect(server)
         channel.send([framed(b"early")])
@@ -135,7 +135,7 @@ async def test_clients_that_come_early_wait_until_the_node_serves() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_client_that_goes_takes_its_parked_request_along() -> None:
+async def test_disconnect_cancels_the_waiting_request() -> None:
     Echo.cancelled = 0
     async with serving() as server:
         channel, _ = await connect(server)
@@ -147,7 +147,7 @@ async def test_a_client_that_goes_takes_its_parked_request_along() -> None:
         assert Echo.cancelled == 1
 
 
-def test_an_address_beyond_its_limit_is_refused(
+def test_address_beyond_its_limit_is_rejected(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -158,7 +158,7 @@ def test_an_address_beyond_its_limit_is_refused(
                 _, rejected = await connect(server)
                 await rejected.wait_closed()
             assert counts_of(server) == (2, 2, 3)
-            # A place that becomes free is given again.
+            # The next client gets the place of a closed connection.
             kept[0][0].close()
             while quota.total == 2:
                 await asyncio.sleep(0)
@@ -179,7 +179,7 @@ def test_an_address_beyond_its_limit_is_refused(
 
 
 @scenario(run_on_loop)
-async def test_a_listener_at_its_limit_lets_clients_wait() -> None:
+async def test_clients_wait_while_a_listener_is_at_its_limit() -> None:
     quota = ConnectionQuota(ConnectionLimits(listener_connections_max={"PLAINTEXT": 2}))
     async with serving(quota=quota) as server:
         kept = [await connect(server) for _ in range(2)]
@@ -193,7 +193,7 @@ async def test_a_listener_at_its_limit_lets_clients_wait() -> None:
         kept[0][0].close()
         await waiting[0][1].wait_bytes(8)
         assert value_of(server, CONNECTIONS) == 2
-        # A higher limit takes effect at once.
+        # A higher limit takes effect immediately.
         quota.update(ConnectionLimits())
         for _, collector in waiting[1:]:
             await collector.wait_bytes(8)
@@ -201,7 +201,7 @@ async def test_a_listener_at_its_limit_lets_clients_wait() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_lower_limit_closes_the_least_recently_active() -> None:
+async def test_lower_limit_closes_the_least_recently_active_connection() -> None:
     quota = ConnectionQuota()
     async with serving(quota=quota) as server:
         idle, idle_end = await connect(server)
@@ -261,11 +261,11 @@ def rss_bytes() -> int:
         return int(figures.read().split()[1]) * resource.getpagesize()
 
 
-def test_a_thousand_announcements_of_two_gigabytes_cost_nothing(
+def test_announced_sizes_allocate_no_memory(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CVE-2022-34917: memory may follow the bytes that came, never the size that was announced.
-    Half announce more than the limit, half the limit itself, and stop there."""
+    """CVE-2022-34917: memory may grow with the bytes received, but not with the announced size.
+    Half of the peers announce more than the limit, the others exactly the limit, and then stop."""
     caplog.set_level(logging.CRITICAL)
     count = 1000
 
@@ -301,8 +301,8 @@ def test_a_thousand_announcements_of_two_gigabytes_cost_nothing(
 
 
 async def echo(server: Server, body: bytes) -> bytes:
-    """As an honest client does: when its connection is closed, it comes again. (What the hostile
-    ones sent may still lie in the kernel, and come in after its own first bytes.)"""
+    """Reconnects when its connection is closed, as a regular client does. (Bytes of the hostile
+    clients may still be in the kernel, and be received after its own first bytes.)"""
     wanted = framed(body)
 
     def is_over(collector: Collector) -> bool:
@@ -317,7 +317,7 @@ async def echo(server: Server, body: bytes) -> bytes:
             return bytes(collector.received)
 
 
-def test_half_sent_frames_stay_within_the_budget(
+def test_incomplete_frames_stay_within_the_budget(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -327,7 +327,7 @@ def test_half_sent_frames_stay_within_the_budget(
             for _ in range(20):
                 channel, collector = await connect(server)
                 channel.send([(50 << 20).to_bytes(4, "big"), bytes(1 << 20)])
-                # All of it has come: the honest client after these must be the youngest.
+                # All of it has arrived: the regular client that follows must be the youngest.
                 while not collector.closed_with and not any(
                     connection.channel.peer == channel.local
                     and connection._buffer.pending_bytes == 4 + (1 << 20)
@@ -346,7 +346,7 @@ def test_half_sent_frames_stay_within_the_budget(
 
 
 @scenario(run_on_loop)
-async def test_tls_listener_from_end_to_end(tmp_path: Path) -> None:
+async def test_tls_listener_end_to_end(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate, key)
@@ -381,7 +381,7 @@ async def test_tls_listener_from_end_to_end(tmp_path: Path) -> None:
         expected = framed(b"one") + framed(content) + framed(b"two")
         await collector.wait_bytes(len(expected))
         assert collector.received == expected
-        # Python's own blocking TLS as the second opinion.
+        # Python's own blocking TLS client verifies the result.
         loop = asyncio.get_running_loop()
         response = await loop.run_in_executor(None, blocking_client, server.address)
         assert response == framed(b"blocking")

@@ -30,7 +30,7 @@ LOOPBACK = Address("127.0.0.1", 0)
 async def pair(
     *, address: Address = LOOPBACK
 ) -> AsyncIterator[tuple[Channel, Channel, Collector, Collector]]:
-    """Two started channels, ours and the peer's, with their receivers."""
+    """Yields two started channels, ours and the peer's, with their receivers."""
     transport, accepted = SocketTransport(), Accepted()
     listener = await transport.listen(address, accepted)
     peer = await transport.connect(listener.address, timeout_ms=5000)
@@ -49,7 +49,7 @@ async def pair(
 
 
 @scenario(run_on_loop)
-async def test_bytes_go_both_ways() -> None:
+async def test_bytes_are_sent_in_both_directions() -> None:
     async with pair() as (ours, peer, at_ours, at_peer):
         peer.send([b"ab", bytearray(b"cd"), b"", memoryview(b"ef")])
         ours.send([b"answer"])
@@ -62,7 +62,7 @@ async def test_bytes_go_both_ways() -> None:
 
 
 @scenario(run_on_loop)
-async def test_slices_of_files_between_bytes(tmp_path: Path) -> None:
+async def test_slices_of_files_are_sent_between_bytes(tmp_path: Path) -> None:
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     content = os.urandom(3_000_000)
     file.append(content)
@@ -76,7 +76,7 @@ async def test_slices_of_files_between_bytes(tmp_path: Path) -> None:
         ]
         expected = b"head" + content[10:2_900_010] + b"mid" + content[:7] + b"end"
         ours.send(parts)
-        # The slice holds the file: nobody else has to.
+        # The slice keeps the file open: no other reference is needed.
         del file, parts
         await at_peer.wait_bytes(len(expected))
         assert at_peer.received == expected
@@ -84,7 +84,7 @@ async def test_slices_of_files_between_bytes(tmp_path: Path) -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_file_system_without_sendfile(
+async def test_file_system_without_sendfile_is_supported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsupported(*_: object) -> int:
@@ -102,7 +102,7 @@ async def test_a_file_system_without_sendfile(
 
 
 @scenario(run_on_loop)
-async def test_a_file_shorter_than_its_slice_ends_the_connection(tmp_path: Path) -> None:
+async def test_truncated_file_closes_the_connection(tmp_path: Path) -> None:
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     file.append(b"short")
     async with pair() as (ours, _, at_ours, at_peer):
@@ -113,7 +113,7 @@ async def test_a_file_shorter_than_its_slice_ends_the_connection(tmp_path: Path)
 
 
 @scenario(run_on_loop)
-async def test_what_the_kernel_does_not_take_waits_and_drains() -> None:
+async def test_bytes_that_the_kernel_does_not_accept_are_sent_later() -> None:
     async with pair() as (ours, peer, at_ours, at_peer):
         peer.pause_reading()
         total = 0
@@ -132,11 +132,11 @@ async def test_what_the_kernel_does_not_take_waits_and_drains() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_paused_channel_reads_nothing() -> None:
+async def test_paused_channel_is_not_read() -> None:
     async with pair() as (ours, peer, at_ours, at_peer):
         ours.pause_reading()
         peer.send([b"x"])
-        # Something that takes at least as long as the byte would have.
+        # An exchange that takes at least as long as the byte would take.
         ours.send([b"ping"])
         await at_peer.wait_bytes(4)
         assert at_ours.received == b""
@@ -145,7 +145,7 @@ async def test_a_paused_channel_reads_nothing() -> None:
 
 
 @scenario(run_on_loop)
-async def test_one_wake_up_reads_a_bounded_share(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_wakeup_reads_a_limited_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "READ_BYTES_PER_WAKE", 3000)
 
     transport, accepted = SocketTransport(), Accepted()
@@ -153,7 +153,7 @@ async def test_one_wake_up_reads_a_bounded_share(monkeypatch: pytest.MonkeyPatch
     flooder = await transport.connect(listener.address, timeout_ms=5000)
     flooder.send([bytes(30_000)])
     channel = await accepted.wait()
-    # All of it lies in the receive buffer before the first read.
+    # All of it is in the receive buffer before the first read.
     raw = channel._socket  # type: ignore[attr-defined]
     while len(raw.recv(40_000, socket.MSG_PEEK)) < 30_000:
         await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_one_wake_up_reads_a_bounded_share(monkeypatch: pytest.MonkeyPatch
 
 
 @scenario(run_on_loop)
-async def test_the_peer_ends_the_stream() -> None:
+async def test_end_of_stream_closes_the_channel() -> None:
     async with pair() as (ours, peer, at_ours, at_peer):
         peer.send([b"last words"])
         peer.close()
@@ -186,7 +186,7 @@ async def test_the_peer_ends_the_stream() -> None:
 
 
 @scenario(run_on_loop)
-async def test_close_sends_what_is_queued_first() -> None:
+async def test_close_sends_queued_bytes_first() -> None:
     async with pair() as (ours, peer, at_ours, at_peer):
         peer.pause_reading()
         sent = 0
@@ -203,7 +203,7 @@ async def test_close_sends_what_is_queued_first() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_closed_channel_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_channel_does_not_linger_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "_LINGER_S", 0.01)
 
     async with pair() as (ours, peer, at_ours, _):
@@ -216,7 +216,7 @@ async def test_a_closed_channel_does_not_wait_for_ever(monkeypatch: pytest.Monke
 
 
 @scenario(run_on_loop)
-async def test_a_reset_is_told_to_the_receiver() -> None:
+async def test_reset_is_reported_to_the_receiver() -> None:
     async with pair() as (ours, peer, at_ours, _):
         raw = peer._socket  # type: ignore[attr-defined]
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -228,7 +228,7 @@ async def test_a_reset_is_told_to_the_receiver() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_failed_send_closes_after_the_call() -> None:
+async def test_failed_send_closes_after_the_call() -> None:
     async with pair() as (ours, peer, at_ours, _):
         ours.pause_reading()
         raw = peer._socket  # type: ignore[attr-defined]
@@ -241,7 +241,7 @@ async def test_a_failed_send_closes_after_the_call() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_channel_closed_before_it_starts() -> None:
+async def test_channel_may_be_closed_before_it_starts() -> None:
     transport, accepted = SocketTransport(), Accepted()
     listener = await transport.listen(LOOPBACK, accepted)
     channel = await transport.connect(listener.address, timeout_ms=5000)
@@ -262,7 +262,7 @@ async def test_a_channel_closed_before_it_starts() -> None:
         (("::1", 5, 0, 0), Address("::1", 5)),
     ],
 )
-def test_addresses(raw: tuple[object, ...], address: Address) -> None:
+def test_addresses_are_normalized(raw: tuple[object, ...], address: Address) -> None:
     assert address_of(raw) == address
 
 
@@ -280,7 +280,7 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 @needs_ipv6
 @scenario(run_on_loop)
-async def test_ipv6() -> None:
+async def test_ipv6_connections() -> None:
     async with pair(address=Address("::1", 0)) as (ours, peer, at_ours, _):
         peer.send([b"six"])
         await at_ours.wait_bytes(3)
@@ -291,7 +291,7 @@ async def test_ipv6() -> None:
 @needs_ipv6
 @pytest.mark.parametrize("host", ["", "::"])
 @scenario(run_on_loop)
-async def test_all_interfaces_take_both_families(host: str) -> None:
+async def test_all_interfaces_accept_both_families(host: str) -> None:
     transport, accepted = SocketTransport(), Accepted()
     listener = await transport.listen(Address(host, 0), accepted)
     port = listener.address.port
@@ -306,7 +306,7 @@ async def test_all_interfaces_take_both_families(host: str) -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_name_listens_on_all_its_addresses() -> None:
+async def test_host_name_binds_all_its_addresses() -> None:
     transport, accepted = SocketTransport(), Accepted()
     listener = await transport.listen(Address("localhost", 0), accepted)
     channel = await transport.connect(Address("localhost", listener.address.port), timeout_ms=5000)
@@ -317,7 +317,7 @@ async def test_a_name_listens_on_all_its_addresses() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_taken_port_is_named() -> None:
+async def test_error_names_the_port_in_use() -> None:
     transport = SocketTransport()
     listener = await transport.listen(LOOPBACK, Accepted())
     with pytest.raises(OSError, match=f"127.0.0.1:{listener.address.port}"):
@@ -326,7 +326,7 @@ async def test_a_taken_port_is_named() -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_refused_connection_raises() -> None:
+async def test_refused_connection_raises() -> None:
     transport = SocketTransport()
     listener = await transport.listen(LOOPBACK, Accepted())
     address = listener.address
@@ -335,7 +335,7 @@ async def test_a_refused_connection_raises() -> None:
         await transport.connect(address, timeout_ms=5000)
 
 
-def test_a_late_connection_raises(on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_timeout_raises(on_loop: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
 
@@ -358,7 +358,7 @@ def test_a_late_connection_raises(on_loop: RunOnLoop, monkeypatch: pytest.Monkey
 
 
 @scenario(run_on_loop)
-async def test_accepting_rests_when_descriptors_run_out(
+async def test_accepting_pauses_when_descriptors_run_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accepts = 0
@@ -394,7 +394,7 @@ async def test_accepting_rests_when_descriptors_run_out(
 
 
 @scenario(run_on_loop)
-async def test_a_listener_that_rests_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_paused_listener_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = 0
 
     def accept(_: socket.socket) -> tuple[socket.socket, object]:
@@ -413,7 +413,7 @@ async def test_a_listener_that_rests_can_be_closed(monkeypatch: pytest.MonkeyPat
 
 
 class Witness(Collector):
-    """Notes in which order reads of several channels come."""
+    """Records the order in which several channels are read."""
 
     def __init__(self, name: str, reads: list[str]) -> None:
         super().__init__(buffer_bytes=1 << 20)
@@ -449,7 +449,7 @@ async def test_small_requests_overtake_a_bulk_sender() -> None:
         sent += 1 << 20
         await witnesses[0].wait_bytes(sent)
     reads.clear()
-    # Both have something when the loop looks next, the bulk sender first.
+    # Both have data in the loop's next iteration, the bulk sender first.
     bulk.send([bytes(1000)])
     small.send([b"s"])
     await witnesses[0].wait_bytes(sent + 1000)
@@ -464,11 +464,11 @@ async def test_small_requests_overtake_a_bulk_sender() -> None:
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux shows the backlog")
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
 @scenario(run_on_loop)
-async def test_the_backlog_of_a_listener(host: str) -> None:
+async def test_backlog_of_a_listener_is_set(host: str) -> None:
     listener = await SocketTransport(backlog=7).listen(Address(host, 0), Accepted())
     assert isinstance(listener, SocketListener)
     try:
-        # Of a listening socket, tcpi_sacked is its backlog.
+        # For a listening socket, tcpi_sacked is its backlog.
         info = listener._sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
         assert struct.unpack_from("=I", info, 28) == (7,)
     finally:

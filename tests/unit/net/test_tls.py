@@ -1,4 +1,4 @@
-"""TLS over real sockets: contents, slices, slow peers, and peers that speak something else."""
+"""TLS over real sockets: contents, slices, slow peers, and peers without TLS."""
 
 import asyncio
 import os
@@ -64,12 +64,14 @@ async def pair(
 
 
 @scenario(run_on_loop)
-async def test_bytes_and_slices_both_ways(contexts: Contexts, tmp_path: Path) -> None:
+async def test_bytes_and_slices_are_sent_in_both_directions(
+    contexts: Contexts, tmp_path: Path
+) -> None:
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     content = os.urandom(2_000_000)
     file.append(content)
     async with pair(contexts) as (ours, peer, at_ours, at_peer):
-        # Sent before the handshake is done: it waits.
+        # Sent before the handshake is complete: it waits.
         peer.send([b"re", b"quest", content])
         await at_ours.wait_bytes(7 + len(content))
         assert at_ours.received == b"request" + content
@@ -82,7 +84,7 @@ async def test_bytes_and_slices_both_ways(contexts: Contexts, tmp_path: Path) ->
 
 
 @scenario(run_on_loop)
-async def test_a_slow_peer_costs_no_ciphertext(contexts: Contexts, tmp_path: Path) -> None:
+async def test_slow_peer_does_not_accumulate_ciphertext(contexts: Contexts, tmp_path: Path) -> None:
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     size = 64 << 20
     file.truncate(size)
@@ -103,7 +105,7 @@ async def test_a_slow_peer_costs_no_ciphertext(contexts: Contexts, tmp_path: Pat
 
 
 @scenario(run_on_loop)
-async def test_a_paused_channel_hands_on_nothing(contexts: Contexts) -> None:
+async def test_paused_channel_delivers_nothing(contexts: Contexts) -> None:
     async with pair(contexts) as (ours, peer, at_ours, at_peer):
         ours.pause_reading()
         peer.send([bytes(100_000)])
@@ -115,7 +117,7 @@ async def test_a_paused_channel_hands_on_nothing(contexts: Contexts) -> None:
 
 
 @scenario(run_on_loop)
-async def test_close_says_goodbye_after_what_is_queued(contexts: Contexts) -> None:
+async def test_close_notify_is_sent_after_queued_bytes(contexts: Contexts) -> None:
     async with pair(contexts) as (ours, peer, at_ours, at_peer):
         peer.send([b"hello"])
         await at_ours.wait_bytes(5)
@@ -130,7 +132,7 @@ async def test_close_says_goodbye_after_what_is_queued(contexts: Contexts) -> No
 
 
 @scenario(run_on_loop)
-async def test_a_peer_without_tls_is_refused(contexts: Contexts) -> None:
+async def test_peer_without_tls_is_rejected(contexts: Contexts) -> None:
     transport = TlsTransport(SocketTransport(), server=contexts[0])
     accepted = Accepted()
     listener = await transport.listen(LOOPBACK, accepted)
@@ -147,7 +149,7 @@ async def test_a_peer_without_tls_is_refused(contexts: Contexts) -> None:
 
 
 @scenario(run_on_loop)
-async def test_a_handshake_has_a_deadline(contexts: Contexts) -> None:
+async def test_handshake_has_a_timeout(contexts: Contexts) -> None:
     accepted = Accepted()
     listener = await SocketTransport().listen(LOOPBACK, accepted)
     with socket.create_connection((listener.address.host, listener.address.port)):
@@ -161,7 +163,7 @@ async def test_a_handshake_has_a_deadline(contexts: Contexts) -> None:
 
 
 @scenario(run_on_loop)
-async def test_an_untrusted_certificate_is_refused(contexts: Contexts) -> None:
+async def test_untrusted_certificate_is_rejected(contexts: Contexts) -> None:
     stranger = ssl.create_default_context()
     transport = TlsTransport(SocketTransport(), server=contexts[0], client=stranger)
     accepted = Accepted()
@@ -180,7 +182,7 @@ async def test_an_untrusted_certificate_is_refused(contexts: Contexts) -> None:
 
 @pytest.mark.parametrize("shows_certificate", [False, True])
 @scenario(run_on_loop)
-async def test_a_listener_may_ask_for_the_clients_certificate(
+async def test_listener_may_request_the_clients_certificate(
     tmp_path: Path, shows_certificate: bool
 ) -> None:
     certificate, key = make_certificate(tmp_path)

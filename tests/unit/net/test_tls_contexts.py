@@ -1,4 +1,4 @@
-"""Contexts from stores, and the files through which OpenSSL gets private keys."""
+"""SSL contexts built from stores, and the files through which OpenSSL gets private keys."""
 
 import os
 import ssl
@@ -35,7 +35,7 @@ def authority() -> Authority:
 
 
 @pytest.mark.parametrize("client_auth", ["required", "requested"])
-def test_both_sides_identify_themselves(authority: Authority, client_auth: str) -> None:
+def test_both_sides_have_certificates(authority: Authority, client_auth: str) -> None:
     trust_store = trusting(authority.identity)
     server = TlsParameters(
         key_store=key_store(authority.issue()), trust_store=trust_store, client_auth=client_auth
@@ -44,7 +44,7 @@ def test_both_sides_identify_themselves(authority: Authority, client_auth: str) 
     assert negotiate(server_context(server), client_context(client)).version == "TLSv1.3"
 
 
-def test_a_certificate_itself_can_be_trusted(authority: Authority) -> None:
+def test_single_certificate_can_be_trusted(authority: Authority) -> None:
     """Java trusts every certificate of a trust store, not only those of authorities."""
     node = authority.issue()
     server = TlsParameters(key_store=key_store(node))
@@ -58,7 +58,7 @@ def test_a_certificate_itself_can_be_trusted(authority: Authority) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "compares"), [("https", True), ("HTTPS", True), (" ", False)]
 )
-def test_names_of_hosts(authority: Authority, algorithm: str, compares: bool) -> None:
+def test_host_names_are_verified(authority: Authority, algorithm: str, compares: bool) -> None:
     server = TlsParameters(key_store=key_store(authority.issue("other", ["other"])))
     client = client_context(
         TlsParameters(trust_store=trusting(authority.identity), endpoint_identification=algorithm)
@@ -71,12 +71,12 @@ def test_names_of_hosts(authority: Authority, algorithm: str, compares: bool) ->
         assert negotiate(server_context(server), client)
 
 
-def test_other_ways_to_compare_names_are_rejected() -> None:
+def test_other_identification_algorithms_are_rejected() -> None:
     with pytest.raises(InvalidConfig, match=r"identification\.algorithm is LDAPS, but must be ht"):
         client_context(TlsParameters(endpoint_identification="LDAPS"))
 
 
-def test_an_encrypted_key(authority: Authority) -> None:
+def test_encrypted_key_needs_its_password(authority: Authority) -> None:
     node = authority.issue()
     server_context(TlsParameters(key_store=key_store(node, "geheim", "geheim")))
     for given, state in ((None, "missing"), ("falsch", "wrong"), ("x" * 2000, "wrong")):
@@ -88,18 +88,18 @@ def test_an_encrypted_key(authority: Authority) -> None:
         assert "falsch" not in str(rejected.value)
 
 
-def test_a_password_for_a_key_that_has_none(authority: Authority) -> None:
+def test_password_for_an_unencrypted_key_is_rejected(authority: Authority) -> None:
     with pytest.raises(InvalidConfig, match=r"is not encrypted: remove ssl\.key\.password"):
         server_context(TlsParameters(key_store=key_store(authority.issue(), None, "x")))
 
 
-def test_a_key_of_another_certificate(authority: Authority) -> None:
+def test_key_of_another_certificate_is_rejected(authority: Authority) -> None:
     mixed = KeyStore(chain=(der(authority.issue()),), key=authority.issue().key_pem(), source="x")
     with pytest.raises(InvalidConfig, match="x cannot be used: the private key does not belong"):
         server_context(TlsParameters(key_store=mixed))
 
 
-def test_stores_that_a_listener_needs(authority: Authority) -> None:
+def test_listener_needs_its_stores(authority: Authority) -> None:
     with pytest.raises(InvalidConfig, match="a TLS listener needs a private key and a certificat"):
         server_context(TlsParameters())
     with pytest.raises(InvalidConfig, match=r"ssl\.client\.auth=required needs the certificates"):
@@ -108,13 +108,13 @@ def test_stores_that_a_listener_needs(authority: Authority) -> None:
         )
 
 
-def test_certificates_that_are_none() -> None:
+def test_invalid_certificates_are_rejected() -> None:
     with pytest.raises(InvalidConfig, match="t cannot be used"):
         client_context(TlsParameters(trust_store=TrustStore(certificates=(b"0\0",), source="t")))
 
 
 @pytest.mark.parametrize("has_memory_files", [True, False])
-def test_a_private_file_is_gone_afterwards(
+def test_private_file_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memory_files: bool
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""New certificates for the connections of a node that runs."""
+"""Certificate rotation for the connections of a running node."""
 
 import logging
 import ssl
@@ -20,7 +20,7 @@ from tests.unit.net.receivers import Accepted, Collector
 from tests.unit.net.test_tls_settings import PEM_STORES, PREFIX, config_of
 
 OUTSIDE = "listener.name.outside."
-#: What requests set in these tests.
+#: The settings that requests change in these tests.
 STORES = [f"{prefix}ssl.keystore.location" for prefix in (PREFIX, OUTSIDE, "listener.name.added.")]
 
 
@@ -55,7 +55,7 @@ class Rotation:
         return with_dynamic(self.config, default={}, broker=named)
 
     def rejected(self, config: BrokerConfig) -> str:
-        """The reason; the transports stay as they are, whether only checked or reloaded."""
+        """Returns the reason; checks that neither a check nor a reload changes the transports."""
         before = self.contexts()
         with pytest.raises(InvalidConfig) as caught:
             self.transports.check(config, STORES)
@@ -74,7 +74,7 @@ def rotation(tmp_path: Path) -> Rotation:
 
 
 class Connections:
-    """At the INSIDE listener of a node, from another node of the same settings."""
+    """Connections to the INSIDE listener of a node, from another node with the same settings."""
 
     def __init__(self, rotation: Rotation) -> None:
         self._transport = rotation.transports.transport("INSIDE")
@@ -128,7 +128,7 @@ async def test_new_connections_get_the_new_certificate(rotation: Rotation) -> No
         second = rotation.write(rotation.authority.issue())
         rotation.transports.check(rotation.config, STORES)
         rotation.transports.reload(rotation.config)
-        # Accepted before, but its handshake had not begun.
+        # Accepted before, but its handshake had not started.
         waiting.start()
         new = await connections.open()
         new.start()
@@ -142,7 +142,7 @@ async def test_new_connections_get_the_new_certificate(rotation: Rotation) -> No
 
 
 @scenario(run_on_loop)
-async def test_the_certificate_that_is_shown_to_other_nodes(tmp_path: Path) -> None:
+async def test_new_certificate_is_used_for_connections_to_other_nodes(tmp_path: Path) -> None:
     rotation = Rotation(tmp_path, **{"ssl.client.auth": "required"})
 
     async with Connections(rotation) as connections:
@@ -155,7 +155,7 @@ async def test_the_certificate_that_is_shown_to_other_nodes(tmp_path: Path) -> N
         await new.close()
 
 
-def test_a_change_of_one_listener_leaves_the_others(rotation: Rotation) -> None:
+def test_change_of_one_listener_does_not_affect_others(rotation: Rotation) -> None:
     inside, outside = (rotation.transports.transport(name) for name in ("INSIDE", "OUTSIDE"))
     before = (inside.server, inside.client, outside.server)
     rotation.write(rotation.authority.issue(), "second.pem")
@@ -165,13 +165,13 @@ def test_a_change_of_one_listener_leaves_the_others(rotation: Rotation) -> None:
     assert inside.client is not before[1]
 
 
-def test_nothing_changes_when_nothing_has_changed(rotation: Rotation) -> None:
+def test_reload_without_changes_keeps_the_contexts(rotation: Rotation) -> None:
     before = rotation.contexts()
     rotation.transports.reload(rotation.config)
     assert rotation.contexts() == before
 
 
-def test_versions_follow_too(rotation: Rotation) -> None:
+def test_versions_are_reloaded_too(rotation: Rotation) -> None:
     changed = with_dynamic(
         rotation.config, default={}, broker={f"{OUTSIDE}ssl.enabled.protocols": "TLSv1.3"}
     )
@@ -207,7 +207,7 @@ def mismatch(rotation: Rotation) -> str:
         (lambda rotation: Authority().issue().pem(), "brokers could not connect to each other"),
     ],
 )
-def test_a_store_that_is_rejected(
+def test_invalid_stores_are_rejected(
     rotation: Rotation, content: Callable[[Rotation], str | None], reason: str
 ) -> None:
     path = rotation.folder / "new.pem"
@@ -219,7 +219,7 @@ def test_a_store_that_is_rejected(
     assert reason in message
 
 
-def test_names_may_be_added_and_their_case_does_not_matter(rotation: Rotation) -> None:
+def test_names_may_be_added_in_any_case(rotation: Rotation) -> None:
     hosts = ["localhost", "127.0.0.1", "more"]
     rotation.write(rotation.authority.issue("LOCALhost", hosts))
     before = rotation.contexts()
@@ -236,7 +236,7 @@ def test_names_may_be_added_and_their_case_does_not_matter(rotation: Rotation) -
         (f"{PREFIX}ssl.allow.dn.changes", "other", ["localhost", "127.0.0.1"]),
     ],
 )
-def test_other_names_can_be_allowed(
+def test_settings_allow_other_names(
     tmp_path: Path, setting: str, name: str, hosts: list[str]
 ) -> None:
     rotation = Rotation(tmp_path, **{setting: "true"})
@@ -248,7 +248,7 @@ def test_other_names_can_be_allowed(
     rotation.rejected(rotation.config)
 
 
-def test_another_authority_comes_in_three_steps(rotation: Rotation) -> None:
+def test_authority_is_replaced_in_three_steps(rotation: Rotation) -> None:
     """Nodes with the old and with the new stores must trust each other at any time."""
     other = Authority("another ca")
     rotation.trust_file.write_text(other.pem)
@@ -295,7 +295,7 @@ def test_dynamic_settings_of_an_earlier_run_need_no_old_names(rotation: Rotation
     assert rotation.contexts() != before
 
 
-def test_a_failing_reload_is_logged_once_and_leaves_other_listeners(
+def test_failed_reload_is_logged_once_and_does_not_affect_others(
     rotation: Rotation, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = {f"{PREFIX}ssl.keystore.location": "/nowhere"}
@@ -315,7 +315,7 @@ def test_a_failing_reload_is_logged_once_and_leaves_other_listeners(
     )
 
 
-def test_a_damaged_store_does_not_prevent_other_changes(rotation: Rotation) -> None:
+def test_damaged_store_does_not_prevent_other_changes(rotation: Rotation) -> None:
     rotation.key_file.unlink()
     for named in ([], ["log.retention.ms"], [f"{PREFIX}max.connections"]):
         rotation.transports.check(rotation.config, named)
@@ -332,13 +332,13 @@ def test_a_damaged_store_does_not_prevent_other_changes(rotation: Rotation) -> N
     assert rotation.transports.failures == []
 
 
-def test_a_node_that_could_not_connect_to_itself_does_not_start(rotation: Rotation) -> None:
+def test_node_that_cannot_connect_to_its_peers_does_not_start(rotation: Rotation) -> None:
     rotation.trust_file.write_text(Authority().pem)
     with pytest.raises(InvalidConfig, match="INSIDE: brokers could not connect to each other"):
         TlsTransports(SocketTransport(), rotation.config)
 
 
-def test_a_listener_that_dynamic_settings_add_and_remove(rotation: Rotation) -> None:
+def test_listener_that_dynamic_settings_add_and_remove(rotation: Rotation) -> None:
     transports, static = rotation.transports, rotation.config
     added = "listener.name.added.ssl.keystore.location"
     more = {"listeners": "ADDED://:9099", "listener.security.protocol.map": "ADDED:SSL"}
@@ -356,11 +356,11 @@ def test_a_listener_that_dynamic_settings_add_and_remove(rotation: Rotation) -> 
     opened = transports.open("ADDED", config)
     assert opened.server is not None
     assert transports.open("ADDED", config) is opened
-    # While it is open, its certificates rotate by the same rules as those of the others.
+    # While it is open, its certificates are rotated by the same rules as those of the others.
     assert "cannot be removed" in rotation.rejected(
         with_dynamic(static, default={}, broker=values | {added: ""})
     )
-    # Once it is closed, nothing is kept of it.
+    # Once it is closed, its certificates are forgotten.
     transports.check(static, STORES)
     transports.reload(static)
     with pytest.raises(KeyError):

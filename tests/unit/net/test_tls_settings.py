@@ -1,4 +1,4 @@
-"""The `ssl.*` settings of a listener, with its prefix or without."""
+"""The `ssl.*` settings of a listener, with or without its prefix."""
 
 import ssl
 from pathlib import Path
@@ -36,7 +36,7 @@ def authority() -> Authority:
     return Authority()
 
 
-def test_all_settings_of_a_listener(authority: Authority) -> None:
+def test_all_settings_of_a_listener_are_read(authority: Authority) -> None:
     node = authority.issue()
     config = config_of(
         {
@@ -72,7 +72,7 @@ def test_all_settings_of_a_listener(authority: Authority) -> None:
     assert other.enabled_protocols == ("TLSv1.2", "TLSv1.3")
 
 
-def test_settings_without_a_prefix_are_for_all_listeners() -> None:
+def test_settings_without_a_prefix_apply_to_all_listeners() -> None:
     config = config_of(
         {
             "ssl.keystore.location": str(KEYTOOL / "keystore.p12"),
@@ -88,7 +88,7 @@ def test_settings_without_a_prefix_are_for_all_listeners() -> None:
     assert inside.trust_store == outside.trust_store
 
 
-def test_errors_begin_with_the_listener(tmp_path: Path) -> None:
+def test_errors_start_with_the_listener(tmp_path: Path) -> None:
     store = tmp_path / "node.jks"
     store.write_bytes(JKS)
     config = config_of({"ssl.keystore.location": str(store), "ssl.keystore.password": "x"})

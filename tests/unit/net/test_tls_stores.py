@@ -1,5 +1,5 @@
-"""Stores are read from PEM text, PEM files and PKCS #12 files; others are rejected by what they
-are, with the command that converts them."""
+"""Reads stores from PEM text, PEM files and PKCS #12 files; other formats are rejected by name,
+with the command that converts them."""
 
 import os
 import ssl
@@ -19,9 +19,9 @@ from lograft.net.tls_stores import (
 )
 from tests.unit.net.certificates import Authority, Identity, make_certificate
 
-#: Made by keytool, see make_stores.sh there.
+#: Created by keytool, see make_stores.sh in that directory.
 KEYTOOL: Final = Path(__file__).parents[2] / "golden" / "tls"
-#: The first bytes of files that keytool made.
+#: The first bytes of files that keytool created.
 JKS: Final = bytes.fromhex("feedfeed 00000002 00000001 00000001")
 JCEKS: Final = bytes.fromhex("cececece 00000002 00000001 00000001")
 
@@ -57,12 +57,12 @@ def read(store: Store, **given: str) -> KeyStore | TrustStore | None:
     return read_key_store(settings) if store == "keystore" else read_trust_store(settings)
 
 
-def test_no_store() -> None:
+def test_settings_without_a_store() -> None:
     assert read("keystore") is None
     assert read("truststore") is None
 
 
-def test_a_pem_file_with_notes_around_its_blocks(
+def test_pem_file_with_text_around_its_blocks(
     tmp_path: Path, authority: Authority, node: Identity
 ) -> None:
     path = tmp_path / "store.pem"
@@ -73,7 +73,7 @@ def test_a_pem_file_with_notes_around_its_blocks(
     assert trust_store(location=str(path)).certificates == found.chain
 
 
-def test_pem_text_in_one_line(authority: Authority, node: Identity) -> None:
+def test_pem_text_without_line_breaks(authority: Authority, node: Identity) -> None:
     """Continued lines of a properties file lose their line breaks."""
     key, certificate = (" ".join(text.split("\n")) for text in (node.key_pem(), node.pem()))
     found = key_store(type="PEM", key=key, certificates=certificate)
@@ -83,7 +83,7 @@ def test_pem_text_in_one_line(authority: Authority, node: Identity) -> None:
     assert trust_store(type="pem", certificates=pem).certificates == (der(authority.identity),)
 
 
-def test_an_encrypted_key_stays_encrypted(node: Identity) -> None:
+def test_encrypted_key_stays_encrypted(node: Identity) -> None:
     found = key_store(
         type="PEM",
         key=node.key_pem("geheim"),
@@ -95,8 +95,8 @@ def test_an_encrypted_key_stays_encrypted(node: Identity) -> None:
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM"])
-def test_stores_of_keytool(kind: str) -> None:
-    """Java writes PKCS #12 also under the type JKS: the content decides."""
+def test_stores_created_by_keytool(kind: str) -> None:
+    """Java writes PKCS #12 even for the type JKS: the content determines the format."""
     location = str(KEYTOOL / "keystore.p12")
     found = key_store(type=kind, location=location, password="changeit")
     location = str(KEYTOOL / "truststore.p12")
@@ -106,7 +106,7 @@ def test_stores_of_keytool(kind: str) -> None:
     assert found.key.startswith("-----BEGIN PRIVATE KEY-----\n")
 
 
-def test_the_chain_of_a_pkcs12_store_is_put_in_order(tmp_path: Path) -> None:
+def test_chain_of_a_pkcs12_store_is_ordered(tmp_path: Path) -> None:
     root, stranger = Authority("root"), Authority("stranger")
     middle = Authority("middle")
     signed = root.issue("middle", ())
@@ -120,7 +120,7 @@ def test_the_chain_of_a_pkcs12_store_is_put_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
 @pytest.mark.parametrize("password", ["wrong", ""])
-def test_the_wrong_password_of_a_pkcs12_store(store: Store, password: str) -> None:
+def test_wrong_password_of_a_pkcs12_store_is_rejected(store: Store, password: str) -> None:
     location = str(KEYTOOL / f"{store}.p12")
     with pytest.raises(InvalidConfig) as rejected:
         read(store, where="listener X: ", location=location, password=password)
@@ -130,22 +130,22 @@ def test_the_wrong_password_of_a_pkcs12_store(store: Store, password: str) -> No
     )
 
 
-def test_a_pkcs12_store_needs_a_password() -> None:
+def test_pkcs12_store_needs_a_password() -> None:
     with pytest.raises(InvalidConfig, match=r"so ssl\.keystore\.password must be set"):
         read("keystore", location=str(KEYTOOL / "keystore.p12"))
     with pytest.raises(InvalidConfig, match=r"ssl\.truststore\.password is missing"):
         read("truststore", location=str(KEYTOOL / "truststore.p12"))
 
 
-def test_a_pkcs12_store_has_one_password() -> None:
+def test_pkcs12_store_has_a_single_password() -> None:
     given = {"location": str(KEYTOOL / "keystore.p12"), "password": "changeit"}
     assert read("keystore", **given, key_password="changeit")
     with pytest.raises(InvalidConfig, match=r"set ssl\.key\.password to the same value"):
         read("keystore", **given, key_password="other")
 
 
-def test_a_key_store_is_no_trust_store_and_the_reverse() -> None:
-    """Which of its certificates Java would trust cannot be seen."""
+def test_key_store_is_not_a_trust_store_and_vice_versa() -> None:
+    """Java's mark of trusted certificates is not available."""
     with pytest.raises(InvalidConfig, match="contains a private key, so it is a key store"):
         read("truststore", location=str(KEYTOOL / "keystore.p12"), password="changeit")
     with pytest.raises(InvalidConfig, match="contains no private key with its certificate"):
@@ -161,7 +161,7 @@ def test_a_key_store_is_no_trust_store_and_the_reverse() -> None:
         ((KEYTOOL / "keystore.jks").read_bytes(), "JKS", "keystore", "keystore.p12"),
     ],
 )
-def test_old_java_stores_are_rejected_with_the_command_that_converts_them(
+def test_old_java_stores_are_rejected_with_a_conversion_command(
     tmp_path: Path, store: Store, content: bytes, kind: str, name: str, target: str
 ) -> None:
     path = tmp_path / name
@@ -177,14 +177,14 @@ def test_old_java_stores_are_rejected_with_the_command_that_converts_them(
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"certificate", bytes.fromhex("3003020101")])
-def test_other_files(tmp_path: Path, content: bytes) -> None:
+def test_unknown_formats_are_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store"
     path.write_bytes(content)
     with pytest.raises(InvalidConfig, match="store is neither a PEM file nor a PKCS #12 store"):
         read("truststore", location=str(path))
 
 
-def test_a_certificate_in_der(tmp_path: Path) -> None:
+def test_der_certificate_is_rejected_with_a_conversion_command(tmp_path: Path) -> None:
     certificate, _ = make_certificate(tmp_path)
     path = tmp_path / "my cert.der"
     path.write_bytes(ssl.PEM_cert_to_DER_cert(Path(certificate).read_text()))
@@ -192,14 +192,14 @@ def test_a_certificate_in_der(tmp_path: Path) -> None:
         read("truststore", location=str(path))
 
 
-def test_a_damaged_pkcs12_store(tmp_path: Path) -> None:
+def test_damaged_pkcs12_store_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "store.p12"
     path.write_bytes((KEYTOOL / "keystore.p12").read_bytes()[:-100])
     with pytest.raises(InvalidConfig, match="or the file is damaged"):
         read("keystore", location=str(path), password="changeit")
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="nowhere cannot be read: No such file or directory"):
         read("keystore", location=str(tmp_path / "nowhere"))
     with pytest.raises(InvalidConfig, match="cannot be read: embedded null byte"):
@@ -247,7 +247,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_that_contradict_each_other(
+def test_contradicting_settings_are_rejected(
     store: Store, given: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(InvalidConfig) as rejected:

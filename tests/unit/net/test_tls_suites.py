@@ -1,4 +1,4 @@
-"""Versions and cipher suites that two sides negotiate, in memory."""
+"""TLS versions and cipher suites that two sides negotiate, in memory."""
 
 import ssl
 
@@ -19,7 +19,7 @@ ECDSA_128, ECDSA_256 = (
 
 
 class Restricted:
-    """Stores for both sides, and handshakes with other restrictions on each."""
+    """Stores for both sides, and handshakes with different restrictions on each side."""
 
     def __init__(self) -> None:
         authority = Authority()
@@ -63,25 +63,25 @@ def restricted() -> Restricted:
         ((), ("TLSv1.2",), "TLSv1.2"),
     ],
 )
-def test_enabled_protocols(
+def test_enabled_protocols_determine_the_version(
     restricted: Restricted, server: tuple[str, ...], client: tuple[str, ...], version: str
 ) -> None:
-    agreed = restricted.negotiate(restricted.parameters(server), restricted.parameters(client))
-    assert agreed.version == version
+    negotiated = restricted.negotiate(restricted.parameters(server), restricted.parameters(client))
+    assert negotiated.version == version
 
 
 @pytest.mark.parametrize(
     ("server", "client"),
     [(("TLSv1.3",), ("TLSv1.2",)), (("TLSv1.2",), ("TLSv1.3",))],
 )
-def test_no_version_in_common(
+def test_handshake_without_common_version_fails(
     restricted: Restricted, server: tuple[str, ...], client: tuple[str, ...]
 ) -> None:
     with pytest.raises(ssl.SSLError, match=r"unsupported protocol|alert protocol version"):
         restricted.negotiate(restricted.parameters(server), restricted.parameters(client))
 
 
-def test_protocol_limits_the_side_that_connects(restricted: Restricted) -> None:
+def test_ssl_protocol_limits_only_the_connecting_side(restricted: Restricted) -> None:
     """As in Java."""
     limited, free = restricted.parameters(protocol="TLSv1.2"), restricted.parameters(protocol="TLS")
     assert restricted.negotiate(limited, free).version == "TLSv1.3"
@@ -92,20 +92,22 @@ def test_protocol_limits_the_side_that_connects(restricted: Restricted) -> None:
 
 
 @pytest.mark.parametrize("name", [ECDSA_128, ECDSA_256, TLS_1_2_SUITES[ECDSA_256]])
-def test_a_suite_of_tls_1_2(restricted: Restricted, name: str) -> None:
+def test_suite_of_tls_1_2_is_negotiated(restricted: Restricted, name: str) -> None:
     """Without a suite of TLS 1.3, that version is not negotiated."""
-    agreed = restricted.negotiate(restricted.parameters(suites=(name,)), restricted.parameters())
-    assert agreed == Negotiated("TLSv1.2", TLS_1_2_SUITES.get(name, name))
+    negotiated = restricted.negotiate(
+        restricted.parameters(suites=(name,)), restricted.parameters()
+    )
+    assert negotiated == Negotiated("TLSv1.2", TLS_1_2_SUITES.get(name, name))
 
 
-def test_only_suites_of_tls_1_3(restricted: Restricted) -> None:
+def test_suites_of_tls_1_3_disable_tls_1_2(restricted: Restricted) -> None:
     server = restricted.parameters(suites=TLS_1_3_SUITES)
     assert restricted.negotiate(server, restricted.parameters()).version == "TLSv1.3"
     with pytest.raises(ssl.SSLError, match=r"unsupported protocol|alert protocol version"):
         restricted.negotiate(server, restricted.parameters(("TLSv1.2",)))
 
 
-def test_suites_of_both_versions(restricted: Restricted) -> None:
+def test_suites_of_both_versions_are_negotiated(restricted: Restricted) -> None:
     suites = (*TLS_1_3_SUITES, ECDSA_128, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV")
     server = restricted.parameters(suites=suites)
     assert restricted.negotiate(server, restricted.parameters()).version == "TLSv1.3"
@@ -133,7 +135,7 @@ def test_suites_of_both_versions(restricted: Restricted) -> None:
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_rejected(
+def test_unsupported_settings_are_rejected(
     restricted: Restricted,
     protocols: tuple[str, ...],
     suites: tuple[str, ...],
@@ -146,13 +148,13 @@ def test_what_cannot_be_honoured_is_rejected(
     assert reason in str(rejected.value)
 
 
-def test_some_suites_of_tls_1_3_do_no_harm_where_it_is_not_enabled(restricted: Restricted) -> None:
+def test_some_suites_of_tls_1_3_are_allowed_if_it_is_not_enabled(restricted: Restricted) -> None:
     suites = ("TLS_AES_256_GCM_SHA384", ECDSA_128)
     server = restricted.parameters(("TLSv1.2",), suites)
     assert restricted.negotiate(server, restricted.parameters()).version == "TLSv1.2"
 
 
-def test_the_names_of_openssl_are_those_it_has() -> None:
+def test_openssl_has_all_suites_by_these_names() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("ALL:@SECLEVEL=0")
     known = {suite["name"] for suite in context.get_ciphers()}

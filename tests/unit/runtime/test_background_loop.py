@@ -1,4 +1,4 @@
-"""A loop in a thread: results, errors, callers that must not wait."""
+"""An event loop in a thread: results, errors, callers that must not wait."""
 
 import asyncio
 import threading
@@ -12,10 +12,10 @@ from lograft.runtime.background_loop import BackgroundLoop
 
 @pytest.fixture
 def loop() -> Iterator[BackgroundLoop]:
-    one = BackgroundLoop("under test")
-    one.start()
-    yield one
-    one.close()
+    background_loop = BackgroundLoop("under test")
+    background_loop.start()
+    yield background_loop
+    background_loop.close()
 
 
 async def _where() -> str:
@@ -27,14 +27,14 @@ async def _fail() -> None:
     raise ValueError("on purpose")
 
 
-def test_work_is_done_in_its_thread_and_its_outcome_comes_back(loop: BackgroundLoop) -> None:
+def test_work_runs_in_the_thread_and_returns_its_result(loop: BackgroundLoop) -> None:
     assert loop.run(_where()) == "under test"
     assert loop.call(lambda: threading.current_thread().name) == "under test"
     with pytest.raises(ValueError, match="on purpose"):
         loop.run(_fail())
 
 
-def test_its_own_thread_cannot_wait_for_itself(loop: BackgroundLoop) -> None:
+def test_own_thread_cannot_wait_for_itself(loop: BackgroundLoop) -> None:
     def wait_here() -> str:
         with pytest.raises(RuntimeError, match="would wait for its own thread"):
             loop.run(_where())
@@ -43,7 +43,7 @@ def test_its_own_thread_cannot_wait_for_itself(loop: BackgroundLoop) -> None:
     assert loop.call(wait_here) == "at once"
 
 
-def test_closing_cancels_what_runs(loop: BackgroundLoop) -> None:
+def test_closing_cancels_running_tasks(loop: BackgroundLoop) -> None:
     began = threading.Event()
     ended: list[BaseException] = []
 

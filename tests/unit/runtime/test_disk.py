@@ -20,7 +20,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_append_returns_where_the_parts_begin(disk: Disk, tmp_path: Path) -> None:
+def test_append_returns_the_position_of_the_parts(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "a.log"), create=True)
     assert file.append(b"abc") == 0
     assert file.append(b"de", bytearray(b"f"), memoryview(b"gh")) == 3
@@ -31,7 +31,7 @@ def test_append_returns_where_the_parts_begin(disk: Disk, tmp_path: Path) -> Non
     assert file.pread(3, 8) == b""
 
 
-def test_a_reopened_file_appends_at_its_end(disk: Disk, tmp_path: Path) -> None:
+def test_reopened_file_appends_at_its_end(disk: Disk, tmp_path: Path) -> None:
     path = str(tmp_path / "a.log")
     disk.open(path, create=True).append(b"abc")
     file = disk.open(path)
@@ -40,7 +40,7 @@ def test_a_reopened_file_appends_at_its_end(disk: Disk, tmp_path: Path) -> None:
     assert disk.read(path) == b"abcd"
 
 
-def test_more_parts_than_the_kernel_takes_in_one_vector(disk: Disk, tmp_path: Path) -> None:
+def test_more_parts_than_one_vector_write_accepts(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "a.log"), create=True)
     parts = [bytes([number % 251]) * (number % 7) for number in range(3000)]
     file.append(*parts)
@@ -55,7 +55,7 @@ def test_short_reads_and_writes_are_continued(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 3), at))
         patch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, memoryview(data)[:3], at))
-        # A vector that stops in the middle of its second part.
+        # A vector write that ends in the middle of its second part.
         patch.setattr(os, "pwritev", lambda fd, parts, at: pwrite(fd, b"".join(parts)[:4], at))
         file.append(b"0123456789")
         file.append(b"ab", b"cdefgh", b"", b"ij")
@@ -64,7 +64,7 @@ def test_short_reads_and_writes_are_continued(
     assert file.size == 20
 
 
-def test_a_failed_append_leaves_the_size(
+def test_failed_append_does_not_change_the_size(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open(str(tmp_path / "a.log"), create=True)
@@ -87,7 +87,7 @@ def test_a_failed_append_leaves_the_size(
     assert file.append(b"X") == 3
 
 
-def test_truncate_then_append(disk: Disk, tmp_path: Path) -> None:
+def test_append_after_truncate(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "a.log"), create=True)
     file.append(b"abcdef")
     file.truncate(2)
@@ -104,7 +104,7 @@ def test_pwrite_beyond_the_end_grows_the_file(disk: Disk, tmp_path: Path) -> Non
     assert file.pread(6, 0) == b"x\0\0\0ab"
 
 
-def test_the_descriptor_goes_with_the_last_holder(disk: Disk, tmp_path: Path) -> None:
+def test_descriptor_is_closed_with_the_last_reference(disk: Disk, tmp_path: Path) -> None:
     gc.collect()
     before = open_descriptors()
     file: File | None = disk.open(str(tmp_path / "a.log"), create=True)
@@ -122,7 +122,7 @@ def test_descriptors_are_not_inherited(disk: Disk, tmp_path: Path) -> None:
     assert os.get_inheritable(disk.open(str(tmp_path / "a"), create=True).fileno()) is False
 
 
-def test_a_file_that_may_not_be_written_can_be_read(
+def test_read_only_file_can_be_read(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "a.log")
@@ -152,7 +152,7 @@ def test_missing_files_raise(disk: Disk, tmp_path: Path) -> None:
     assert not disk.is_dir(missing)
 
 
-def test_folders(disk: Disk, tmp_path: Path) -> None:
+def test_directories(disk: Disk, tmp_path: Path) -> None:
     folder = str(tmp_path / "x" / "y")
     disk.make_dir(folder)
     disk.make_dir(folder)
@@ -170,7 +170,7 @@ def test_folders(disk: Disk, tmp_path: Path) -> None:
     assert not disk.exists(folder)
 
 
-def test_fsync_reaches_the_descriptor(
+def test_fsync_syncs_the_descriptor(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
@@ -180,7 +180,7 @@ def test_fsync_reaches_the_descriptor(
     assert synced == [file.fileno()]
 
 
-def test_a_lock_is_exclusive_until_released(disk: Disk, tmp_path: Path) -> None:
+def test_lock_is_exclusive_until_released(disk: Disk, tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     lock = disk.lock(path)
     with pytest.raises(BlockingIOError):
@@ -190,17 +190,17 @@ def test_a_lock_is_exclusive_until_released(disk: Disk, tmp_path: Path) -> None:
     disk.lock(path).release()
 
 
-def test_usage(disk: Disk, tmp_path: Path) -> None:
+def test_usage_of_the_file_system(disk: Disk, tmp_path: Path) -> None:
     usage = disk.usage(str(tmp_path))
     assert 0 <= usage.free_bytes <= usage.total_bytes
 
 
-def test_an_unopenable_descriptor_closes_nothing() -> None:
+def test_failed_open_closes_no_descriptor() -> None:
     with pytest.raises(OSError):
         RealFile("nowhere", 987_654)
 
 
-def test_reserved_space_does_not_change_the_size_and_is_given_back(
+def test_reserved_space_does_not_change_the_size_and_is_released(
     disk: Disk, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.log"
@@ -216,7 +216,7 @@ def test_reserved_space_does_not_change_the_size_and_is_given_back(
     assert disk.read(str(path)) == b"abc"
 
 
-def test_space_that_is_not_there_cannot_be_reserved(disk: Disk, tmp_path: Path) -> None:
+def test_reserving_more_than_the_free_space_fails(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "a.log"), create=True)
     assert not file.reserve(1 << 60)
     assert file.append(b"abc") == 0

@@ -1,4 +1,4 @@
-"""Clock, chance, tasks and the loop of a real node."""
+"""Clock, randomness, tasks and event loop of a real node."""
 
 import asyncio
 from typing import cast
@@ -21,7 +21,7 @@ def test_clocks_agree_with_each_other() -> None:
     assert clock.wall_ms() > 1_700_000_000_000
 
 
-def test_uuids_are_random_and_never_look_like_an_option() -> None:
+def test_uuids_are_random_and_do_not_start_with_a_dash() -> None:
     randomness = SystemRandomness()
     made = {randomness.uuid() for _ in range(2000)}
     assert len(made) == 2000
@@ -43,7 +43,7 @@ def build(group: asyncio.TaskGroup) -> Runtime:
     )
 
 
-def test_a_failing_task_ends_the_node() -> None:
+def test_failing_task_ends_the_node() -> None:
     cancelled: list[str] = []
 
     async def wait_forever() -> None:
@@ -68,7 +68,7 @@ def test_a_failing_task_ends_the_node() -> None:
     assert cancelled == ["sibling"]
 
 
-def test_a_cancelled_task_ends_alone() -> None:
+def test_cancelled_task_does_not_affect_others() -> None:
     async def main() -> str:
         async with asyncio.TaskGroup() as group:
             task = build(group).spawn(asyncio.sleep(3600), name="parked")
@@ -78,6 +78,6 @@ def test_a_cancelled_task_ends_alone() -> None:
     assert run(main()) == "the node goes on"
 
 
-def test_uvloop_is_chosen_where_it_is_installed() -> None:
+def test_uvloop_is_used_if_it_is_installed() -> None:
     uvloop = pytest.importorskip("uvloop")
     assert fastest_loop_factory() is uvloop.new_event_loop

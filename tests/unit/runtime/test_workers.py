@@ -18,7 +18,7 @@ def workers() -> Iterator[ThreadWorkers]:
     threads.close()
 
 
-def test_no_thread_before_the_first_job(workers: ThreadWorkers) -> None:
+def test_threads_start_with_the_first_job(workers: ThreadWorkers) -> None:
     before = threading.active_count()
     asyncio.run(workers.run(int))
     assert threading.active_count() == before + 1
@@ -27,7 +27,7 @@ def test_no_thread_before_the_first_job(workers: ThreadWorkers) -> None:
     other.close()
 
 
-def test_a_lane_keeps_the_order_of_its_calls(workers: ThreadWorkers) -> None:
+def test_jobs_of_a_lane_run_in_order(workers: ThreadWorkers) -> None:
     done: list[int] = []
     names: set[str] = set()
 
@@ -66,7 +66,7 @@ async def test_jobs_without_a_lane_overlap(workers: ThreadWorkers) -> None:
     await asyncio.gather(workers.run(both.wait), workers.run(both.wait))
 
 
-def test_the_error_of_a_job_reaches_its_caller(workers: ThreadWorkers) -> None:
+def test_error_of_a_job_is_raised_to_its_caller(workers: ThreadWorkers) -> None:
     def fail() -> None:
         raise OSError(5, "Input/output error")
 

@@ -2,8 +2,8 @@ from lograft.security import authorization
 from lograft.security.authorization import CLUSTER_NAME, Operation, Permission, ResourceType
 
 
-def test_the_numbers_are_kafkas() -> None:
-    """Those of ACLs in requests and records."""
+def test_numbers_match_kafkas_acls() -> None:
+    """The numbers of ACLs in requests and records."""
     assert [(each.name, each.value) for each in Operation] == [
         ("READ", 3),
         ("WRITE", 4),
@@ -30,7 +30,7 @@ def test_the_numbers_are_kafkas() -> None:
     assert CLUSTER_NAME == "kafka-cluster"
 
 
-def test_a_permission_is_named_after_what_it_is() -> None:
+def test_permissions_are_named_after_resource_and_operation() -> None:
     found = {
         name: value for name, value in vars(authorization).items() if isinstance(value, Permission)
     }

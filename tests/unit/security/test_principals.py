@@ -5,16 +5,16 @@ from lograft.security.principals import decode_principal, encode_principal
 
 
 @pytest.mark.parametrize("principal", ["User:ANONYMOUS", "User:", "Role:a:b", "User:CN=x,O=ü"])
-def test_what_is_encoded_is_decoded(principal: str) -> None:
+def test_principals_round_trip(principal: str) -> None:
     assert decode_principal(encode_principal(principal)) == principal
 
 
-def test_the_bytes_are_those_of_kafka() -> None:
+def test_bytes_match_kafka() -> None:
     """As DefaultKafkaPrincipalBuilder.serialize writes User:alice."""
     assert encode_principal("User:alice") == b"\0\0\5User\6alice\0\0"
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0", b"\0\1\5User\6alice\0\0", b"\0\0\1\1\0\0"])
-def test_other_bytes_are_refused(data: bytes) -> None:
+def test_invalid_bytes_are_rejected(data: bytes) -> None:
     with pytest.raises(InvalidInput):
         decode_principal(data)

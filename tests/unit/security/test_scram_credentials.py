@@ -10,7 +10,7 @@ from lograft.security.scram_credentials import (
 )
 
 
-def test_the_keys_of_rfc_7677() -> None:
+def test_keys_match_rfc_7677() -> None:
     """The user "user" with the password "pencil", as in the RFC's example."""
     import base64
     import hashlib
@@ -33,7 +33,7 @@ def test_the_keys_of_rfc_7677() -> None:
     assert hashlib.sha256(client_key).digest() == user.stored_key
 
 
-def test_a_password_gets_its_own_salt() -> None:
+def test_each_password_gets_a_random_salt() -> None:
     text = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
     first, second = (parse_credential(text, SystemRandomness()) for _ in range(2))
     assert (first.name, first.iterations, first.mechanism) == ("alice", 4096, 1)
@@ -57,7 +57,7 @@ def test_a_password_gets_its_own_salt() -> None:
         ("SCRAM-SHA-256=[name=a,password=topsecret,iterations=x]", "4096 to 16384"),
     ],
 )
-def test_refusals_never_repeat_the_secret(text: str, sentence: str) -> None:
-    with pytest.raises(InvalidInput, match=sentence) as refusal:
+def test_error_messages_do_not_include_the_secret(text: str, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as error:
         parse_credential(text, SystemRandomness())
-    assert "secret" not in str(refusal.value).replace("password=…", "")
+    assert "secret" not in str(error.value).replace("password=…", "")

@@ -48,7 +48,7 @@ records = st.lists(
 
 
 @given(records, st.sampled_from(list(Codec)))
-def test_what_is_built_is_read(found: list[Record], codec: Codec) -> None:
+def test_built_batches_are_read(found: list[Record], codec: Codec) -> None:
     batch = build_batch(found, compression=codec, producer_id=7, producer_epoch=1, base_sequence=3)
     assert read_records(batch, bytes_max=1 << 20) == found
     header = read_header(batch)
@@ -60,14 +60,14 @@ def test_what_is_built_is_read(found: list[Record], codec: Codec) -> None:
     assert check_crc(batch, 0, len(batch))
 
 
-def test_layout_is_kafkas() -> None:
+def test_layout_matches_kafka() -> None:
     batch = build_batch([Record(0, TIMESTAMP, b"k", b"v")])
     assert batch[:17] == GOLDEN
     assert batch[HEADER_SIZE:] == bytes.fromhex("10 00 00 00 02 6b 02 76 00")
     assert len(batch) == HEADER_SIZE + 9
 
 
-def test_patching_leaves_the_crc_true() -> None:
+def test_patching_keeps_the_crc_valid() -> None:
     batch = bytearray(build_batch([Record(0, TIMESTAMP, None, b"v")]))
     patch(batch, 0, 1234, 5)
     header = read_header(batch)
@@ -76,7 +76,7 @@ def test_patching_leaves_the_crc_true() -> None:
     assert read_records(batch, bytes_max=100)[0].offset == 1234
 
 
-def test_log_append_time_gives_every_record_the_brokers_time() -> None:
+def test_log_append_time_replaces_the_timestamps_of_all_records() -> None:
     batch = bytearray(build_batch([Record(i, TIMESTAMP + i, None, b"v") for i in range(3)]))
     patch_timestamp(batch, 0, len(batch), 99)
     assert read_header(batch).timestamp_type_log_append
@@ -84,7 +84,7 @@ def test_log_append_time_gives_every_record_the_brokers_time() -> None:
     assert {record.timestamp for record in read_records(batch, bytes_max=1000)} == {99}
 
 
-def test_empty_batch_keeps_its_place() -> None:
+def test_empty_batch_keeps_its_offsets() -> None:
     batch = build_batch([], base_offset=10, last_offset=14, producer_id=3, base_sequence=7)
     header = read_header(batch)
     assert (header.base_offset, header.last_offset, header.record_count) == (10, 14, 0)
@@ -98,7 +98,7 @@ def test_delete_horizon_keeps_the_timestamps() -> None:
     assert read_records(batch, bytes_max=100)[0].timestamp == TIMESTAMP
 
 
-def test_a_cut_last_batch_ends_the_iteration() -> None:
+def test_incomplete_last_batch_ends_the_iteration() -> None:
     one = build_batch([Record(0, TIMESTAMP, None, b"v")])
     data = one + one + one[:-1]
     assert [position for position, _ in iterate_headers(data)] == [0, len(one)]
@@ -106,13 +106,13 @@ def test_a_cut_last_batch_ends_the_iteration() -> None:
     assert whole_batches_size(one[:5]) == 0
 
 
-def test_sequences_go_on_at_zero() -> None:
+def test_sequences_wrap_to_zero() -> None:
     assert increment_sequence(2**31 - 1, 1) == 0
     assert increment_sequence(2**31 - 2, 3) == 1
 
 
 @given(st.data())
-def test_damage_is_told_never_crashes(data: st.DataObject) -> None:
+def test_damaged_batches_raise_malformed_batch(data: st.DataObject) -> None:
     batch = bytearray(build_batch([Record(i, TIMESTAMP, b"key", b"value") for i in range(5)]))
     position = data.draw(st.integers(CRC_START, len(batch) - 1))
     batch[position] ^= data.draw(st.integers(1, 255))
@@ -124,14 +124,14 @@ def test_damage_is_told_never_crashes(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_refused(garbage: bytes) -> None:
+def test_garbage_is_rejected(garbage: bytes) -> None:
     try:
         read_records(garbage, bytes_max=1000)
     except MalformedMessage:
         pass
 
 
-def test_lying_headers_are_refused() -> None:
+def test_invalid_headers_are_rejected() -> None:
     batch = bytearray(build_batch([Record(0, TIMESTAMP, None, b"v")]))
     with pytest.raises(MalformedBatch, match="too few"):
         read_header(batch[:60])
@@ -161,7 +161,7 @@ def test_record_count_must_match_the_records() -> None:
         read_records(batch, bytes_max=1000)
 
 
-def test_unpacked_size_is_capped() -> None:
+def test_decompressed_size_is_limited() -> None:
     batch = build_batch([Record(0, TIMESTAMP, None, bytes(1 << 20))], compression=Codec.ZSTD)
     assert len(batch) < 1000
     with pytest.raises(MalformedMessage, match="exceeds 1000 bytes"):

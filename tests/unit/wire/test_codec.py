@@ -1,4 +1,4 @@
-"""The rules of the format that a comparison with other implementations does not show."""
+"""Rules of the format that a comparison with other implementations does not cover."""
 
 from uuid import UUID
 
@@ -85,7 +85,7 @@ class StringFile:
         raise NotImplementedError
 
 
-def test_versions_that_do_not_exist_are_refused() -> None:
+def test_unknown_versions_are_rejected() -> None:
     for version in (-1, 4):
         with pytest.raises(UnsupportedVersion, match="versions 0 to 3"):
             codec.read(Outer, version, b"")
@@ -93,13 +93,13 @@ def test_versions_that_do_not_exist_are_refused() -> None:
             codec.write(Outer(), version)
 
 
-def test_a_field_the_version_does_not_have_keeps_its_default() -> None:
+def test_field_missing_in_the_version_keeps_its_default() -> None:
     data = codec.write(Outer(number=7, text="x"), 0)
     assert data == b"\0\7\0\1x\0\0\0\0"
     assert codec.read_all(Outer, 0, data) == Outer(number=7, text="x")
 
 
-def test_a_value_that_would_be_lost_is_refused_unless_it_is_ignorable() -> None:
+def test_value_missing_in_the_version_is_rejected_unless_ignorable() -> None:
     assert codec.write(Outer(dropped=5), 0) == codec.write(Outer(), 0)
     with pytest.raises(UnwritableMessage, match=r"Outer\.strict is set, but version 0"):
         codec.write(Outer(strict=5), 0)
@@ -112,12 +112,12 @@ def test_a_value_that_would_be_lost_is_refused_unless_it_is_ignorable() -> None:
     [Outer(number=1 << 15), Outer(text=None), Outer(items=[Inner(a=1 << 31)])],
     ids=["too big", "null where none may be", "too big inside"],
 )
-def test_values_that_do_not_fit_are_refused(message: Outer) -> None:
+def test_values_that_do_not_fit_are_rejected(message: Outer) -> None:
     with pytest.raises(UnwritableMessage, match="Outer v0"):
         codec.write(message, 0)
 
 
-def test_null_is_read_only_where_it_may_be() -> None:
+def test_null_is_malformed_in_fields_that_are_not_nullable() -> None:
     assert codec.read_all(Outer, 1, codec.write(Outer(text=None), 1)).text is None
     with pytest.raises(MalformedMessage, match=r"Outer\.text is null"):
         codec.read(Outer, 0, b"\0\7\xff\xff\0\0\0\0")
@@ -125,7 +125,7 @@ def test_null_is_read_only_where_it_may_be() -> None:
         codec.read(Outer, 0, b"\0\7\0\0\xff\xff\xff\xff")
 
 
-def test_tagged_fields_go_out_only_when_set_and_in_order() -> None:
+def test_tagged_fields_are_written_only_if_set_and_in_order() -> None:
     plain = codec.write(Outer(text=""), 2)
     assert plain[-1] == 0
     tagged = codec.write(Outer(text="", extra="e", inner=Inner(a=9)), 2)
@@ -133,11 +133,11 @@ def test_tagged_fields_go_out_only_when_set_and_in_order() -> None:
     assert codec.read_all(Outer, 2, tagged) == Outer(text="", extra="e", inner=Inner(a=9))
 
 
-def test_a_tagged_struct_of_defaults_is_the_same_as_none() -> None:
+def test_tagged_struct_of_defaults_equals_none() -> None:
     assert codec.write(Outer(inner=Inner()), 2) == codec.write(Outer(inner=None), 2)
 
 
-def test_unknown_tags_are_stepped_over() -> None:
+def test_unknown_tags_are_skipped() -> None:
     plain = codec.write(Outer(text=""), 2)[:-1]
     known, unknown = b"\0\2\2e", [b"\1\0", b"\2\3abc", uvarint(10_000) + uvarint(200) + b"x" * 200]
     data = plain + b"\4" + known + b"".join(unknown)
@@ -160,7 +160,7 @@ def test_unknown_tags_are_stepped_over() -> None:
         (b"\1\xff\xff\xff\xff\xff\xff\xff", "varint"),
     ],
 )
-def test_bad_tags_are_malformed(tags: bytes, reason: str) -> None:
+def test_invalid_tags_are_malformed(tags: bytes, reason: str) -> None:
     plain = codec.write(Outer(text=""), 2)[:-1]
     with pytest.raises(MalformedMessage, match=reason):
         codec.read(Outer, 2, plain + tags)
@@ -169,7 +169,7 @@ def test_bad_tags_are_malformed(tags: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     "tags", [b"\2\0\0\0\0", b"\2\1\0\0\0", b"\1\0\5abc", b"\3\0\0\1\0", b"\1\xff\xff\xff\xff\xff\1"]
 )
-def test_bad_tags_are_malformed_where_no_tag_is_known(tags: bytes) -> None:
+def test_invalid_tags_are_malformed_without_known_tags(tags: bytes) -> None:
     assert codec.read_all(MetadataRequest, 9, b"\1\0\0\0\2\6\0\7\1x") == MetadataRequest(
         allow_auto_topic_creation=False
     )
@@ -177,7 +177,7 @@ def test_bad_tags_are_malformed_where_no_tag_is_known(tags: bytes) -> None:
         codec.read(MetadataRequest, 9, b"\1\0\0\0" + tags)
 
 
-def test_lying_counts_are_refused_before_anything_is_allocated() -> None:
+def test_invalid_counts_are_rejected_before_allocation() -> None:
     for count in (2, 1000, 2**31 - 1):
         with pytest.raises(
             MalformedMessage, match=rf"Outer\.items has an invalid count: {count}, with 4"
@@ -187,7 +187,7 @@ def test_lying_counts_are_refused_before_anything_is_allocated() -> None:
         codec.read(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f" + b"\1" * 64)
 
 
-def test_the_number_of_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_elements_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lograft.wire.read_compiler.ELEMENTS_MAX", 3)
 
     class Many(Message, versions=(0, 0)):
@@ -214,7 +214,7 @@ def test_text_that_is_not_utf8_is_malformed() -> None:
         codec.read(ProduceRequest, 9, b"\3\xff\xfe" + b"\0" * 20)
 
 
-def test_bytes_after_the_message_are_for_the_caller_to_judge() -> None:
+def test_bytes_after_the_message_are_left_to_the_caller() -> None:
     data = codec.write(Outer(), 0)
     assert codec.read(Outer, 0, b"##" + data + b"##", 2) == (Outer(), 2 + len(data))
     with pytest.raises(MalformedMessage, match="2 bytes too early"):
@@ -222,7 +222,7 @@ def test_bytes_after_the_message_are_for_the_caller_to_judge() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_is_read(kind: type) -> None:
+def test_any_buffer_type_is_read(kind: type) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t", topic_id=UUID(int=5))])
     assert codec.read_all(MetadataRequest, 12, kind(codec.write(request, 12))) == request
 
@@ -235,7 +235,7 @@ def test_records_are_views_of_the_input() -> None:
     assert bytes(carrier.records) == b"Batches"
 
 
-def test_records_in_files_and_big_buffers_are_handed_on() -> None:
+def test_records_in_files_and_large_buffers_are_not_copied() -> None:
     file = StringFile(b"0123456789")
     inside = FileSlice(file, 2, 5)
     parts = codec.write_parts(Carrier(before=1, records=inside, after=2), 0)
@@ -249,7 +249,7 @@ def test_records_in_files_and_big_buffers_are_handed_on() -> None:
     assert codec.write_parts(Carrier(records=None), 0) == [b"\0\0\0\0\xff\xff\xff\xff\0\0\0\0"]
 
 
-def test_a_fetch_response_of_several_partitions_keeps_its_slices() -> None:
+def test_fetch_response_of_several_partitions_keeps_its_slices() -> None:
     file = StringFile(bytes(1000))
     slices = [FileSlice(file, 0, 400), FileSlice(file, 400, 600)]
     leader = LeaderIdAndEpoch(leader_id=3, leader_epoch=4)
@@ -277,7 +277,7 @@ def test_a_fetch_response_of_several_partitions_keeps_its_slices() -> None:
         assert partitions[1].current_leader == leader
 
 
-def test_long_strings_and_arrays_take_longer_varints() -> None:
+def test_long_strings_and_arrays_have_longer_varints() -> None:
     for size in (126, 127, 128, 16_383, 16_384):
         text = "x" * size
         request = MetadataRequest(topics=[MetadataRequestTopic(name=text)])

@@ -26,7 +26,7 @@ def test_round_trip(codec: Codec, data: bytes, times: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_one_byte_above_the_cap_is_refused(codec: Codec) -> None:
+def test_one_byte_above_the_limit_is_rejected(codec: Codec) -> None:
     data = b"0123456789" * 20_000
     packed = compress(codec, data)
     assert bytes(decompress(codec, packed, len(data))) == data
@@ -35,7 +35,7 @@ def test_one_byte_above_the_cap_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKERS)
-def test_bombs_cost_no_more_than_the_cap(codec: Codec) -> None:
+def test_bombs_allocate_no_more_than_the_limit(codec: Codec) -> None:
     bomb = compress(codec, bytes(64 << 20))
     tracemalloc.start()
     try:
@@ -47,21 +47,21 @@ def test_bombs_cost_no_more_than_the_cap(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKERS)
-def test_cut_streams_are_refused(codec: Codec) -> None:
+def test_truncated_streams_are_rejected(codec: Codec) -> None:
     packed = compress(codec, b"some text that does not repeat much 1234567890" * 20)
     with pytest.raises(DecompressionFailed):
         decompress(codec, packed[:-5], 10_000)
 
 
 @given(st.sampled_from(PACKERS), st.binary(min_size=1, max_size=200))
-def test_garbage_is_refused_or_read(codec: Codec, garbage: bytes) -> None:
+def test_garbage_is_rejected_or_read(codec: Codec, garbage: bytes) -> None:
     try:
         assert len(decompress(codec, garbage, 1000)) <= 1000
     except DecompressionFailed:
         pass
 
 
-def test_snappy_with_and_without_javas_frames() -> None:
+def test_snappy_with_and_without_java_framing() -> None:
     data = b"abc" * 50_000
     framed = compress(Codec.SNAPPY, data)
     assert framed.startswith(SNAPPY_FRAME_MARK)
@@ -71,7 +71,7 @@ def test_snappy_with_and_without_javas_frames() -> None:
 
 
 def test_lz4_blocks_do_not_refer_to_each_other() -> None:
-    """Kafka's reader refuses frames without this flag."""
+    """Kafka's decoder rejects frames without this flag."""
     assert compress(Codec.LZ4, b"x" * 100)[4] & 0x20
 
 
@@ -82,7 +82,7 @@ def test_gzip_of_several_members() -> None:
         decompress(Codec.GZIP, packed, 5)
 
 
-def test_unknown_codecs() -> None:
+def test_unknown_codecs_are_rejected() -> None:
     with pytest.raises(DecompressionFailed, match="codec 5 does not exist"):
         decompress(5, b"", 10)
     with pytest.raises(DecompressionFailed, match="codec 7 does not exist"):

@@ -1,4 +1,4 @@
-"""Any way of cutting the stream gives the same frames; announced sizes cost no memory."""
+"""Any split of the stream gives the same frames; announced sizes allocate no memory."""
 
 import random
 import tracemalloc
@@ -23,7 +23,7 @@ def framed(frames: list[bytes]) -> bytes:
 
 
 def feed(buffer: FrameBuffer, stream: bytes, chunks: list[int]) -> list[bytes]:
-    """Reads the stream as a socket would: each read gives at most the next chunk."""
+    """Delivers the stream as a socket would: each read returns at most the next chunk."""
     frames: list[bytes] = []
     position, turn = 0, 0
     while position < len(stream):
@@ -41,20 +41,20 @@ def feed(buffer: FrameBuffer, stream: bytes, chunks: list[int]) -> list[bytes]:
     st.lists(st.integers(0, 3 * START_BYTES), max_size=12),
     st.lists(st.integers(1, 2 * START_BYTES), min_size=1, max_size=5),
 )
-def test_any_chunking_gives_the_same_frames(sizes: list[int], chunks: list[int]) -> None:
+def test_any_split_gives_the_same_frames(sizes: list[int], chunks: list[int]) -> None:
     frames = [bytes([index % 256]) * size for index, size in enumerate(sizes)]
     assert feed(FrameBuffer(LIMIT), framed(frames), chunks) == frames
 
 
 @pytest.mark.parametrize("chunk", [1000, BASE_BYTES - 1, BASE_BYTES, LIMIT])
-def test_big_frames_between_small_ones(chunk: int) -> None:
+def test_large_frames_between_small_ones(chunk: int) -> None:
     chance = random.Random(7)
     sizes = [0, 10, 1_000_000, 3, BASE_BYTES - 4, BASE_BYTES - 3, BASE_BYTES, 2_500_000, 1, 70_000]
     frames = [chance.randbytes(size) for size in sizes]
     assert feed(FrameBuffer(LIMIT), framed(frames), [chunk]) == frames
 
 
-def test_every_split_of_a_short_stream() -> None:
+def test_every_split_of_a_short_stream_gives_the_same_frames() -> None:
     stream = framed([b"", b"ab", b"cde"])
     for first in range(len(stream) + 1):
         for second in range(first, len(stream) + 1):
@@ -64,7 +64,7 @@ def test_every_split_of_a_short_stream() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), LIMIT + 1, 2**31 - 1])
-def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(size: int) -> None:
+def test_invalid_size_raises_after_the_frames_before_it(size: int) -> None:
     buffer = FrameBuffer(LIMIT)
     stream = framed([b"good"]) + size.to_bytes(4, "big", signed=True)
     buffer.get_buffer()[: len(stream)] = stream
@@ -80,7 +80,7 @@ def test_the_limit_itself_is_allowed() -> None:
     assert feed(FrameBuffer(5000), framed([frame]), [4096]) == [frame]
 
 
-def test_announced_sizes_cost_nothing() -> None:
+def test_announced_sizes_allocate_nothing() -> None:
     tracemalloc.start()
     buffers = []
     for _ in range(200):
@@ -95,7 +95,7 @@ def test_announced_sizes_cost_nothing() -> None:
     assert all(buffer.capacity <= BASE_BYTES for buffer in buffers)
 
 
-def test_memory_follows_what_has_come() -> None:
+def test_memory_grows_with_the_bytes_received() -> None:
     buffer = FrameBuffer(1 << 30)
     buffer.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
     assert list(buffer.received(4)) == []
@@ -108,21 +108,21 @@ def test_memory_follows_what_has_come() -> None:
         received += count
 
 
-def test_a_steady_stream_of_big_frames_is_received_in_place() -> None:
+def test_stream_of_large_frames_is_received_in_place() -> None:
     frame = b"y" * 1_000_000
     buffer = FrameBuffer(LIMIT)
     feed(buffer, framed([frame]), [LIMIT])
     feed(buffer, framed([frame]), [START_BYTES])
     capacity = buffer.capacity
     assert len(frame) + 4 <= capacity
-    # A size was read alone; the rest of the frame then gets one buffer of exactly its size.
+    # The size was received alone; the rest of the frame then gets a buffer of exactly its size.
     buffer.get_buffer()[:4] = len(frame).to_bytes(4, "big")
     assert list(buffer.received(4)) == []
     assert len(buffer.get_buffer()) == len(frame)
     assert buffer.capacity == capacity
 
 
-def test_a_big_buffer_is_given_back_after_small_frames() -> None:
+def test_large_buffer_is_released_after_small_frames() -> None:
     buffer = FrameBuffer(LIMIT)
     feed(buffer, framed([b"z" * 1_000_000]), [LIMIT])
     assert buffer.capacity > BASE_BYTES
@@ -133,7 +133,7 @@ def test_a_big_buffer_is_given_back_after_small_frames() -> None:
     assert buffer.capacity == START_BYTES
 
 
-def test_shrink_keeps_what_is_pending() -> None:
+def test_shrink_keeps_pending_bytes() -> None:
     buffer = FrameBuffer(LIMIT)
     stream = framed([b"q" * 30_000])
     first = feed(buffer, stream[:20_000], [LIMIT])
@@ -142,7 +142,7 @@ def test_shrink_keeps_what_is_pending() -> None:
     assert feed(buffer, stream[20_000:], [LIMIT]) == [b"q" * 30_000]
 
 
-def test_frames_may_be_taken_one_at_a_time() -> None:
+def test_frames_may_be_consumed_one_at_a_time() -> None:
     buffer = FrameBuffer(LIMIT)
     stream = framed([b"one", b"two"])
     buffer.get_buffer()[: len(stream)] = stream
@@ -151,7 +151,7 @@ def test_frames_may_be_taken_one_at_a_time() -> None:
     assert buffer.pending_bytes == 0
 
 
-def test_a_released_buffer_holds_nothing() -> None:
+def test_released_buffer_is_empty() -> None:
     buffer = FrameBuffer(1 << 20)
     view = buffer.get_buffer()
     view[:4] = (1 << 20).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""Headers in all their versions, and hostile ones."""
+"""Headers in all their versions, and malformed ones."""
 
 import pytest
 
@@ -26,7 +26,7 @@ METADATA = 3
 
 @pytest.mark.parametrize("client_id", [None, "", "tester", "grün"])
 @pytest.mark.parametrize(("version", "header_version"), [(8, 1), (9, 2)])
-def test_request_header_goes_both_ways(
+def test_request_header_round_trip(
     version: int, header_version: int, client_id: str | None
 ) -> None:
     assert request_header_version(METADATA, version) == header_version
@@ -35,13 +35,13 @@ def test_request_header_goes_both_ways(
     assert read == RequestHeader(METADATA, version, 77, client_id, len(data))
 
 
-def test_golden_request_header() -> None:
+def test_request_header_matches_kafka() -> None:
     assert write_request_header(METADATA, 9, 5, "ab") == bytes.fromhex(
         "0003000900000005000261 6200"
     )
 
 
-def test_unknown_tags_in_the_header_are_stepped_over() -> None:
+def test_unknown_tags_in_the_header_are_skipped() -> None:
     data = write_request_header(METADATA, 9, 1, "a")[:-1] + b"\2\0\1x\7\3abc"
     assert read_request_header(data).body_position == len(data)
 
@@ -61,7 +61,7 @@ def test_unknown_tags_in_the_header_are_stepped_over() -> None:
         b"\1\xff\xff\xff\xff\xff\xff",
     ],
 )
-def test_bad_tags_in_the_header(tags: bytes) -> None:
+def test_invalid_tags_in_the_header_are_malformed(tags: bytes) -> None:
     head = write_request_header(METADATA, 9, 1, "a")[:-1]
     with pytest.raises(MalformedMessage):
         read_request_header(head + tags)
@@ -69,7 +69,7 @@ def test_bad_tags_in_the_header(tags: bytes) -> None:
         read_response_header(b"\0\0\0\1" + tags, 1)
 
 
-def test_truncated_headers() -> None:
+def test_truncated_headers_are_malformed() -> None:
     whole = write_request_header(METADATA, 9, 1, "client")
     for end in range(len(whole)):
         with pytest.raises(MalformedMessage):
@@ -79,12 +79,12 @@ def test_truncated_headers() -> None:
             read_response_header(bytes(end), 0)
 
 
-def test_client_id_that_is_not_text() -> None:
+def test_client_id_that_is_not_utf8_is_malformed() -> None:
     with pytest.raises(MalformedMessage, match="UTF-8"):
         read_request_header(b"\0\3\0\1\0\0\0\1\0\2\xff\xfe")
 
 
-def test_apis_and_versions_that_do_not_exist_can_still_be_answered() -> None:
+def test_headers_of_unknown_apis_and_versions_are_read() -> None:
     head = read_request_header(b"\x7f\xff\0\1\0\0\0\x09\xff\xff")
     assert (head.api_key, head.correlation_id) == (0x7FFF, 9)
     newer = read_request_header(b"\0\x12\0\x63\0\0\0\x09\xff\xff\x7f")
@@ -93,7 +93,7 @@ def test_apis_and_versions_that_do_not_exist_can_still_be_answered() -> None:
         request_header_version(0x7FFF, 0)
 
 
-def test_api_versions_is_answered_with_header_0() -> None:
+def test_api_versions_has_response_header_0() -> None:
     assert response_header_version(18, 4) == 0
     assert response_header_version(18, 0) == 0
     assert response_header_version(METADATA, 9) == 1
@@ -102,7 +102,7 @@ def test_api_versions_is_answered_with_header_0() -> None:
     assert read_response_header(write_response_header(5, 1), 1) == (5, 5)
 
 
-def test_whole_frames() -> None:
+def test_frames_round_trip() -> None:
     frame = frame_request(MetadataRequest(topics=None), 9, correlation_id=3, client_id="me")
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     head = read_request_header(frame[4:])
@@ -121,7 +121,7 @@ def test_whole_frames() -> None:
         assert codec.read_all(MetadataResponse, version, response[4:], position).cluster_id == "c"
 
 
-def test_the_size_of_a_framed_response_counts_its_slices() -> None:
+def test_size_of_a_response_includes_its_slices() -> None:
     inside = FileSlice(StringFile(b"x" * 900), 0, 900)
     topic = FetchableTopicResponse(partitions=[PartitionData(records=inside)])
     response = FetchResponse(responses=[topic])
@@ -134,7 +134,7 @@ def test_the_size_of_a_framed_response_counts_its_slices() -> None:
     assert first[9:] + b"x" * 900 + third == codec.write(response, 17)
 
 
-def test_requests_with_records_are_framed_whole() -> None:
+def test_requests_with_records_are_framed() -> None:
     request = ApiVersionsRequest(client_software_name="s", client_software_version="1")
     frame = frame_request(request, 3, correlation_id=1, client_id=None)
     assert frame.endswith(codec.write(request, 3))

@@ -1,4 +1,4 @@
-"""Message classes: constructors, defaults, equality, what they say of themselves."""
+"""Message classes: constructors, defaults, equality and repr."""
 
 import pytest
 
@@ -35,14 +35,14 @@ def test_equality_is_by_value_and_class() -> None:
     assert ReplicaState() != FetchPartition()
 
 
-def test_unknown_fields_are_refused() -> None:
+def test_unknown_fields_are_rejected() -> None:
     with pytest.raises(TypeError, match="partitionn"):
         FetchPartition(partitionn=1)  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
         FetchPartition().partitionn = 1  # type: ignore[attr-defined]
 
 
-def test_repr_names_what_is_not_default() -> None:
+def test_repr_shows_fields_that_are_not_default() -> None:
     topic = FetchTopic(topic="t", partitions=[FetchPartition(fetch_offset=5)])
     assert repr(topic) == "FetchTopic(topic='t', partitions=[FetchPartition(fetch_offset=5)])"
     assert repr(FetchTopic()) == "FetchTopic()"

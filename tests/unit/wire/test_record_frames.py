@@ -1,4 +1,4 @@
-"""The wrapping of records, against bytes as Kafka writes them."""
+"""The encoding of records in internal logs, against bytes that Kafka writes."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from lograft.wire.records.transaction_log_key import TransactionLogKey
 TOPIC_ID = UUID(int=0x11223344556677889900AABBCCDDEEFF)
 
 
-def test_metadata_record() -> None:
+def test_metadata_record_round_trip() -> None:
     record = TopicRecord(name="foo", topic_id=TOPIC_ID)
     data = frames.encode_record(record, 0)
     assert data == bytes.fromhex("01 02 00 04 666f6f 112233445566778899 00aabbccddeeff 00")
@@ -44,7 +44,7 @@ def test_unknown_metadata_records_are_kept() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\1", b"\1\2", b"\1\2\0", b"\0\x14\0\0", b"\2\x14\0\0", b"\1\x14\0\0\0"]
 )
-def test_malformed_metadata_records(data: bytes) -> None:
+def test_malformed_metadata_records_raise(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         frames.decode_record(data)
 
@@ -53,7 +53,7 @@ def test_no_op_is_four_bytes() -> None:
     assert frames.encode_record(NoOpRecord(), 0) == b"\1\x14\0\0"
 
 
-def test_coordinator_records() -> None:
+def test_coordinator_records_round_trip() -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=3)
     data = frames.encode_coordinator_key(key)
     assert data == b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\3"
@@ -66,7 +66,7 @@ def test_coordinator_records() -> None:
     assert late == frames.UnknownRecord(1, 99, b"rest")
 
 
-def test_the_three_coordinators_have_their_own_numbers() -> None:
+def test_the_three_coordinators_have_separate_type_numbers() -> None:
     group = frames.encode_coordinator_key(GroupMetadataKey(group="g"))
     assert group[:2] == b"\0\2"
     assert frames.decode_coordinator_key(frames.TRANSACTIONS, group) == frames.UnknownRecord(
@@ -81,7 +81,7 @@ def test_the_three_coordinators_have_their_own_numbers() -> None:
         frames.decode_coordinator_key(frames.GROUPS, b"\0")
 
 
-def test_control_records() -> None:
+def test_control_records_round_trip() -> None:
     assert frames.encode_control_key(frames.LEADER_CHANGE) == b"\0\0\0\2"
     assert frames.decode_control_key(b"\0\0\0\2") == frames.LEADER_CHANGE
     marker = EndTxnMarker(coordinator_epoch=7)
@@ -102,9 +102,7 @@ def test_control_records() -> None:
     ("number", "message"),
     [(frames.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=1))],
 )
-def test_newer_control_records_are_read_as_the_version_we_know(
-    number: int, message: Message
-) -> None:
+def test_newer_control_records_are_read_as_the_known_version(number: int, message: Message) -> None:
     body = frames.encode_control_value(number, message)
     newer = b"\0\5" + body[2:-1] + b"\1\0\1x"
     read = frames.decode_control_value(number, newer)
@@ -112,7 +110,7 @@ def test_newer_control_records_are_read_as_the_version_we_know(
     assert (read.version, read.kraft_version) == (5, 1)
 
 
-def test_unknown_control_records() -> None:
+def test_unknown_control_records_are_kept() -> None:
     assert frames.decode_control_value(99, b"\0\0x") == frames.UnknownRecord(99, 0, b"\0\0x")
     with pytest.raises(MalformedMessage):
         frames.decode_control_value(frames.LEADER_CHANGE, b"\0")

@@ -33,14 +33,14 @@ def record_classes() -> dict[str, type[Message]]:
 
 
 def message_of(kind: type[Message], version: int, seed: str) -> Message:
-    # Kafka keeps tags that it does not know, so ours can be among them.
+    # Kafka keeps unknown tags, so Lograft's own can be among them.
     messages = RandomMessages(
         f"{kind.__name__} {version} {seed}", fullness=SEEDS[seed], own_fields=True
     )
     return messages.build(kind, version)
 
 
-def test_all_records_are_as_kafka_writes_them() -> None:
+def test_records_are_encoded_as_by_kafka() -> None:
     classes = record_classes()
     seen = set()
     for line in GOLDEN.read_text().splitlines():
@@ -60,9 +60,9 @@ def test_all_records_are_as_kafka_writes_them() -> None:
     assert len(classes) >= 78
 
 
-def test_a_nullable_tagged_struct_says_that_it_is_null() -> None:
-    """As Kafka writes it: a member of the new protocol has no classic metadata, and says so. Where
-    the tag is missing Kafka takes it for the blank struct, a classic member."""
+def test_nullable_tagged_struct_is_encoded_as_null() -> None:
+    """As Kafka writes it: a member of the new protocol has no classic metadata, and has a null.
+    Kafka takes a missing tag for the default struct, a classic member."""
     member = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
     data = codec.write(member, 0)
     assert data.endswith(bytes.fromhex("01000100"))

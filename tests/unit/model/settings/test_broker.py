@@ -20,7 +20,7 @@ COMBINED = {
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
     "controller.listener.names": "CONTROLLER",
 }
-#: What the files shipped with Kafka have in common, beside the node's identity.
+#: The settings that the files shipped with Kafka have in common, next to the node's identity.
 SHIPPED = """
 num.network.threads=3
 num.io.threads=8
@@ -214,7 +214,7 @@ def test_defaults() -> None:
         ({"offsets.topic.compression.codec": "9"}, "codec: Value must be no more than 4"),
     ],
 )
-def test_contradictions_are_refused_in_one_sentence(
+def test_contradictions_are_rejected_with_one_sentence(
     changes: dict[str, str | None], sentence: str
 ) -> None:
     merged = {**COMBINED, **changes}
@@ -223,7 +223,7 @@ def test_contradictions_are_refused_in_one_sentence(
     assert "\n" not in str(refusal.value)
 
 
-def test_a_broker_must_not_be_a_voter() -> None:
+def test_broker_must_not_be_a_voter() -> None:
     properties = {
         "process.roles": "broker",
         "node.id": "1",
@@ -246,7 +246,7 @@ def test_only_controllers_join_a_quorum() -> None:
         broker_config(properties)
 
 
-def test_listeners_in_every_form() -> None:
+def test_listeners_are_parsed_in_every_form() -> None:
     config = broker_config(
         COMBINED
         | {
@@ -275,7 +275,7 @@ def test_listeners_in_every_form() -> None:
     assert (config.log_dirs, config.metadata_log_dir) == (("/a", "/b"), "/m")
 
 
-def test_a_controller_needs_no_listener_between_brokers() -> None:
+def test_controller_needs_no_inter_broker_listener() -> None:
     settings = {
         "process.roles": "controller",
         "node.id": "1",
@@ -289,7 +289,7 @@ def test_a_controller_needs_no_listener_between_brokers() -> None:
         broker_config(settings | {"inter.broker.listener.name": "OUTSIDE"})
 
 
-def test_the_same_port_on_ipv4_and_ipv6() -> None:
+def test_ipv4_and_ipv6_listeners_may_share_a_port() -> None:
     config = broker_config(
         COMBINED
         | {
@@ -301,12 +301,12 @@ def test_the_same_port_on_ipv4_and_ipv6() -> None:
     assert len(config.broker_listeners) == 2
 
 
-def test_no_plain_controller_is_assumed_beside_tls() -> None:
+def test_plaintext_controller_is_not_assumed_with_tls() -> None:
     with pytest.raises(InvalidConfig, match="listener CONTROLLER"):
         broker_config(COMBINED | {"listeners": "SSL://:9092,CONTROLLER://:9093"})
 
 
-def test_dynamic_settings_win_over_the_file_and_reach_topics() -> None:
+def test_dynamic_settings_override_the_file_and_apply_to_topics() -> None:
     static = broker_config(COMBINED | {"log.retention.hours": "24", "log.segment.bytes": "2000000"})
     assert static.topic_defaults.retention_ms == 24 * 3_600_000
     config = with_dynamic(
@@ -334,19 +334,19 @@ def test_dynamic_settings_win_over_the_file_and_reach_topics() -> None:
         ("log.retention.ms", "0", True, "log.retention.ms"),
     ],
 )
-def test_dynamic_changes_are_checked(
+def test_invalid_dynamic_changes_are_rejected(
     name: str, text: str, whole_cluster: bool, sentence: str
 ) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         validate_dynamic({name: text}, changed_names=[name], whole_cluster=whole_cluster)
 
 
-def test_dynamic_changes_that_are_fine() -> None:
+def test_valid_dynamic_changes_are_accepted() -> None:
     changes = {"log.retention.ms": "-1", "leader.replication.throttled.rate": "7", "custom": "x"}
     validate_dynamic(changes, changed_names=changes, whole_cluster=True)
 
 
-def test_unknown_settings_are_named() -> None:
+def test_unknown_settings_are_listed() -> None:
     properties = {
         "num.partition": "3",
         "listener.name.plaintext.ssl.keystore.location": "/k",
@@ -374,7 +374,7 @@ def test_unknown_settings_are_named() -> None:
     )
 
 
-def test_a_listener_can_have_its_own_value() -> None:
+def test_listener_can_have_its_own_value() -> None:
     config = broker_config(
         COMBINED
         | {
@@ -418,7 +418,7 @@ settings = st.sampled_from(
 
 
 @given(st.dictionaries(settings, texts, max_size=4))
-def test_any_file_is_a_config_or_a_sentence(changes: dict[str, str]) -> None:
+def test_any_file_gives_a_config_or_an_error_message(changes: dict[str, str]) -> None:
     try:
         broker_config(COMBINED | changes)
     except InvalidConfig:

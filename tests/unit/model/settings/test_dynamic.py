@@ -1,4 +1,5 @@
-"""Dynamic settings: what is rejected, and what is skipped without harming the others."""
+"""Dynamic settings: which values are rejected, and which are skipped without affecting the
+others."""
 
 import pytest
 from hypothesis import given, settings
@@ -50,7 +51,7 @@ def rejection(
     stored: dict[str, str] | None = None,
     named: list[str] | None = None,
 ) -> str | None:
-    """Why the change from `stored` to `broker` is rejected."""
+    """Returns why the change from `stored` to `broker` is rejected."""
     static = static or node()
     current = resolve_dynamic(static, default={}, broker=stored or {})
     try:
@@ -67,7 +68,7 @@ def rejection(
     return None
 
 
-def test_one_invalid_value_leaves_the_others_in_force() -> None:
+def test_invalid_value_does_not_affect_the_others() -> None:
     resolved = resolve_dynamic(
         node(),
         default={"message.max.bytes": "x", "log.retention.ms": "5", "node.id": "9"},
@@ -87,27 +88,28 @@ def test_one_invalid_value_leaves_the_others_in_force() -> None:
     assert "1 MiB" in reasons[BROKER, "log.cleaner.dedupe.buffer.size"]
 
 
-def test_of_contradicting_values_the_fewest_are_skipped() -> None:
-    # Either of the two alone would be valid with the other's default; this broker's goes first.
+def test_fewest_contradicting_values_are_skipped() -> None:
+    # Either of the two alone would be valid with the other's default; this broker's is skipped
+    # first.
     threads, buffer = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
     assert skipped(node(), {threads: "4"}, {buffer: "2000000"}) == {f"DYNAMIC_BROKER:{buffer}"}
     assert skipped(node(), {buffer: "2000000"}, {threads: "4"}) == {f"DYNAMIC_BROKER:{threads}"}
-    # The cluster's value is invalid too: without this broker's it would take its place.
+    # The cluster's value is invalid too: it would apply if only this broker's value were skipped.
     assert skipped(node(), {buffer: "5"}, {buffer: "6"}) == {
         f"DYNAMIC_BROKER:{buffer}",
         f"DYNAMIC_DEFAULT_BROKER:{buffer}",
     }
-    # This broker's value repairs what is invalid for all.
+    # This broker's value makes the invalid cluster value irrelevant.
     assert skipped(node(), {buffer: "5"}, {buffer: "3000000"}) == set()
 
 
-def test_an_unknown_name_is_kept() -> None:
+def test_unknown_name_is_kept() -> None:
     resolved = resolve_dynamic(node(), default={"custom": "1"}, broker={})
     assert resolved.config.dynamic_default == {"custom": "1"}
     assert resolved.skipped == ()
 
 
-def test_listeners_follow_and_what_is_advertised_does_not() -> None:
+def test_listeners_change_and_advertised_listeners_do_not() -> None:
     values = {
         "listeners": f"{LISTENERS},EXTRA://:9094",
         "listener.security.protocol.map": f"{MAP},EXTRA:PLAINTEXT",
@@ -157,7 +159,7 @@ def test_invalid_protocol_maps_are_skipped(listener_map: str) -> None:
         ("config.providers.env.class", "Provider", "cannot be set dynamically"),
     ],
 )
-def test_values_that_no_broker_applies(name: str, text: str, reason: str) -> None:
+def test_values_that_no_broker_applies_are_rejected(name: str, text: str, reason: str) -> None:
     assert reason in (value_problem(name, text, whole_cluster=False) or "")
 
 
@@ -175,7 +177,7 @@ def test_values_that_no_broker_applies(name: str, text: str, reason: str) -> Non
         ("log.cleaner.io.max.bytes.per.second", "Infinity"),
     ],
 )
-def test_values_that_all_brokers_may_have(name: str, text: str) -> None:
+def test_valid_cluster_values_are_accepted(name: str, text: str) -> None:
     assert value_problem(name, text, whole_cluster=True) is None
 
 
@@ -187,7 +189,7 @@ def test_values_that_all_brokers_may_have(name: str, text: str) -> None:
         {"listeners": "rubbish", "listener.security.protocol.map": f"{MAP},X:PLAINTEXT"},
     ],
 )
-def test_an_invalid_layout_does_not_hide_other_invalid_values(layout: dict[str, str]) -> None:
+def test_invalid_layout_does_not_hide_other_invalid_values(layout: dict[str, str]) -> None:
     broker = {"log.cleaner.dedupe.buffer.size": "1000", "num.io.threads": "11"}
     resolved = resolve_dynamic(
         node(), default={"max.connections.per.ip": "0"}, broker=broker | layout
@@ -235,7 +237,7 @@ TEXTS = {
     "node.id": ("7",),
     "replica.fetch.wait.max.ms": ("100",),
 }
-#: Valid with whatever the others are.
+#: Valid whatever the others are.
 FINE = {"num.io.threads": "11", "message.max.bytes": "12345", "no.such.name": "x"}
 
 
@@ -266,13 +268,13 @@ def test_invalid_values_never_disable_the_others(
     assert resolve_dynamic(node(), default=kept[DEFAULT], broker=kept[BROKER]).skipped == ()
 
 
-def test_an_invalid_local_retention_blocks_no_other_change() -> None:
+def test_invalid_local_retention_does_not_block_other_changes() -> None:
     local = {"log.local.retention.ms": "99999999999999"}
     assert skipped(node(), {}, local) == {"DYNAMIC_BROKER:log.local.retention.ms"}
     assert (
         rejection(local | {"num.io.threads": "9"}, stored=local, named=["num.io.threads"]) is None
     )
-    # The retention has an effect, the local one has not.
+    # The retention has an effect, the local one has none.
     assert skipped(node(), {"log.local.retention.ms": "9"}, {"log.retention.ms": "5"}) == {
         "DYNAMIC_DEFAULT_BROKER:log.local.retention.ms"
     }
@@ -280,7 +282,7 @@ def test_an_invalid_local_retention_blocks_no_other_change() -> None:
     assert "at most" in (rejection(stored | {"log.retention.ms": "5"}, stored=stored) or "")
 
 
-def test_a_local_retention_in_the_file() -> None:
+def test_local_retention_in_the_file() -> None:
     static = node(**{"log.local.retention.ms": "9"})
     assert skipped(static, {}, {"log.retention.ms": "5"}) == {"DYNAMIC_BROKER:log.retention.ms"}
     static = node(**{"log.local.retention.ms": "9", "log.retention.ms": "5"})
@@ -288,7 +290,7 @@ def test_a_local_retention_in_the_file() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL"])
-def test_the_protocol_of_a_listener_that_the_node_connects_to_stays(protocol: str) -> None:
+def test_protocol_of_a_listener_in_use_cannot_change(protocol: str) -> None:
     static = node(**{"process.roles": "broker", "listeners": "PLAINTEXT://:9092"})
     listener_map = {"listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:{protocol}"}
     reason = rejection(listener_map, static=static)
@@ -314,14 +316,16 @@ def test_the_protocol_of_a_listener_that_the_node_connects_to_stays(protocol: st
         ({"group.consumer.assignment.interval.ms": "100000000"}, None),
     ],
 )
-def test_what_no_broker_could_apply(values: dict[str, str], reason: str | None) -> None:
+def test_values_that_no_broker_could_apply_are_rejected(
+    values: dict[str, str], reason: str | None
+) -> None:
     static = node(**{"log.cleaner.threads": "2"})
     if reason is None:
         check_without_file(static, values, named=list(values))
     else:
         with pytest.raises(InvalidInput, match=reason):
             check_without_file(static, values, named=list(values))
-    # What is stored already, also by a Kafka controller, does not count against other changes.
+    # Values that are already stored, also by a Kafka controller, do not affect other changes.
     more = values | {"num.io.threads": "9", "log.roll.ms": "x"}
     check_without_file(static, more, named=["num.io.threads"])
 
@@ -330,7 +334,7 @@ def test_deleting_an_invalid_value_is_allowed() -> None:
     validate_dynamic({}, changed_names=["num.partitions"], whole_cluster=True)
 
 
-def test_a_change_counts_only_against_what_it_names() -> None:
+def test_change_is_checked_only_for_the_settings_that_it_names() -> None:
     stored = {"log.cleaner.dedupe.buffer.size": "1000"}
     fine = stored | {"log.retention.ms": "5"}
     assert rejection(fine, stored=stored, named=["log.retention.ms"]) is None
@@ -338,7 +342,7 @@ def test_a_change_counts_only_against_what_it_names() -> None:
     assert rejection({}, stored=stored, named=[]) is None
 
 
-def test_deleting_a_value_that_another_needs_is_rejected() -> None:
+def test_deleting_a_required_value_is_rejected() -> None:
     stored = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "h:1"}
     left = {"max.connections.per.ip": "0"}
     reason = rejection(left, stored=stored, named=["max.connections.per.ip.overrides"])
@@ -363,12 +367,12 @@ def test_deleting_a_value_that_another_needs_is_rejected() -> None:
         ({"listeners": "CONTROLLER://:9093"}, False),
     ],
 )
-def test_changes_of_one_broker(values: dict[str, str], is_valid: bool) -> None:
+def test_changes_of_one_broker_are_checked(values: dict[str, str], is_valid: bool) -> None:
     assert (rejection(values) is None) == is_valid
 
 
-def test_a_check_of_the_node_may_reject() -> None:
-    def refuse(old: BrokerConfig, new: BrokerConfig) -> None:
+def test_check_of_the_node_may_reject() -> None:
+    def reject(old: BrokerConfig, new: BrokerConfig) -> None:
         raise InvalidConfig(f"{old.num_io_threads} to {new.num_io_threads}")
 
     with pytest.raises(InvalidInput, match="8 to 9"):
@@ -378,5 +382,5 @@ def test_a_check_of_the_node_may_reject() -> None:
             default={},
             broker={"num.io.threads": "9"},
             named=[(BROKER, "num.io.threads")],
-            checks=[refuse],
+            checks=[reject],
         )

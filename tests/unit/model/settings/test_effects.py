@@ -47,7 +47,7 @@ def test_settings_without_effect_are_found_by_name() -> None:
         ("listener.name.internal.authorizer.class.name", "org.example.Authorizer"),
     ],
 )
-def test_an_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
+def test_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidConfig, match=f"^{name} is not supported by Lograft: .*Remove"):
         check_supported(keys_of([name]), {name: value})
 
@@ -65,16 +65,16 @@ def test_an_unsupported_setting_is_rejected_by_name(name: str, value: str) -> No
         ("num.partitions", "5"),
     ],
 )
-def test_what_is_off_or_the_default_is_accepted(name: str, value: str) -> None:
+def test_disabled_and_default_values_are_accepted(name: str, value: str) -> None:
     check_supported(keys_of([name]), {name: value})
 
 
-def test_the_default_of_a_list_that_is_used_in_part_is_not_reported() -> None:
+def test_default_of_a_partly_used_list_is_not_reported() -> None:
     assert find({"group.coordinator.rebalance.protocols": "classic,consumer,streams"}) == ()
     assert find({"group.coordinator.rebalance.protocols": "consumer,classic"}) == ()
 
 
-def test_an_effect_is_described_in_a_sentence() -> None:
+def test_effects_are_described_in_a_sentence() -> None:
     assert describe_effect(USED) is None
     assert describe_effect(NoEffect("there is none")) == "No effect in Lograft: there is none."
     partly = PartlyUsed(("share", "streams"), "there are none")

@@ -30,7 +30,7 @@ from lograft.model.settings.topic import TOPIC_CONFIGS
         (ConfigType.PASSWORD, " x", Secret(" x")),
     ],
 )
-def test_texts_become_typed_values(kind: ConfigType, text: str, value: object) -> None:
+def test_texts_are_parsed_into_typed_values(kind: ConfigType, text: str, value: object) -> None:
     parsed = ConfigKey("a", kind, None).parse(text)
     assert parsed == value
     assert type(parsed) is type(value)
@@ -52,12 +52,12 @@ def test_texts_become_typed_values(kind: ConfigType, text: str, value: object) -
         (ConfigType.DOUBLE, "nan"),
     ],
 )
-def test_wrong_texts_are_refused_by_name(kind: ConfigType, text: str) -> None:
+def test_invalid_texts_are_rejected_with_the_name(kind: ConfigType, text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"Invalid value .* for configuration some\.name: "):
         ConfigKey("some.name", kind, None).parse(text)
 
 
-def test_limits_are_part_of_the_sentence() -> None:
+def test_error_message_includes_the_limit() -> None:
     key = ConfigKey("n", ConfigType.INT, "1", Between(1, 9))
     with pytest.raises(InvalidConfig, match="at least 1"):
         key.parse("0")
@@ -65,7 +65,7 @@ def test_limits_are_part_of_the_sentence() -> None:
         key.parse("10")
 
 
-def test_a_password_never_shows_itself() -> None:
+def test_password_is_never_printed() -> None:
     key = BROKER_CONFIGS["ssl.key.password"]
     assert "sesame" not in repr(key.parse("sesame"))
     with pytest.raises(InvalidConfig) as refusal:
@@ -74,7 +74,7 @@ def test_a_password_never_shows_itself() -> None:
 
 
 @pytest.mark.parametrize("table", [BROKER_CONFIGS, TOPIC_CONFIGS], ids=["broker", "topic"])
-def test_every_default_is_allowed(table: dict[str, ConfigKey]) -> None:
+def test_every_default_is_valid(table: dict[str, ConfigKey]) -> None:
     for key in table.values():
         key.parse(key.default)
 
@@ -91,12 +91,12 @@ def test_every_default_is_allowed(table: dict[str, ConfigKey]) -> None:
         ("segment.bytes", "", "Not a number of type INT"),
     ],
 )
-def test_topic_limits_are_kafkas(name: str, bad: str, hint: str) -> None:
+def test_topic_settings_have_kafkas_limits(name: str, bad: str, hint: str) -> None:
     with pytest.raises(InvalidConfig, match=hint):
         TOPIC_CONFIGS[name].parse(bad)
 
 
-def test_lists_grow_and_shrink_from_their_default() -> None:
+def test_append_and_subtract_start_from_the_default() -> None:
     def after(operation: AlterOperation, value: str | None, **current: str) -> dict[str, str]:
         change = Alteration("cleanup.policy", operation, value)
         return apply_alterations(TOPIC_CONFIGS, current, [change])

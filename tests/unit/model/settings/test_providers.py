@@ -16,7 +16,7 @@ ENVIRONMENT = ProviderKind.ENVIRONMENT.value
 PROVIDERS = {"file": Provider("file", ProviderKind.FILE)}
 
 
-def test_providers_with_their_parameters() -> None:
+def test_providers_are_parsed_with_their_parameters() -> None:
     found = parse_providers(
         {
             "config.providers": "file, env",
@@ -57,9 +57,7 @@ def test_providers_with_their_parameters() -> None:
         ),
     ],
 )
-def test_a_provider_that_cannot_be_used_is_rejected(
-    properties: dict[str, str], message: str
-) -> None:
+def test_invalid_providers_are_rejected(properties: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         parse_providers({"config.providers": "file"} | properties)
 
@@ -81,7 +79,7 @@ def test_variables_of_declared_providers_are_found(text: str, variables: list[Va
     assert list(found.get("broker.rack", ())) == variables
 
 
-def test_the_settings_of_providers_have_no_variables() -> None:
+def test_settings_of_providers_have_no_variables() -> None:
     properties = {"config.providers.file.param.allowed.paths": "${file:/a:b}"}
     assert find_variables(properties, PROVIDERS) == {}
 
@@ -95,12 +93,12 @@ def test_variables_are_replaced_once() -> None:
     assert replace_variables("<${file:/a:password}>", {password: "p"}) == "<p>"
 
 
-def test_a_variable_is_shown_as_it_was_written() -> None:
+def test_variable_is_printed_as_written() -> None:
     assert str(Variable("file", "/a", "key")) == "${file:/a:key}"
     assert str(Variable("env", "", "KEY")) == "${env:KEY}"
 
 
-def test_which_names_belong_to_providers() -> None:
+def test_names_of_provider_settings() -> None:
     assert is_provider_setting("config.providers.file.class")
     assert is_provider_setting("config.providers.file.param.allowed.paths")
     assert not is_provider_setting("config.providers.file.other")

@@ -1,4 +1,4 @@
-"""The expected lines are what an Apache Kafka 4.3.1 with the same settings answered."""
+"""The expected lines are the responses of an Apache Kafka 4.3.1 with the same settings."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def line(entry: ConfigEntry) -> str:
         ),
     ],
 )
-def test_topic(name: str, expected: str) -> None:
+def test_topic_settings_match_kafka(name: str, expected: str) -> None:
     overrides = {"segment.bytes": "2000000"}
     entries = {entry.name: entry for entry in describe_topic(overrides, node())}
     assert len(entries) == 41
@@ -120,22 +120,22 @@ def test_topic(name: str, expected: str) -> None:
         ),
     ],
 )
-def test_broker(name: str, expected: str) -> None:
+def test_broker_settings_match_kafka(name: str, expected: str) -> None:
     entries = {entry.name: entry for entry in describe_broker(node())}
     assert line(entries[name]) == expected
 
 
-def test_no_secret_leaves() -> None:
+def test_no_secret_is_returned() -> None:
     assert "sesame" not in repr(describe_broker(node()))
 
 
-def test_internal_settings_stay_hidden() -> None:
+def test_internal_settings_are_hidden() -> None:
     shown = {entry.name for entry in describe_broker(node())}
     assert not shown & {key.name for key in BROKER_CONFIGS.values() if key.internal}
     assert len(shown) == 351
 
 
-def test_cluster_default_shows_only_itself() -> None:
+def test_cluster_default_has_only_its_own_values() -> None:
     entries = describe_cluster_default(node().dynamic_default)
     assert [entry.name for entry in entries] == ["log.retention.ms", "log.segment.bytes"]
     assert line(entries[0]) == (
@@ -143,12 +143,12 @@ def test_cluster_default_shows_only_itself() -> None:
     )
 
 
-def test_names_select() -> None:
+def test_names_select_settings() -> None:
     assert [e.name for e in describe_topic({}, node(), names={"segment.ms", "x"})] == ["segment.ms"]
     assert [e.name for e in describe_broker(node(), names=["node.id"])] == ["node.id"]
 
 
-def test_loggers() -> None:
+def test_logger_levels_are_described() -> None:
     (entry,) = describe_loggers({"lograft.broker": "INFO", "a": "WARN"}, names=["a"])
     assert (entry.name, entry.value, entry.type) == ("a", "WARN", ConfigType.UNKNOWN)
     assert entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER
@@ -175,7 +175,7 @@ def test_every_setting_is_documented_in_a_sentence() -> None:
         ("1e400", "Infinity"),
     ],
 )
-def test_numbers_are_written_as_java_does(given: str, shown: str) -> None:
+def test_numbers_are_formatted_as_in_java(given: str, shown: str) -> None:
     config = with_dynamic(node(), default={}, broker={"log.cleaner.io.max.bytes.per.second": given})
     (entry,) = describe_broker(config, names=["log.cleaner.io.max.bytes.per.second"])
     assert entry.value == shown

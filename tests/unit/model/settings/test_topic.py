@@ -26,18 +26,18 @@ def broker(**settings: str) -> BrokerConfig:
     )
 
 
-def test_the_typed_defaults_are_those_of_the_table() -> None:
+def test_typed_defaults_match_the_table() -> None:
     texts = {key.name: key.default for key in TOPIC_CONFIGS.values() if key.default is not None}
     assert TopicConfig(**topic_fields(texts)) == TopicConfig()
 
 
-def test_no_override_costs_nothing() -> None:
+def test_topics_without_overrides_share_the_defaults() -> None:
     node = broker()
     assert resolve_topic_config({}, node) is node.topic_defaults
     assert node.topic_defaults == TopicConfig()
 
 
-def test_every_setting_has_a_field() -> None:
+def test_every_topic_setting_has_a_field() -> None:
     names = {field.name for field in fields(TopicConfig)}
     without_default = {"subscription.mode": "ptp"}
     for key in TOPIC_CONFIGS.values():
@@ -45,7 +45,7 @@ def test_every_setting_has_a_field() -> None:
         assert topic_fields({key.name: text}).keys() <= names
 
 
-def test_overrides() -> None:
+def test_overrides_are_typed() -> None:
     config = resolve_topic_config(
         {
             "cleanup.policy": "compact,delete",
@@ -75,7 +75,7 @@ def test_the_finer_unit_wins(settings: dict[str, str], retention_ms: int) -> Non
     assert broker(**settings).topic_defaults.retention_ms == retention_ms
 
 
-def test_broker_settings_of_other_names_reach_topics() -> None:
+def test_broker_settings_with_other_names_apply_to_topics() -> None:
     config = broker(
         message_max_bytes="7",
         log_roll_hours="3",
@@ -108,6 +108,6 @@ def test_broker_settings_of_other_names_reach_topics() -> None:
         ({"subscription.mode": "ptp", "subscription.group": ""}, "non-empty"),
     ],
 )
-def test_what_a_topic_cannot_have(overrides: dict[str, str], sentence: str) -> None:
+def test_invalid_overrides_are_rejected(overrides: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidConfig, match=sentence):
         validate_topic_configs(overrides, broker())
