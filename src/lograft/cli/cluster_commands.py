@@ -18,7 +18,7 @@ def describe(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the brokers, including offline ones, and the feature levels."""
+    """Show all brokers and the feature levels."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.cluster import describe_lines, registered_brokers
     from lograft.cli.output import show, show_json
@@ -39,7 +39,7 @@ def disks(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the log directories of all brokers, with used and free space."""
+    """Show log directories with used and free space."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.cluster import disk_lines
     from lograft.cli.output import show, show_json
@@ -57,7 +57,10 @@ def unregister(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Unregister a broker. Move its partitions to other brokers first (lograft reassign)."""
+    """Unregister a broker.
+
+    Move its replicas to other brokers first (lograft reassign).
+    """
     from lograft.cli.client_runner import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.unregister_broker(broker))

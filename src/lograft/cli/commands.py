@@ -92,10 +92,11 @@ def start(
     ] = 9092,
     nodes: Annotated[int, typer.Option(min=1, max=20, help="Number of nodes.")] = 1,
 ) -> None:
-    """Run a node, or a cluster on this machine, without any configuration.
+    """Run a node, or a cluster on this machine.
 
-    Each node is both broker and controller, and accepts connections from this machine only. Ctrl-C
-    stops all nodes. Each node of a cluster is a process: kill one and watch the others take over.
+    No configuration is required. Each node is both broker and controller, and accepts connections
+    from this machine only. Ctrl-C stops all nodes. Each node of a cluster is a process: kill one
+    and watch the others take over.
     """
     if nodes == 1:
         from lograft.cli.node_runner import start_embedded
@@ -277,13 +278,16 @@ def dump_log(
 @app.command("metadata-shell")
 def metadata_shell(
     snapshot: Annotated[
-        str, typer.Option("--snapshot", "-s", metavar="F", help="A .checkpoint or .log file.")
+        str,
+        typer.Option(
+            "--snapshot", "-s", metavar="F", help="A .checkpoint or .log file of the metadata log."
+        ),
     ],
     command: Annotated[
         list[str] | None, typer.Argument(help="Run this command and exit, for example: tree /")
     ] = None,
 ) -> None:
-    """Browse the cluster metadata in a snapshot or log segment like a file system."""
+    """Browse the cluster metadata like a file system."""
     from lograft.cli.metadata_shell import run_shell
 
     raise typer.Exit(run_shell(snapshot, command or []))

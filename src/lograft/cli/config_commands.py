@@ -15,9 +15,7 @@ from lograft.cli.options import (
 if TYPE_CHECKING:
     from lograft.client.admin import ConfigResource
 
-configs = typer.Typer(
-    help="Describe and change settings of topics, brokers and groups.", **SETTINGS
-)
+configs = typer.Typer(help="Describe and change settings.", **SETTINGS)
 
 Topic = Annotated[str | None, typer.Option(metavar="NAME", help="Settings of this topic.")]
 Broker = Annotated[
@@ -39,7 +37,10 @@ def describe(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show settings and the source of each value; --json adds their documentation."""
+    """Show settings of a topic, broker or group.
+
+    Shows the source of each value; --json adds the documentation of each setting.
+    """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.configs import describe_lines, is_set
     from lograft.cli.output import show, show_json
@@ -83,7 +84,10 @@ def alter(
         bool, typer.Option("--dry-run", help="Validate the changes without applying them.")
     ] = False,
 ) -> None:
-    """Change settings; settings that are not specified keep their values."""
+    """Change settings of a topic, broker or group.
+
+    Settings that are not specified keep their values.
+    """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
     from lograft.client.admin import ConfigChange, Operation

@@ -204,7 +204,7 @@ def consume(
             metavar="FIELD=VALUE", help="Only JSON values with this field; may be repeated."
         ),
     ] = None,
-    header: Header = None,
+    header: HeaderFilter = None,
     format_: Annotated[
         str,
         typer.Option(
@@ -224,7 +224,10 @@ def consume(
     setting: Setting = None,
     json: Json = False,
 ) -> None:
-    """Print records; by default, from the beginning to the current end of each partition."""
+    """Print the records of a topic.
+
+    By default, reads each partition from the beginning to its current end.
+    """
     from lograft.cli import record_reader
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings

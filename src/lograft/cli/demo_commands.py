@@ -10,10 +10,11 @@ def demo(
         bool, typer.Option("--spark/--no-spark", help="Run the Spark pipelines.")
     ] = True,
 ) -> None:
-    """Start a node, write the events of an imaginary shop to it, and process them with Spark.
+    """Run a demo: a node, its clients and Spark.
 
-    The node uses a temporary directory and stops at the end. The Spark part requires
-    `pip install 'lograft[spark]'` and Java 17, and is skipped if they are not installed.
+    Starts a node in a temporary directory, writes the events of an imaginary shop to it, and
+    processes them with Spark. The Spark part requires `pip install 'lograft[spark]'` and Java 17,
+    and is skipped if they are not installed.
     """
     from lograft.cli.demo.steps import run_demo
 

@@ -170,8 +170,8 @@ async def _brokers(
         report.add(
             "doubtful",
             f"{count(len(fenced), 'registered broker')} offline: {numbers(fenced)}",
-            "restart them, or move their partitions away (`lograft reassign`) and unregister them"
-            " with `lograft cluster unregister`",
+            f"restart {_named('broker', fenced)}, or move all replicas away (`lograft reassign`)"
+            " and unregister with `lograft cluster unregister`",
         )
     is_remote = not any(address.host in LOCAL_NAMES for address in reachable)
     available = []
@@ -230,13 +230,12 @@ async def _quorum(admin: Admin, report: Report) -> None:
             f"{summary}; {'; '.join(problems)}"
             + ("" if has_majority else ": no majority is available")
             + ("; one more failure stops the quorum" if spare == 0 else ""),
-            f"restart {_controllers(silent)}, or find out why they cannot fetch from"
-            f" controller {quorum.leader}",
+            f"restart {_controllers(silent)}, or check the network to controller {quorum.leader}",
         )
     if behind:
         report.add(
             "doubtful",
-            f"{summary}; {_controllers(behind)} fetch but do not catch up",
+            f"{summary}; not caught up: {_controllers(behind)}",
             "check for a slow disk or network; `lograft quorum describe` shows their lag",
         )
     if not silent and not behind:
@@ -272,7 +271,11 @@ async def _describe_silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDe
 
 
 def _controllers(voters: list[QuorumReplica]) -> str:
-    return f"controller{'' if len(voters) == 1 else 's'} {numbers(voter.node for voter in voters)}"
+    return _named("controller", [voter.node for voter in voters])
+
+
+def _named(role: str, nodes: list[int]) -> str:
+    return f"{role}{'' if len(nodes) == 1 else 's'} {numbers(nodes)}"
 
 
 async def _partitions(admin: Admin, report: Report) -> None:
@@ -303,7 +306,7 @@ async def _partitions(admin: Admin, report: Report) -> None:
         report.add(
             "bad",
             f"{count(len(leaderless), 'partition')} without a leader: {names_of(leaderless)}",
-            f"start the brokers that are eligible to lead: {numbers(sorted(candidates))}",
+            f"start {_named('broker', sorted(candidates))}, which can become the leader",
         )
     if under_replicated:
         missing = {
@@ -315,8 +318,8 @@ async def _partitions(admin: Admin, report: Report) -> None:
             "doubtful",
             f"{count(len(under_replicated), 'under-replicated partition')}:"
             f" {names_of(under_replicated)}",
-            f"check whether brokers {numbers(sorted(missing))} are running; `lograft topics"
-            " describe` shows the lag of their replicas",
+            f"make sure that {_named('broker', sorted(missing))} can fetch from the leaders;"
+            " `lograft topics describe` shows the lag of each replica",
         )
     if not leaderless and not under_replicated:
         report.add(

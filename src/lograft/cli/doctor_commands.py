@@ -15,10 +15,11 @@ def doctor(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Check the cluster and the connection to it, and suggest next steps.
+    """Check the cluster and the connection to it.
 
     Checks the settings, the bootstrap servers, each broker at its advertised address, the quorum
-    and the partitions. The exit code is 1 if a check fails.
+    and the partitions, and suggests a next step for each problem. The exit code is 1 if a check
+    fails.
     """
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings

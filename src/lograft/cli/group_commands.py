@@ -9,9 +9,7 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Execut
 if TYPE_CHECKING:
     from lograft.client.admin import Admin, ResetPlan, Target
 
-groups = typer.Typer(
-    help="Describe consumer groups, and reset their offsets while they run.", **SETTINGS
-)
+groups = typer.Typer(help="Describe groups and reset their offsets.", **SETTINGS)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 Topic = Annotated[
@@ -63,7 +61,7 @@ def describe(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the members, committed offsets and lag of groups."""
+    """Show members, committed offsets and lag."""
     from lograft.cli import groups as work
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
@@ -106,10 +104,11 @@ def reset(
     execute: Execute = False,
     json: Json = False,
 ) -> None:
-    """Reset the committed offsets of a group, even while its consumers run.
+    """Reset the committed offsets of a group.
 
-    Shows the changes; --execute applies all of them at once. The members are removed, rejoin and
-    continue at the new offsets; commits that they send before that are rejected.
+    The consumers of the group may be running. Shows the changes; --execute applies all of them at
+    once: the members are removed, rejoin and continue at the new offsets, and commits that they
+    send before they rejoin are rejected.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_scope
@@ -135,9 +134,10 @@ def undo(
     execute: Execute = False,
     json: Json = False,
 ) -> None:
-    """Undo the last reset of a group, even while its consumers run.
+    """Undo the last reset of a group.
 
-    Shows the changes; --execute applies all of them at once, like reset.
+    The consumers of the group may be running. Shows the changes; --execute applies all of them at
+    once, like reset.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.group_resets import parse_scope

@@ -6,9 +6,7 @@ import typer
 
 from lograft.cli.options import SETTINGS, Json
 
-pipeline = typer.Typer(
-    help="Run Spark pipelines that turn topics into tables, aggregates and reports.", **SETTINGS
-)
+pipeline = typer.Typer(help="Run Spark pipelines that read topics.", **SETTINGS)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="lake, windows, audit or state.")]
 ConfigFile = Annotated[
@@ -27,8 +25,9 @@ def list_pipelines() -> None:
 
 @pipeline.command("run")
 def run(name: Name, config: ConfigFile) -> None:
-    """Run a pipeline until it has read all records, or until it is stopped.
+    """Run a pipeline.
 
+    Runs until all records have been read, or until it is stopped, depending on its configuration.
     Prints a line for each micro-batch, with its rows, its rate and the remaining lag. Ctrl-C or
     `lograft pipeline stop` stops the pipeline; the next run continues where it stopped.
     """
@@ -39,7 +38,7 @@ def run(name: Name, config: ConfigFile) -> None:
 
 @pipeline.command("status")
 def status(name: Name, config: ConfigFile, json: Json = False) -> None:
-    """Show the state of a pipeline's current or last run."""
+    """Show the state of a pipeline's last run."""
     from lograft.cli.output import show, show_json
     from lograft.cli.pipelines import status_lines, status_of
 
@@ -52,7 +51,7 @@ def status(name: Name, config: ConfigFile, json: Json = False) -> None:
 
 @pipeline.command("stop")
 def stop(name: Name, config: ConfigFile) -> None:
-    """Stop a running pipeline, and wait until it has stopped."""
+    """Stop a pipeline and wait until it has stopped."""
     from lograft.cli.pipelines import stop_and_wait
 
     stop_and_wait(name, config)

@@ -9,7 +9,7 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Json
 if TYPE_CHECKING:
     from lograft.client.admin import Admin
 
-quorum = typer.Typer(help="Describe the controller quorum and change its voters.", **SETTINGS)
+quorum = typer.Typer(help="Describe the quorum and change its voters.", **SETTINGS)
 
 Node = Annotated[int, typer.Argument(metavar="NODE", help="The controller's node.id.")]
 Directory = Annotated[
@@ -26,7 +26,7 @@ def describe(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the leader, the voters and the observers with their lag."""
+    """Show the leader, voters and observers."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.quorum import describe_lines
@@ -73,7 +73,7 @@ def remove_voter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Remove a voter; the controller remains an observer."""
+    """Make a voter an observer."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.quorum import directory_of
 

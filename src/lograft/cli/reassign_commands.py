@@ -42,7 +42,10 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Plan an even distribution of replicas with the fewest copies; changes nothing."""
+    """Plan an even distribution of replicas.
+
+    The plan copies as few replicas as possible. Changes nothing.
+    """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.reassign import make_plan, plan_as_json
 
@@ -67,7 +70,10 @@ def diff(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the difference between the current replicas and a plan file; changes nothing."""
+    """Compare the current replicas with a plan.
+
+    Changes nothing.
+    """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.reassign import compare_with_target
 
@@ -89,10 +95,10 @@ def run(
         bool, typer.Option("--wait/--no-wait", help="Wait until all replicas have moved.")
     ] = True,
 ) -> None:
-    """Execute the plan of `reassign plan`, or of a file, and show the progress.
+    """Execute a plan and show its progress.
 
-    Ctrl-C ends the display, not the reassignment: use `reassign status` to see it again and
-    `reassign cancel` to cancel it.
+    The plan is that of `reassign plan`, or read from a file. Ctrl-C ends the display, not the
+    reassignment: use `reassign status` to see it again and `reassign cancel` to cancel it.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
@@ -140,7 +146,10 @@ def cancel(
     command_config: CommandConfig = None,
     topics: Topics = "",
 ) -> None:
-    """Cancel reassignments in progress: partitions keep their previous replicas."""
+    """Cancel reassignments in progress.
+
+    Partitions return to their previous replicas.
+    """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count
 

@@ -112,7 +112,11 @@ def describe(
     topic: Topics = "",
     json: Json = False,
 ) -> None:
-    """Show each partition's replication mode, leader, and replicas with their lag."""
+    """Show the state of partitions and replicas.
+
+    Shows each partition's replication mode, leader and in-sync replicas, and the lag of each
+    replica.
+    """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import describe_lines
@@ -150,7 +154,10 @@ def alter(
         typer.Option(min=1, max=INT32_MAX, metavar="N", help="The new number of partitions."),
     ] = None,
 ) -> None:
-    """Change the replication or the number of partitions of a topic, while it is in use."""
+    """Change the replication or partition count.
+
+    The topic may be in use: no record is lost and clients see only retriable errors.
+    """
     from lograft.cli import topics as work
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show
@@ -195,9 +202,10 @@ def holds(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show which groups retain records beyond retention.ms, from which offset and until when.
+    """Show groups that hold back retention.
 
-    KEPT is the number of records that retention.ms alone would have deleted.
+    A retention hold keeps the records that a group still has to read, beyond retention.ms. KEPT
+    is the number of records that retention.ms alone would have deleted.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
@@ -223,7 +231,7 @@ def groups(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the groups that read topics, with their members and lag.
+    """Show the groups that read topics.
 
     A group reads a topic if partitions of the topic are assigned to its members, or if it has
     committed offsets for them. --json also shows each partition with its offset, lag and member.
@@ -272,10 +280,11 @@ def elect(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Elect leaders: the preferred (first) replicas, a given broker, or any online replica.
+    """Elect partition leaders.
 
-    A broker elected with --leader leads until the next election. With auto.leader.rebalance.enable
-    the controller soon elects the preferred replica again; `lograft reassign` changes which replica
+    Elects the preferred (first) replicas, a given broker, or any online replica. A broker
+    elected with --leader leads until the next election. With auto.leader.rebalance.enable the
+    controller soon elects the preferred replica again; `lograft reassign` changes which replica
     is preferred.
     """
     from lograft.cli.client_runner import with_admin

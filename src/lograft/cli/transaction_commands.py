@@ -53,7 +53,7 @@ def describe(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the state of transactional ids and their transactions."""
+    """Show the state of transactional ids."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import describe_lines
@@ -77,7 +77,7 @@ def producers(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show the producer state of partitions: active producers and their ongoing transactions."""
+    """Show the active producers of partitions."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.transactions import partitions_of, producer_lines
@@ -149,7 +149,7 @@ def fence(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Fence the producers that use these ids; their ongoing transactions are aborted."""
+    """Fence producers and abort their transactions."""
     from lograft.cli.client_runner import with_admin
 
     with_admin(

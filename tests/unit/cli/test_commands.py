@@ -150,7 +150,7 @@ def test_info_describes_formatted_log_dirs(tmp_path: Path, lograft: Run) -> None
         (["dump-log", "--files", "nothere.log"], "nothere.log: No such file"),
         (["metadata-shell", "--snapshot", "nothere"], "nothere: No such file"),
         (["start", "--data", "a,b"], "one directory"),
-        (["start", "--port", "65535"], "leaves no port for the controller"),
+        (["start", "--port", "65535"], "leaves no ports for the controller"),
     ],
 )
 def test_an_error_is_a_single_line(
