@@ -1,5 +1,5 @@
-"""One metadata quorum of two Lograft controllers and one of Apache Kafka: they vote for each other
-and follow each other, whoever leads."""
+"""Metadata quorums and clusters of Lograft and Apache Kafka: their controllers vote for each other and
+follow each other, and a broker of Lograft works under a controller of Kafka."""
 
 import asyncio
 import time
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.client import NewTopic
+from lograft.client.blocking import Admin, Producer
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.describe_quorum import DescribeQuorumResponsePartitionData
 from lograft.wire.messages.update_features import (
@@ -148,3 +150,32 @@ def test_both_raise_kraft_version_with_voters_of_both(
         for each in (seen, again)
     ]
     assert directories[0] == directories[1]
+
+
+@pytest.mark.skipif("kafka" not in kinds_under_test(), reason="LOGRAFT_TEST_SERVERS=both")
+def test_a_broker_works_under_a_controller_of_kafka(new_server: Callable[..., Server]) -> None:
+    """A broker has to support all finalized features, so those of share and streams groups are
+    off."""
+    controller, broker = new_server("kafka"), new_server("lograft")
+    controller.node_id = KAFKA_ID
+    for server in (controller, broker):
+        server.voters = f"{KAFKA_ID}@{controller.controller}"
+    controller.settings |= {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{controller.controller}",
+        "advertised.listeners": f"CONTROLLER://{controller.controller}",
+    }
+    features = (("--feature", f"{name}.version=0") for name in ("share", "streams"))
+    controller.format_arguments = tuple(word for feature in features for word in feature)
+    broker.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{broker.bootstrap}"}
+    controller.launch()
+    try:
+        with broker.started(), Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.create_topics([NewTopic("orders")])
+            with Producer(bootstrap_servers=broker.bootstrap) as producer:
+                assert producer.send("orders", b"tea").offset == 0
+            quorum = admin.describe_quorum()
+            assert quorum.leader == KAFKA_ID
+            assert [replica.node for replica in quorum.observers] == [broker.node_id]
+    finally:
+        controller.kill()

@@ -86,7 +86,7 @@ def _vote(request: core.VoteRequest, context: RequestContext) -> vote.VoteReques
         replica_id=request.sender.node_id,
         replica_directory_id=request.sender.directory_id,
         voter_directory_id=request.to.directory_id,
-        last_offset_epoch=request.log_end.epoch,
+        last_offset_epoch=_log_epoch(request.log_end),
         last_offset=request.log_end.offset,
         pre_vote=request.pre_vote,
     )
@@ -140,12 +140,19 @@ def _end(request: core.EndQuorumEpochRequest, context: RequestContext) -> end.En
     )
 
 
+def _log_epoch(log_end: LogEnd) -> int:
+    """The epoch of the last record. An empty log has none; Apache Kafka writes 0 and rejects
+    negative epochs."""
+    return max(0, log_end.epoch)
+
+
 def _fetch(request: core.FetchRequest, context: RequestContext) -> fetch.FetchRequest:
     partition = fetch.FetchPartition(
         partition=0,
-        current_leader_epoch=request.epoch,
+        # As for an empty log.
+        current_leader_epoch=max(0, request.epoch),
         fetch_offset=request.log_end.offset,
-        last_fetched_epoch=request.log_end.epoch,
+        last_fetched_epoch=_log_epoch(request.log_end),
         partition_max_bytes=context.fetch_bytes_max,
         replica_directory_id=request.sender.directory_id,
         high_watermark=request.high_watermark,
