@@ -227,7 +227,7 @@ def test_formatted_folders_are_kept(tmp_path: object) -> None:
         ),
         ({}, request(features={"nonsense": 1}), "Unsupported feature: nonsense"),
         ({}, request(features={"group.version": 9}), "no level 9"),
-        ({}, request(features={"metadata.version": 31}), "from 7 to 30"),
+        ({}, request(features={"metadata.version": 31}), "its levels are 7 to 30"),
         ({}, request(release=30, features={"metadata.version": 30}), "not both"),
         (
             {},
