@@ -1,4 +1,4 @@
-"""Metadata quorums and clusters of Lograft and Apache Kafka: their controllers vote for each other and
+"""Nodes of Lograft and Apache Kafka in one cluster: their controllers vote for each other and
 follow each other, and a broker of Lograft works under a controller of Kafka."""
 
 import asyncio
