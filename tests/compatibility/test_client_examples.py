@@ -11,7 +11,7 @@ from tests.compatibility.servers import Server
 EXAMPLES = Path(__file__).parents[2] / "examples" / "client"
 PRINTED = {
     "produce.py": (
-        "one order in the log of every replica in sync\n"
+        "one order in the logs of all in-sync replicas\n"
         "100 more\n"
         "refused: the value for topic 'orders' cannot be serialized: Object of type set is not JSON"
         " serializable\n"

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from tests.compatibility.servers import SMALL_JVM, java_command
-from tests.unit.client.test_kafka_settings import FACTS
+from tests.unit.client.test_kafka_settings import KAFKA_SETTINGS
 from tools.kafka_jars import REPOSITORY, ensure_program
 
 pytestmark = pytest.mark.interop
@@ -21,4 +21,4 @@ def test_the_facts_about_settings_are_those_of_the_jar() -> None:
         check=True,
         timeout=120,
     ).stdout
-    assert shown == FACTS.read_text()
+    assert shown == KAFKA_SETTINGS.read_text()

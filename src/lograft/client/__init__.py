@@ -1,14 +1,14 @@
-"""The client for Python: asyncio first, with a synchronous face in `lograft.client.blocking`.
+"""The Python client: asyncio clients, with blocking variants in `lograft.client.blocking`.
 
     from lograft.client import Producer
 
     async with Producer(bootstrap_servers="localhost:9092") as producer:
         acknowledged = await producer.send("greetings", b"hello", key=b"world")
 
-Every public name can be imported from here. Errors and values are small and are loaded at once,
-clients when their names are first used. A client belongs to the event loop in which it was opened.
-Settings are Kafka's, by their dotted names in a mapping or as typed keywords. Whatever a client
-raises is a `ClientError`, or `InvalidConfig` for settings that cannot be.
+Every public name can be imported from here. Errors and value types are small and loaded at once,
+the clients when they are first used. A client belongs to the event loop in which it was opened.
+Settings are Kafka's, in a mapping with dotted names or as typed keyword arguments. Clients raise
+`ClientError`, and `InvalidConfig` for invalid settings.
 """
 
 from typing import TYPE_CHECKING, Final

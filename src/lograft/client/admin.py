@@ -1,11 +1,11 @@
-"""The administrator: everything that a cluster can be asked and told besides records.
+"""The admin client: all operations on a cluster besides reading and writing records.
 
     async with Admin(bootstrap_servers="localhost:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])
         print(await admin.list_topics())
 
-Works on Lograft and on Apache Kafka 3.0 and later; what only Lograft can do says so and is refused
-by others with `UnsupportedByBroker` or by their error codes.
+Works with Lograft and with Apache Kafka 3.0 and later. Operations that only Lograft supports say
+so; they raise `UnsupportedByBroker`, or the error code that another broker returns.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -163,11 +163,11 @@ __all__ = [
 
 
 class Admin(AsyncResource):
-    """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
-    in a mapping or as keywords; `runtime` is for simulations.
+    """Manages a cluster. Settings are Kafka's, in a mapping with dotted names or as keyword
+    arguments; `runtime` is for simulations. It belongs to the event loop in which it was opened.
 
-    What is asked for several things together returns a mapping; when some of them fail,
-    `SomeFailed` has what was done and what was not, and a single one raises its own error.
+    Operations on several items return a mapping. If only some items fail, they raise `SomeFailed`,
+    which contains the results and the errors; for a single item they raise its own error.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
             print([topic.name for topic in await admin.list_topics()])
@@ -187,38 +187,37 @@ class Admin(AsyncResource):
         self._opened_driver: RequestDriver | None = None
 
     async def start(self) -> None:
-        """Opens the administrator. Nobody is asked yet."""
+        """Opens the admin client. Sends no requests yet."""
         if self._core is not None:
-            raise WrongUse("the administrator has been started already")
+            raise WrongUse("the admin client has been started already")
         self._core = ClientCore(self.settings, runtime=self._runtime)
-        # Every call asks for what it needs to know at that moment.
+        # Every call requests the metadata that it needs, so no background updates.
         self._core.metadata.close()
         self._opened_driver = RequestDriver(self._core)
 
     async def connect(self) -> None:
-        """Makes sure that one of the named servers answers, and raises ConnectionFailed at once if
-        none does; other calls are more patient.
+        """Checks that one of the bootstrap servers can be reached. Raises ConnectionFailed
+        immediately if none can; other calls retry.
 
             await admin.connect()
         """
         await self._driver.connect()
 
     async def probe(self, node: int | Address) -> None:
-        """Makes sure that one node answers at its address, a broker by its id at the address that
-        it advertises; raises ConnectionFailed at once, whose `stage` says how far it came, or
-        BrokerMissing.
+        """Checks that a node can be reached, a broker by its id at its advertised address. Raises
+        ConnectionFailed immediately, whose `stage` says what failed, or BrokerMissing.
 
             await admin.probe(1)
         """
         await self._driver.probe(node)
 
     def collect_samples(self) -> Iterator[Sample]:
-        # Read at once: in the blocking client another thread iterates over them.
+        # A list: in the blocking client another thread iterates over them.
         samples = () if self._core is None else self._core.network.collect_samples()
         return iter(list(samples))
 
     def metrics(self) -> dict[str, float]:
-        """The value of each metric by its name, as docs/metrics.md lists them.
+        """Returns the value of each metric by its name; see docs/metrics.md.
 
         print(admin.metrics()["lograft_client_connections"])
         """
@@ -230,12 +229,12 @@ class Admin(AsyncResource):
 
     def _describe_open(self) -> str | None:
         core = getattr(self, "_core", None)
-        return None if core is None or core.is_closed else "administrator"
+        return None if core is None or core.is_closed else "admin client"
 
     @property
     def _driver(self) -> RequestDriver:
         if self._opened_driver is None:
-            raise WrongUse("the administrator is not open: use `async with`, or await start()")
+            raise WrongUse("the admin client is not open: use `async with`, or await start()")
         return self._opened_driver
 
     # ── topics ───────────────────────────────────────────────────────────────────────────────
@@ -243,7 +242,7 @@ class Admin(AsyncResource):
     async def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Makes topics.
+        """Creates topics.
 
         created = await admin.create_topics([NewTopic("payments", partitions=3), "refunds"])
         print(created["payments"].id)
@@ -251,7 +250,7 @@ class Admin(AsyncResource):
         return await topic_requests.create_topics(self._driver, topics, validate_only=validate_only)
 
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
-        """Deletes topics with all that is in them, by name or id.
+        """Deletes topics with their records, by name or id.
 
         await admin.delete_topics(["old"])
         """
@@ -264,7 +263,8 @@ class Admin(AsyncResource):
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Gives topics more partitions: so many in all. `assignments`: the brokers of each new one.
+        """Adds partitions to topics. `counts`: the new total; `assignments`: the brokers of each
+        new partition.
 
         await admin.create_partitions({"orders": 6})
         """
@@ -273,7 +273,7 @@ class Admin(AsyncResource):
         )
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
-        """All topics, by name; `internal`: also those that the brokers keep for themselves.
+        """Returns all topics, sorted by name; `internal`: also internal ones.
 
         print([topic.name for topic in await admin.list_topics()])
         """
@@ -282,12 +282,12 @@ class Admin(AsyncResource):
     async def describe_topics(
         self, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
     ) -> dict[str, TopicDescription]:
-        """Who holds what, by name; None: of all topics. `replicas`: every leader is asked how far
-        its replicas are, which Lograft's brokers tell.
+        """Describes topics by name; None: all topics. `replicas`: also requests the state of every
+        replica from its leader, which only Lograft brokers return.
 
         described = await admin.describe_topics(["orders"], replicas=True)
         for partition in described["orders"].partitions:
-            print(partition.leader, partition.mode.name, [one.lag for one in partition.states])
+            print(partition.leader, partition.mode.name, [state.lag for state in partition.states])
         """
         return await topic_descriptions.describe_topics(self._driver, topics, replicas=replicas)
 
@@ -299,19 +299,20 @@ class Admin(AsyncResource):
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, ListedOffset]:
-        """The first offset since a time in milliseconds, or EARLIEST, LATEST, MAX_TIMESTAMP.
+        """Returns the first offset at or after a timestamp, or at EARLIEST, LATEST, MAX_TIMESTAMP.
 
-        place = TopicPartition("orders", 0)
-        print((await admin.list_offsets({place: LATEST}))[place].offset)
-        print(await admin.list_offsets({place: EARLIEST}))
-        print(await admin.list_offsets({place: MAX_TIMESTAMP}))
+        partition = TopicPartition("orders", 0)
+        print((await admin.list_offsets({partition: LATEST}))[partition].offset)
+        print(await admin.list_offsets({partition: EARLIEST}))
+        print(await admin.list_offsets({partition: MAX_TIMESTAMP}))
         """
         return await partition_requests.list_offsets(self._driver, partitions, isolation=isolation)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Deletes records below an offset (-1: all that are committed); where the logs begin now.
+        """Deletes records before an offset (-1: up to the high watermark). Returns the new log
+        start offsets.
 
         await admin.delete_records({TopicPartition("orders", 0): -1})
         """
@@ -320,7 +321,7 @@ class Admin(AsyncResource):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The producers that each partition remembers.
+        """Returns the producers whose state each partition keeps.
 
         print(await admin.describe_producers([TopicPartition("orders", 0)]))
         """
@@ -335,12 +336,13 @@ class Admin(AsyncResource):
         *,
         leader: int | None = None,
     ) -> dict[TopicPartition, bool]:
-        """Elects leaders; None: of all partitions that need it. False: it led already.
+        """Elects leaders; None: of all partitions that need it. Returns False for partitions that
+        had the right leader already.
 
-        `leader` is the broker that should lead the named partitions, in either replication mode: a
-        replica that is alive and in sync. Brokers of Lograft only. With
-        `auto.leader.rebalance.enable` the first replica leads again after a while; change the order
-        of the replicas (`reassign`) for good.
+        `leader`: the broker that should lead the partitions, in either replication mode. It must be
+        a live replica that is in sync. Only Lograft brokers support it. With
+        `auto.leader.rebalance.enable` the preferred replica becomes leader again later; to change
+        the leader permanently, change the order of the replicas (`reassign`).
 
         await admin.elect_leaders(Election.PREFERRED, [TopicPartition("orders", 0)])
         """
@@ -349,8 +351,8 @@ class Admin(AsyncResource):
         )
 
     async def reassign(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Begins to move partitions to these brokers, the preferred leader first; None takes a move
-        back that is under way.
+        """Starts to reassign partitions to these brokers, the preferred leader first; None cancels
+        a reassignment.
 
         await admin.reassign({TopicPartition("orders", 0): [1]})
         """
@@ -359,7 +361,7 @@ class Admin(AsyncResource):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """What is being moved now.
+        """Returns the reassignments in progress.
 
         print(await admin.list_reassignments())
         """
@@ -375,7 +377,7 @@ class Admin(AsyncResource):
         synonyms: bool = False,
         documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Settings by name, all or those that are named.
+        """Returns all settings of the resources by name, or those in `names`.
 
         found = await admin.describe_configs([topic_resource("orders")])
         print(found[topic_resource("orders")]["retention.ms"].value)
@@ -385,8 +387,8 @@ class Admin(AsyncResource):
         )
 
     async def describe_skipped_configs(self, brokers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """Dynamic settings that are stored for a broker, or for all, but that the broker cannot
-        apply: each with its reason. Only Lograft's brokers report them.
+        """Returns dynamic settings that are stored for a broker or for all brokers but that the
+        broker cannot apply, each with the reason. Only Lograft brokers report them.
 
         print((await admin.describe_skipped_configs([1]))[1])
         """
@@ -398,7 +400,7 @@ class Admin(AsyncResource):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Changes the settings that are named, and no others.
+        """Changes the given settings, and no others.
 
         change = ConfigChange("retention.ms", "3600000")
         await admin.alter_configs({topic_resource("orders"): [change]})
@@ -408,7 +410,7 @@ class Admin(AsyncResource):
     async def list_config_resources(
         self, kinds: Iterable[ResourceKind] = ()
     ) -> list[ConfigResource]:
-        """Whatever can have settings of its own.
+        """Returns the resources that have settings.
 
         print(await admin.list_config_resources([ResourceKind.TOPIC]))
         """
@@ -422,10 +424,10 @@ class Admin(AsyncResource):
         replicas: int | None = None,
         partitions: Collection[int] = (),
     ) -> None:
-        """Changes how a topic is replicated while it is in use: Kafka's ISR or Raft, and by how
-        many brokers, in one step of the cluster's log. Only Lograft can. `partitions`: only these;
-        the mode of a whole topic takes back what was said of single partitions. `describe_topics`
-        shows how far it is.
+        """Changes the replication mode (Kafka's ISR or Raft) and the replication factor of a topic
+        online, in one record batch of the metadata log. Only Lograft supports it. `partitions`:
+        only these; the mode of a whole topic overrides that of single partitions.
+        `describe_topics` shows the progress.
 
         await admin.alter_replication("orders", mode="raft")
         await admin.alter_replication("orders", mode="isr", partitions=[0])
@@ -437,15 +439,15 @@ class Admin(AsyncResource):
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
 
     async def describe_cluster(self, *, fenced: bool = False) -> ClusterDescription:
-        """Who is in the cluster; `fenced`: also brokers that are registered and offline. With
-        bootstrap.controllers, `brokers` are the controllers.
+        """Returns the brokers of the cluster; `fenced`: also those that are registered but fenced.
+        With bootstrap.controllers, `brokers` contains the controllers.
 
         print((await admin.describe_cluster()).brokers)
         """
         return await cluster.describe_cluster(self._driver, fenced=fenced)
 
     async def describe_features(self) -> Features:
-        """Levels of what the nodes must agree on.
+        """Returns the supported and finalized levels of features.
 
         print((await admin.describe_features()).finalized["metadata.version"].highest)
         """
@@ -458,7 +460,7 @@ class Admin(AsyncResource):
         kind: UpgradeKind = UpgradeKind.UPGRADE,
         validate_only: bool = False,
     ) -> None:
-        """All of it or nothing; level 0 takes a feature away.
+        """Changes the finalized levels of features, all or none; level 0 removes a feature.
 
         finalized = (await admin.describe_features()).finalized
         levels = {"group.version": finalized["group.version"].highest}
@@ -467,10 +469,10 @@ class Admin(AsyncResource):
         await cluster.update_features(self._driver, levels, kind=kind, validate_only=validate_only)
 
     async def unregister_broker(self, broker: int) -> None:
-        """Forgets a broker that will not come back. Its partitions keep their replicas there:
+        """Unregisters a broker that is removed permanently. Its replicas stay assigned to it:
         reassign them first.
 
-            # The first step of taking broker 7 out for good is `lograft reassign`, the last is
+            # To remove broker 7, first use `lograft reassign`, then
             # await admin.unregister_broker(7)
         """
         await cluster.unregister_broker(self._driver, broker)
@@ -478,7 +480,7 @@ class Admin(AsyncResource):
     # ── the quorum ───────────────────────────────────────────────────────────────────────────
 
     async def describe_quorum(self) -> QuorumDescription:
-        """Who votes, who leads, and how far everybody is.
+        """Returns the voters and observers, the leader, and the log end offset of each.
 
         quorum = await admin.describe_quorum()
         print(quorum.leader, [voter.node for voter in quorum.voters])
@@ -486,14 +488,14 @@ class Admin(AsyncResource):
         return await cluster.describe_quorum(self._driver)
 
     async def add_voter(self, node: int, directory: UUID, listeners: Mapping[str, Address]) -> None:
-        """Lets a controller that follows the quorum vote in it (KIP-853).
+        """Adds a controller that is an observer of the quorum as a voter (KIP-853).
 
         # await admin.add_voter(4, directory_id, {"CONTROLLER": Address("host4", 9093)})
         """
         await cluster.add_voter(self._driver, node, directory, listeners)
 
     async def remove_voter(self, node: int, directory: UUID) -> None:
-        """Takes a controller's vote; it goes on following the quorum.
+        """Removes a controller from the voters; it becomes an observer.
 
         # await admin.remove_voter(4, directory_id)
         """
@@ -507,20 +509,19 @@ class Admin(AsyncResource):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[int, list[LogDirectory]]:
-        """What each broker's disks hold.
+        """Returns the log dirs of each broker, and their replicas.
 
         for broker, directories in (await admin.describe_log_dirs()).items():
-            print(broker, [(one.path, one.usable_bytes) for one in directories])
+            print(broker, [(log_dir.path, log_dir.usable_bytes) for log_dir in directories])
         """
         return await log_dirs.describe_log_dirs(self._driver, brokers, partitions=partitions)
 
     async def alter_replica_log_dirs(
         self, directories: Mapping[TopicPartitionReplica, str]
     ) -> None:
-        """Starts to move replicas to these log dirs of their brokers; `describe_log_dirs` shows the
-        copies that are not complete yet (`is_future`). For a replica that a broker does not have
-        yet it fails with REPLICA_NOT_AVAILABLE, and the broker will create the replica in this log
-        dir.
+        """Starts to move replicas to other log dirs of their brokers; `describe_log_dirs` shows the
+        future replicas (`is_future`). For a replica that the broker does not have yet it fails with
+        REPLICA_NOT_AVAILABLE, and the broker will create the replica in this log dir.
 
         (directory,) = (await admin.describe_log_dirs([1]))[1]
         replica = TopicPartitionReplica("orders", 0, broker=1)
@@ -533,15 +534,15 @@ class Admin(AsyncResource):
     async def list_groups(
         self, *, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[GroupListing]:
-        """All groups by name, or those in these states and of these types.
+        """Returns all groups sorted by id, or those in these states and of these types.
 
         print([group.group for group in await admin.list_groups(states=["Empty"])])
         """
         return await group_requests.list_groups(self._driver, states=states, types=types)
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """Members and what they have, of either protocol. A group that nobody knows is Dead. Of a
-        share or streams group only the type and the state are told.
+        """Returns the members of groups and their assignments, for both protocols. An unknown group
+        has the state Dead. For share and streams groups, only the type and the state are returned.
 
         group = (await admin.describe_groups(["billing"]))["billing"]
         print(group.state, [member.client for member in group.members])
@@ -549,7 +550,7 @@ class Admin(AsyncResource):
         return await group_requests.describe_groups(self._driver, groups)
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
-        """Deletes groups without members, with all that they have committed.
+        """Deletes groups without members, with their committed offsets.
 
         await admin.delete_groups(["billing"])
         """
@@ -558,7 +559,7 @@ class Admin(AsyncResource):
     async def remove_members(
         self, group: str, instances: Collection[str] | None = None, *, reason: str = ""
     ) -> None:
-        """Sends members of a classic group away: static ones by their group.instance.id; None: all.
+        """Removes members from a classic group: static ones by group.instance.id; None: all.
 
         await admin.remove_members("billing")
         """
@@ -569,7 +570,7 @@ class Admin(AsyncResource):
     async def list_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, GroupOffset]:
-        """What a group has committed: all, or in these partitions.
+        """Returns the committed offsets of a group, of all partitions or of these.
 
         print(await admin.list_group_offsets("billing"))
         """
@@ -578,7 +579,7 @@ class Admin(AsyncResource):
     async def list_offsets_of_groups(
         self, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
     ) -> dict[str, dict[TopicPartition, GroupOffset]]:
-        """What several groups have committed, with one request to each coordinator.
+        """Returns the committed offsets of several groups, with one request to each coordinator.
 
         print(await admin.list_offsets_of_groups(["billing", "audit"]))
         """
@@ -587,15 +588,15 @@ class Admin(AsyncResource):
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
     ) -> None:
-        """Sets offsets of a group without members, as Kafka does; `reset_offsets` moves those of a
-        group in use.
+        """Sets offsets of a group without members, as in Kafka. For a group with members use
+        `reset_offsets`.
 
         await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
         """
         await group_offsets.alter_group_offsets(self._driver, group, offsets)
 
     async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forgets where a group stands in partitions of topics that it does not read now.
+        """Deletes committed offsets of a group for topics that it does not subscribe to.
 
         await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
         """
@@ -604,7 +605,8 @@ class Admin(AsyncResource):
     # ── resets ───────────────────────────────────────────────────────────────────────────────
 
     async def plan_reset(self, group: str, target: Target, scope: Scope | None = None) -> ResetPlan:
-        """What `reset_offsets` would do. No scope: all that the group has committed or reads now.
+        """Returns what `reset_offsets` would do. Without a scope: for all partitions that the group
+        has committed or is assigned.
 
         scope: Scope = {"orders": {0, 1}}
         plan = await admin.plan_reset("billing", Target(earliest=True), scope)
@@ -613,8 +615,8 @@ class Admin(AsyncResource):
         return await group_resets.plan_reset(self._driver, group, target, scope)
 
     async def plan_undo(self, group: str, scope: Scope | None = None) -> ResetPlan:
-        """What `undo_reset` would do: the partitions that the last reset moved, as far as they are
-        in the scope.
+        """Returns what `undo_reset` would do: for partitions in the scope that the last reset
+        changed.
 
         # plan = await admin.plan_undo("billing")
         """
@@ -623,15 +625,16 @@ class Admin(AsyncResource):
     async def reset_offsets(
         self, group: str, target: Target, scope: Scope | None = None
     ) -> ResetPlan:
-        """Moves a group's offsets while its consumers run: they lose their membership, join again
-        and begin at the new offsets. All of it or nothing. Only Lograft can; Apache Kafka refuses.
+        """Resets a group's offsets while its consumers run: they are removed from the group, rejoin
+        and start at the new offsets. Changes all offsets or none. Only Lograft supports it; Apache
+        Kafka rejects it.
 
         await admin.reset_offsets("billing", Target(earliest=True), {"orders": None})
         """
         return await group_resets.reset_offsets(self._driver, group, target, scope)
 
     async def undo_reset(self, group: str, scope: Scope | None = None) -> ResetPlan:
-        """Takes the last reset back, while the group's consumers run.
+        """Undoes the last reset, while the group's consumers run.
 
         await admin.reset_offsets("billing", Target(latest=True), {"orders": None})
         await admin.undo_reset("billing")
@@ -639,7 +642,7 @@ class Admin(AsyncResource):
         return await group_resets.undo_reset(self._driver, group, scope)
 
     async def execute_reset(self, plan: ResetPlan) -> None:
-        """Does what a plan says, in one step.
+        """Executes a plan atomically.
 
         # await admin.execute_reset(await admin.plan_undo("billing"))
         """
@@ -648,18 +651,18 @@ class Admin(AsyncResource):
     # ── groups and topics ────────────────────────────────────────────────────────────────────
 
     async def list_topic_groups(self, topics: Iterable[str]) -> dict[str, TopicGroups]:
-        """The groups that read each topic, by name.
+        """Returns the groups that read each topic, by name.
 
         readers = (await admin.list_topic_groups(["orders"]))["orders"]
-        print(readers.mode, {one.group: one.lag for one in readers.groups})
+        print(readers.mode, {group.group: group.lag for group in readers.groups})
         """
         return await topic_groups.list_topic_groups(self._driver, topics)
 
     async def list_retention_holds(
         self, topics: Iterable[str] | None = None, *, now_ms: int
     ) -> list[RetentionHold]:
-        """The holds that count at `now_ms` (wall clock), in these topics or in all. Only Lograft
-        has them; elsewhere there are none.
+        """Returns the retention holds in effect at `now_ms` (wall clock), for these topics or all.
+        Only Lograft has them; for other clusters the list is empty.
 
         for hold in await admin.list_retention_holds(now_ms=1_800_000_000_000):
             print(hold.group, hold.offset, hold.records_kept)
@@ -676,8 +679,8 @@ class Admin(AsyncResource):
         open_for_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids, or those that fit; `open_for_ms`: with a transaction that is open
-        for longer than that.
+        """Returns all transactional ids, or those that match; `open_for_ms`: with a transaction
+        that has been open for longer.
 
         print(await admin.list_transactions(states=["Ongoing"]))
         """
@@ -692,15 +695,15 @@ class Admin(AsyncResource):
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What transactional ids are doing.
+        """Returns the state of transactional ids and of their transactions.
 
         # print((await admin.describe_transactions(["payments"]))["payments"].partitions)
         """
         return await transactions.describe_transactions(self._driver, transactional_ids)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, int]:
-        """Ends whoever writes with these ids: open transactions are aborted, and a producer that
-        comes back is told that it is fenced. The producer ids.
+        """Fences the producers with these transactional ids and aborts their open transactions.
+        Returns the producer ids.
 
         await admin.fence_producers(["payments"])
         """
@@ -709,8 +712,8 @@ class Admin(AsyncResource):
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, open_for_ms: int, now_ms: int
     ) -> list[HangingTransaction]:
-        """Transactions that block readers of these partitions for longer than that (by the wall
-        clock `now_ms`), and that no coordinator will end.
+        """Returns transactions that no coordinator will end and that have blocked readers of these
+        partitions for longer than `open_for_ms` (at wall clock time `now_ms`).
 
             # hanging = await admin.find_hanging_transactions(places, open_for_ms=900_000, now_ms=…)
         """
@@ -726,11 +729,11 @@ class Admin(AsyncResource):
         producer_epoch: int,
         coordinator_epoch: int,
     ) -> None:
-        """Writes the marker that ends a hanging transaction in one partition: what it wrote there
-        is skipped, and readers go on.
+        """Writes an abort marker for a hanging transaction to one partition, so that readers skip
+        its records and are no longer blocked.
 
-            # for one in hanging:
-            #     await admin.abort_transaction(one.place, producer_id=one.producer_id, …)
+            # for transaction in hanging:
+            #     await admin.abort_transaction(transaction.place, …)
         """
         await transactions.abort_transaction(
             self._driver,

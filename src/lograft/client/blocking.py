@@ -348,7 +348,7 @@ class Admin(BlockingClient[admin.Admin]):
     def __init__(
         self, settings: Mapping[str, Any] | None = None, /, **keywords: "Unpack[AdminKeywords]"
     ) -> None:
-        super().__init__(admin.Admin(settings, **keywords), "administrator")
+        super().__init__(admin.Admin(settings, **keywords), "admin client")
 
     list_offsets = blocking_method(admin.Admin.list_offsets)
     delete_records = blocking_method(admin.Admin.delete_records)

@@ -1,4 +1,4 @@
-"""What producers, consumers and administrators can be told alike: addresses, patience, security."""
+"""Settings that all clients have: addresses, timeouts, security."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USE_ALL_DNS_IPS: Final = "use_all_dns_ips"
 RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY: Final = "resolve_canonical_bootstrap_servers_only"
 
-#: Gives a bearer token; asked at each connection.
+#: Returns a bearer token; called for each connection.
 TokenProvider = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
-    """The settings that every client has.
+    """The settings that all clients have.
 
     settings = ClientSettings.read({"bootstrap.servers": "localhost:9092"})
     assert settings.connections_max_idle_ms == 540_000
@@ -50,7 +50,7 @@ class ClientSettings(Settings):
 
     security_protocol: str = setting("PLAINTEXT")
     sasl_mechanism: str = setting("GSSAPI")
-    #: Beside `sasl.jaas.config`, from which both are read.
+    #: Alternatives to the user name and password in `sasl.jaas.config`.
     sasl_username: str | None = setting(None)
     sasl_password: Secret | None = setting(None)
     sasl_jaas_config: Secret | None = setting(None)
@@ -100,8 +100,8 @@ class ClientSettings(Settings):
 
     def bootstrap_addresses(self) -> list[Address]:
         if not self.bootstrap_servers:
-            raise InvalidConfig("bootstrap.servers names no server: write host:port,…")
-        return [parse_address("bootstrap.servers", one) for one in self.bootstrap_servers]
+            raise InvalidConfig("bootstrap.servers is empty: set it to host:port,…")
+        return [parse_address("bootstrap.servers", server) for server in self.bootstrap_servers]
 
     @property
     def uses_tls(self) -> bool:

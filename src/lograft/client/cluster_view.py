@@ -1,4 +1,4 @@
-"""The cluster in a client's metadata: for partitioners, and for listeners that need the cluster
+"""The cluster metadata of a client, for partitioners, and for listeners that need the cluster
 id."""
 
 import logging
@@ -35,22 +35,22 @@ class ClusterView:
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
         return {
-            one.id: BrokerInfo(one.id, one.address.host, one.address.port, one.rack)
-            for one in self._cache.brokers.values()
+            broker.id: BrokerInfo(broker.id, broker.address.host, broker.address.port, broker.rack)
+            for broker in self._cache.brokers.values()
         }
 
     def partition_count(self, topic: str) -> int:
-        """0 if the topic is unknown."""
-        found = self._cache.topic(topic)
-        return 0 if found is None else len(found.partitions)
+        """Returns the number of partitions; 0 if the topic is not in the metadata."""
+        known = self._cache.topic(topic)
+        return 0 if known is None else len(known.partitions)
 
     def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        found = self._cache.topic(topic)
-        return () if found is None else tuple(one.info() for one in found.partitions)
+        known = self._cache.topic(topic)
+        return () if known is None else tuple(partition.info() for partition in known.partitions)
 
     def available_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Those that have a leader."""
-        return tuple(one for one in self.partitions(topic) if one.leader >= 0)
+        """Returns the partitions that have a leader."""
+        return tuple(partition for partition in self.partitions(topic) if partition.leader >= 0)
 
 
 class ClusterResource(NamedTuple):
@@ -59,7 +59,7 @@ class ClusterResource(NamedTuple):
     assert ClusterResource("4L6g3nShT-eMCtK--X86sw").cluster_id == "4L6g3nShT-eMCtK--X86sw"
     """
 
-    #: None where the brokers are too old to tell.
+    #: None if the brokers are too old to return it.
     cluster_id: str | None
 
 
@@ -86,17 +86,17 @@ def cluster_notifier(candidates: Iterable[Any], cache: MetadataCache) -> Callabl
     """Returns a function that calls `on_update` of each candidate that has it, once per object;
     None if no candidate has it."""
     listeners: list[ClusterResourceListener] = []
-    for one in candidates:
-        if callable(getattr(one, "on_update", None)) and one not in listeners:
-            listeners.append(one)
+    for candidate in candidates:
+        if callable(getattr(candidate, "on_update", None)) and candidate not in listeners:
+            listeners.append(candidate)
     if not listeners:
         return None
 
     def notify() -> None:
-        for one in listeners:
+        for listener in listeners:
             try:
-                one.on_update(ClusterResource(cache.cluster_id))
+                listener.on_update(ClusterResource(cache.cluster_id))
             except Exception:
-                LOGGER.exception("%r failed in on_update", one)
+                LOGGER.exception("%r failed in on_update", listener)
 
     return notify

@@ -1,8 +1,9 @@
-"""Between a program's values and the bytes of a record.
+"""Serializers and deserializers: convert values of the application to the bytes of records and
+back.
 
-A serializer is any function `(topic, value) -> bytes | None`, a deserializer any function
-`(topic, data) -> value`; None stays None. Without one, producers take bytes and text (as UTF-8) and
-consumers give bytes.
+A serializer is any function `(topic, value) -> bytes | None`, a deserializer any function `(topic,
+data) -> value`; None stays None. Without one, producers accept bytes and str (as UTF-8) and
+consumers return bytes.
 
     Producer(..., value_serializer=json_serializer)
 """
@@ -18,7 +19,7 @@ Deserializer: TypeAlias = Callable[[str, bytes], Any]
 
 
 def plain_serializer(topic: str, value: Any) -> bytes | None:
-    """Bytes as they are, text as UTF-8."""
+    """Returns bytes unchanged, and str as UTF-8."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -26,13 +27,13 @@ def plain_serializer(topic: str, value: Any) -> bytes | None:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise SerializationFailed(
-        f"topic {topic!r}: {type(value).__name__} is neither bytes nor text: give a serializer,"
-        " such as value_serializer=json_serializer"
+        f"topic {topic!r}: a value of type {type(value).__name__} is neither bytes nor str: set a"
+        " serializer, such as value_serializer=json_serializer"
     )
 
 
 def json_serializer(topic: str, value: Any) -> bytes | None:
-    """Values that JSON can hold, as UTF-8.
+    """Serializes a value as JSON in UTF-8.
 
     Producer(bootstrap_servers="localhost:9092", value_serializer=json_serializer)
     """
@@ -40,7 +41,7 @@ def json_serializer(topic: str, value: Any) -> bytes | None:
 
 
 def json_deserializer(topic: str, data: bytes) -> Any:
-    """What JSON holds.
+    """Parses JSON.
 
     Consumer(bootstrap_servers="localhost:9092", value_deserializer=json_deserializer)
     """
@@ -48,15 +49,16 @@ def json_deserializer(topic: str, data: bytes) -> Any:
 
 
 def text_deserializer(topic: str, data: bytes) -> str:
-    """UTF-8 as text.
+    """Decodes UTF-8.
 
     Consumer(bootstrap_servers="localhost:9092", value_deserializer=text_deserializer)
     """
     return data.decode()
 
 
-def serialized(serializer: Serializer, topic: str, value: Any, what: str) -> bytes | None:
-    """Raises SerializationFailed with the serializer's error as its cause."""
+def serialize(serializer: Serializer, topic: str, value: Any, what: str) -> bytes | None:
+    """Returns the serialized value. Raises SerializationFailed with the exception of the serializer
+    as its cause."""
     try:
         data: Any = serializer(topic, value)
     except SerializationFailed:
@@ -70,6 +72,6 @@ def serialized(serializer: Serializer, topic: str, value: Any, what: str) -> byt
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise SerializationFailed(
-        f"the {what} for topic {topic!r} cannot be sent: its serializer gave"
+        f"the {what} for topic {topic!r} cannot be sent: its serializer returned"
         f" {type(data).__name__}, not bytes"
     )

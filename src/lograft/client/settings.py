@@ -1,11 +1,11 @@
-"""Settings of clients: Kafka's names, defaults and rules, as fields of frozen dataclasses.
+"""Settings of clients: Kafka's names, defaults and validation, as fields of frozen dataclasses.
 
     class ProducerSettings(ClientSettings):
         linger_ms: int = setting(5, at_least(0))
 
-A field's name is Kafka's with dots for underscores, so `linger.ms` and `linger_ms` name the same
-thing, and values may be text (from a file) or what they are. What a class does not know is named in
-a warning; what it knows and cannot do is refused with the reason (`refused` of the class).
+The name of a field is Kafka's with underscores for dots, so `linger.ms` and `linger_ms` are the
+same setting. Values may be text (from a file) or of the field's type. Unknown settings cause a
+warning; unsupported ones are rejected with the reason (`unsupported` of the class).
 """
 
 import logging
@@ -20,7 +20,7 @@ from lograft.model.errors import InvalidConfig
 LOGGER: Final = logging.getLogger(__name__)
 
 S = TypeVar("S", bound="Settings")
-#: Says what is wrong with a value, or None.
+#: Returns what is wrong with a value, or None.
 Check = Callable[[Any], str | None]
 
 _CHECK: Final = "check"
@@ -30,7 +30,7 @@ _FALSE: Final = frozenset(("false",))
 
 
 class Secret(str):
-    """A password or private key; never shown."""
+    """A password or private key; its repr and str are masked."""
 
     __slots__ = ()
 
@@ -46,7 +46,8 @@ class Secret(str):
 def setting(
     default: Any = MISSING, check: Check | None = None, reads: Callable[[Any], Any] | None = None
 ) -> Any:
-    """A field. `reads`: what other spellings of a value mean, before it is looked at."""
+    """Returns a dataclass field. `reads`: converts alternative forms of a value before
+    validation."""
     return field(default=default, metadata={_CHECK: check, _READS: reads})
 
 
@@ -73,7 +74,7 @@ def not_empty(value: Any) -> str | None:
 
 
 class UnsupportedSetting(typing.NamedTuple):
-    """A setting of Kafka's that cannot be followed; its default is taken as if it were not set."""
+    """A setting of Kafka that is not supported; its default value is accepted and ignored."""
 
     default: str | None
     reason: str
@@ -85,48 +86,50 @@ class UnsupportedSetting(typing.NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What all kinds of settings can do."""
+    """Base class of the settings of all clients."""
 
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {}
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            check: Check | None = one.metadata.get(_CHECK)
-            problem = None if check is None else check(getattr(self, one.name))
+        for setting_field in fields(self):
+            name = setting_field.name
+            check: Check | None = setting_field.metadata.get(_CHECK)
+            problem = None if check is None else check(getattr(self, name))
             if problem is not None:
-                raise InvalidConfig(
-                    f"{dotted(one.name)} is {getattr(self, one.name)!r}, but {problem}"
-                )
+                raise InvalidConfig(f"{dotted(name)} is {getattr(self, name)!r}, but {problem}")
         self.check()
 
     def check(self) -> None:
-        """Rules between settings; raises InvalidConfig."""
+        """Validates settings that depend on each other. Raises InvalidConfig."""
 
     @classmethod
     def setting_names(cls) -> frozenset[str]:
-        """Kafka's dotted names of these settings."""
-        return frozenset(dotted(one.name) for one in fields(cls))
+        """Returns Kafka's dotted names of these settings."""
+        return frozenset(dotted(field.name) for field in fields(cls))
 
     @classmethod
-    def read(cls: type[S], given: Mapping[str, Any], **more: Any) -> S:
-        """From dotted or underscored names; `more` wins over `given`."""
-        known = {one.name: one.metadata.get(_READS) for one in fields(cls)}
+    def read(cls: type[S], settings: Mapping[str, Any], **keywords: Any) -> S:
+        """Returns the settings with dotted or underscored names; `keywords` take precedence over
+        `settings`."""
+        known = {field.name: field.metadata.get(_READS) for field in fields(cls)}
         kinds = typing.get_type_hints(cls)
         values: dict[str, Any] = {}
-        for name, value in {**_underscored(given), **_underscored(more)}.items():
+        for name, value in {**_underscored(settings), **_underscored(keywords)}.items():
             if name in known:
                 reads = known[name]
-                meant = value if reads is None else reads(value)
-                values[name] = _converted(dotted(name), meant, kinds[name])
+                converted = value if reads is None else reads(value)
+                values[name] = _convert(dotted(name), converted, kinds[name])
             elif (unsupported := cls.unsupported.get(dotted(name))) is not None:
                 if not unsupported.is_default(value):
                     raise InvalidConfig(f"{dotted(name)} cannot be set: {unsupported.reason}")
             else:
-                LOGGER.warning("%s is not a setting of this client: it has no effect", dotted(name))
+                LOGGER.warning("unknown setting %s: this client ignores it", dotted(name))
         missing = [
-            dotted(one.name)
-            for one in fields(cls)
-            if one.default is MISSING and one.default_factory is MISSING and one.name not in values
+            dotted(field.name)
+            for field in fields(cls)
+            if field.default is MISSING
+            and field.default_factory is MISSING
+            and field.name not in values
         ]
         if missing:
             raise InvalidConfig(f"{', '.join(missing)} must be set")
@@ -137,15 +140,15 @@ def dotted(name: str) -> str:
     return name.replace("_", ".")
 
 
-def _underscored(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace(".", "_"): value for name, value in given.items()}
+def _underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace(".", "_"): value for name, value in settings.items()}
 
 
-def _converted(name: str, value: Any, kind: Any) -> Any:
-    """`value` as the field's type; text is read as Kafka reads it from a file."""
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Returns the value as the field's type. Parses text as Kafka parses properties files."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        kinds = [one for one in typing.get_args(kind) if one is not types.NoneType]
+        kinds = [arg for arg in typing.get_args(kind) if arg is not types.NoneType]
         if value is None and len(kinds) < len(typing.get_args(kind)):
             return None
         if len(kinds) > 1:
@@ -175,19 +178,19 @@ def _boolean(name: str, value: Any) -> bool:
 
 
 def _number(name: str, value: Any, kind: type[int] | type[float]) -> float:
-    wanted = "a whole number" if kind is int else "a number"
+    expected = "an integer" if kind is int else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidConfig(f"{name} is {value!r}, but must be {wanted}")
+        raise InvalidConfig(f"{name} is {value!r}, but must be {expected}")
     try:
         number = kind(value)
     except ValueError:
         number = None
     if number is None or (isinstance(value, float) and number != value):
-        raise InvalidConfig(f"{name} is {value!r}, but must be {wanted}")
+        raise InvalidConfig(f"{name} is {value!r}, but must be {expected}")
     return number
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidConfig(f"{name} is {value!r}, but must be text")
+        raise InvalidConfig(f"{name} is {value!r}, but must be a string")
     return value.strip() if type(value) is str else value

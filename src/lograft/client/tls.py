@@ -1,4 +1,4 @@
-"""A client's `ssl.*` settings as an SSLContext."""
+"""Builds an SSLContext from a client's `ssl.*` settings."""
 
 import ssl
 
@@ -9,7 +9,7 @@ from lograft.net.tls_stores import StoreSettings, read_key_store, read_trust_sto
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext:
-    """Raises InvalidConfig with the setting that cannot be used."""
+    """Returns the context. Raises InvalidConfig, which names the invalid setting."""
     key_store = StoreSettings(
         store="keystore",
         type=settings.ssl_keystore_type,

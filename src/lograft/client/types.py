@@ -1,4 +1,4 @@
-"""What clients give and take."""
+"""Value types of the public API of the clients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Acknowledged(NamedTuple):
-    """Where a record is, and what the broker's acknowledgement promises.
+    """The acknowledgement of a record: its offset, and what the acknowledgement guarantees.
 
     acknowledged = await producer.send("topic", b"value")
     print(acknowledged.partition, acknowledged.offset, acknowledged.meaning)
@@ -29,9 +29,9 @@ class Acknowledged(NamedTuple):
 
     topic: str
     partition: int
-    #: -1 with acks=0: nobody has said anything.
+    #: -1 with acks=0, because brokers do not respond.
     offset: int
-    #: The record's own time, or the broker's where the topic says LogAppendTime.
+    #: The timestamp of the record, or of the broker in a topic with LogAppendTime.
     timestamp_ms: int
     #: 0, 1 or -1 (all).
     acks: int
@@ -39,14 +39,14 @@ class Acknowledged(NamedTuple):
     @property
     def meaning(self) -> str:
         return {
-            0: "sent; nobody has said that it arrived",
-            1: "in the leader's log; lost if the leader is lost before others have it",
-        }.get(self.acks, "in the log of every replica in sync")
+            0: "sent; the broker did not confirm it",
+            1: "in the leader's log; lost if the leader fails before a follower fetches it",
+        }.get(self.acks, "in the logs of all in-sync replicas")
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Where records are that follow each other.
+    """The offsets of consecutive records.
 
     import pyarrow as pa
 
@@ -56,13 +56,13 @@ class OffsetRange:
 
     topic: str
     partition: int
-    #: -1 with acks=0: nobody has said anything.
+    #: -1 with acks=0, because brokers do not respond.
     first_offset: int
     count: int
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it.
+    """A record that a consumer received.
 
     for partition, records in (await consumer.poll(timeout_ms=0)).items():
         print(partition, [record.value for record in records])
@@ -72,33 +72,33 @@ class ConsumerRecord(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
-    #: Bytes, or what the key deserializer made of them; None where the record has none.
+    #: Bytes, or the result of the key deserializer; None if the record has no key.
     key: Any
-    #: Bytes, or what the value deserializer made of them; None is a tombstone.
+    #: Bytes, or the result of the value deserializer; None for a tombstone.
     value: Any
     headers: Sequence[tuple[str, bytes | None]] = ()
-    #: Of the leader that wrote it; -1 where that is not known.
+    #: The leader epoch in which it was written; -1 if unknown.
     leader_epoch: int = -1
-    #: 0: given by the producer; 1: by the broker that appended it.
+    #: 0: CreateTime, set by the producer; 1: LogAppendTime, set by the broker.
     timestamp_type: int = 0
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group has committed for a partition: the next record to read, and a note.
+    """A committed offset, which is that of the next record to read, and its metadata.
 
-    done = OffsetAndMetadata(7, "up to the broken one")
-    await consumer.commit({TopicPartition("topic", 0): done})
+    committed = OffsetAndMetadata(7, "stopped at a corrupt record")
+    await consumer.commit({TopicPartition("topic", 0): committed})
     """
 
     offset: int
     metadata: str = ""
-    #: Of the record before `offset`; -1 where that is not known.
+    #: The leader epoch of the record before `offset`; -1 if unknown.
     leader_epoch: int = -1
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group: with it a producer commits the consumer's offsets in a
-    transaction, and a member that the group has gone on without is refused.
+    """The identity of a consumer in its group. A producer needs it to commit the consumer's offsets
+    in a transaction; the coordinator rejects it if the consumer is no longer a member.
 
         group = consumer.group_metadata()
         async with transactional.transaction():
@@ -113,7 +113,7 @@ class GroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time.
+    """The offset and timestamp of the first record at or after a time.
 
     partition = TopicPartition("topic", 0)
     found = (await consumer.offsets_for_times({partition: 0}))[partition]
@@ -126,14 +126,14 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition, and who has it.
+    """A partition and its replicas.
 
     topic = await consumer.partitions_for("topic")
     print([partition.leader for partition in topic.partitions])
     """
 
     partition: int
-    #: -1 while there is none.
+    #: -1 if it has no leader.
     leader: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
@@ -141,7 +141,7 @@ class PartitionInfo(NamedTuple):
 
 
 class BrokerInfo(NamedTuple):
-    """A broker as a client sees it; see `ClusterView`.
+    """A broker in a client's metadata; see `ClusterView`.
 
     assert BrokerInfo(1, "localhost", 9092).rack is None
     """
@@ -153,14 +153,14 @@ class BrokerInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic as a client sees it.
+    """A topic in a client's metadata.
 
     topic = await consumer.partitions_for("topic")
     print(topic.id, len(topic.partitions))
     """
 
     name: str
-    #: All zeroes where the broker is too old to tell.
+    #: All zeroes if the broker is too old to return it.
     id: UUID
     is_internal: bool
     partitions: tuple[PartitionInfo, ...]

@@ -1,19 +1,21 @@
-"""Settings of Kafka's clients that none of ours can follow: their defaults there, and why."""
+"""Settings of Kafka's clients that these clients do not support: Kafka's defaults, and the
+reason."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from lograft.client.settings import UnsupportedSetting
 
-_JVM: Final = "it names a part of the Java virtual machine"
-_TOKENS: Final = "tokens come from the function given as oauth_token"
+_JVM: Final = "it configures the Java virtual machine"
+_TOKENS: Final = "tokens are provided by the function oauth_token"
 _KERBEROS: Final = (
-    "Kerberos is not spoken; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
+    "Kerberos is not supported; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or"
+    " OAUTHBEARER"
 )
-_METRICS: Final = "metrics are read with metrics(), there are no reporter classes"
+_METRICS: Final = "metrics are read with metrics(); there are no metric reporters"
 
-#: How Java gets, renews and checks tokens.
-_OF_TOKENS: Final[Mapping[str, str | None]] = {
+#: Settings of the Java client's token retrieval and validation.
+_TOKEN_SETTINGS: Final[Mapping[str, str | None]] = {
     "sasl.client.callback.handler.class": None,
     "sasl.login.callback.handler.class": None,
     "sasl.login.class": None,
@@ -59,7 +61,9 @@ _OF_TOKENS: Final[Mapping[str, str | None]] = {
 }
 
 UNSUPPORTED: Final[Mapping[str, UnsupportedSetting]] = {
-    "config.providers": UnsupportedSetting("[]", "values are given as they are"),
+    "config.providers": UnsupportedSetting(
+        "[]", "the client does not resolve references in values"
+    ),
     "security.providers": UnsupportedSetting(None, _JVM),
     "ssl.engine.factory.class": UnsupportedSetting(None, _JVM),
     "ssl.keymanager.algorithm": UnsupportedSetting("SunX509", _JVM),
@@ -77,5 +81,5 @@ UNSUPPORTED: Final[Mapping[str, UnsupportedSetting]] = {
     "metrics.num.samples": UnsupportedSetting("2", _METRICS),
     "metrics.recording.level": UnsupportedSetting("INFO", _METRICS),
     "metrics.sample.window.ms": UnsupportedSetting("30000", _METRICS),
-    **{name: UnsupportedSetting(default, _TOKENS) for name, default in _OF_TOKENS.items()},
+    **{name: UnsupportedSetting(default, _TOKENS) for name, default in _TOKEN_SETTINGS.items()},
 }

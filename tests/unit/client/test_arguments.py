@@ -57,9 +57,9 @@ def as_json(_topic: str, value: Any) -> Any:
         ({"headers": [(b"a", b"1")]}, WrongUse, r"\(b'a', b'1'\) is not a header"),
         ({"headers": [("\ud800", b"1")]}, WrongUse, "is not a header"),
         ({"headers": [("a", b"1", b"2")]}, WrongUse, "is not a header"),
-        ({"key": 7}, SerializationFailed, "int is neither bytes nor text: give a serializer"),
-        ({"value": {"a": 1}}, SerializationFailed, "its serializer gave str, not bytes"),
-        ({"value": "\ud800"}, SerializationFailed, "surrogates not allowed|gave str"),
+        ({"key": 7}, SerializationFailed, "type int is neither bytes nor str: set a"),
+        ({"value": {"a": 1}}, SerializationFailed, "its serializer returned str, not bytes"),
+        ({"value": "\ud800"}, SerializationFailed, "surrogates not allowed|returned str"),
     ],
 )
 @scenario(play)

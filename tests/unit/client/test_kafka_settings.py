@@ -1,6 +1,6 @@
-"""Every setting of Kafka's clients, by name, type and default, beside ours.
+"""Compares the settings of Lograft's clients with Kafka's: names, types and defaults.
 
-The facts are in tests/golden/clients (an interop test compares them with the jar).
+Kafka's are in tests/golden/clients (an interop test compares them with the jar).
 """
 
 import re
@@ -21,7 +21,7 @@ from lograft.model.errors import InvalidConfig
 from tools.generate_keywords import OUTPUT, generated
 
 ROOT = Path(__file__).parents[3]
-FACTS = ROOT / "tests" / "golden" / "clients" / "settings-4.3.1.tsv"
+KAFKA_SETTINGS = ROOT / "tests" / "golden" / "clients" / "settings-4.3.1.tsv"
 CLIENT_SOURCES = [
     path
     for path in (ROOT / "src" / "lograft" / "client").rglob("*.py")
@@ -32,17 +32,17 @@ OURS: dict[str, type[ClientSettings]] = {
     "consumer": ConsumerSettings,
     "admin": AdminSettings,
 }
-#: Names that Kafka does not have: what its JAAS text and callback classes say there.
+#: Settings that Kafka does not have: its JAAS text and callback classes contain them.
 OUR_OWN = {"oauth.token", "sasl.password", "sasl.username"}
-#: Where a default differs, and why.
+#: Settings with a different default, and the reason.
 DIFFERENT = {
-    "enable.idempotence": "on unless another setting that was given stands against it, as in Java",
-    "enable.auto.commit": "on where there is a group, as in Java",
-    "heartbeat.interval.ms": "unset, so that it can be seen whether KIP-848 is given it in vain",
-    "session.timeout.ms": "unset, so that it can be seen whether KIP-848 is given it in vain",
+    "enable.idempotence": "enabled unless another setting forbids it, as in Java",
+    "enable.auto.commit": "enabled if group.id is set, as in Java",
+    "heartbeat.interval.ms": "unset, to detect that it is set without effect with KIP-848",
+    "session.timeout.ms": "unset, to detect that it is set without effect with KIP-848",
     "partition.assignment.strategy": "names of strategies, not of classes",
-    "key.serializer": "bytes and text need none",
-    "value.serializer": "bytes and text need none",
+    "key.serializer": "bytes and str need none",
+    "value.serializer": "bytes and str need none",
     "key.deserializer": "bytes need none",
     "value.deserializer": "bytes need none",
     "ssl.keystore.type": "PEM text needs no type; the content of a file decides how it is read",
@@ -59,19 +59,19 @@ KINDS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Fact(NamedTuple):
+class KafkaSetting(NamedTuple):
     client: str
     name: str
     kind: str
     default: str
 
 
-def facts() -> list[Fact]:
-    return [Fact(*line.split("\t")) for line in FACTS.read_text().splitlines()]
+def kafka_settings() -> list[KafkaSetting]:
+    return [KafkaSetting(*line.split("\t")) for line in KAFKA_SETTINGS.read_text().splitlines()]
 
 
 def defaults_of(settings: type[ClientSettings]) -> dict[str, Any]:
-    return {dotted(one.name): one.default for one in fields(settings)}
+    return {dotted(field.name): field.default for field in fields(settings)}
 
 
 def as_kafka_prints(value: Any) -> str:
@@ -86,41 +86,49 @@ def as_kafka_prints(value: Any) -> str:
     return str(value)
 
 
-@pytest.mark.parametrize("fact", facts(), ids=lambda fact: f"{fact.client}-{fact.name}")
-def test_a_setting_of_kafka_is_ours_or_refused(fact: Fact) -> None:
-    settings = OURS[fact.client]
+@pytest.mark.parametrize(
+    "expected",
+    kafka_settings(),
+    ids=lambda setting: f"{setting.client}-{setting.name}",
+)
+def test_every_kafka_setting_is_supported_or_rejected(expected: KafkaSetting) -> None:
+    settings = OURS[expected.client]
     ours = defaults_of(settings)
-    if fact.name not in ours:
-        refused = settings.unsupported[fact.name]
-        assert as_kafka_prints(refused.default) == fact.default
-        assert settings.read({"bootstrap.servers": "h:1", fact.name: refused.default})
-        with pytest.raises(InvalidConfig, match=f"{re.escape(fact.name)} cannot be set: .+"):
-            settings.read({"bootstrap.servers": "h:1", fact.name: "something else"})
+    if expected.name not in ours:
+        unsupported = settings.unsupported[expected.name]
+        assert as_kafka_prints(unsupported.default) == expected.default
+        assert settings.read({"bootstrap.servers": "h:1", expected.name: unsupported.default})
+        with pytest.raises(InvalidConfig, match=f"{re.escape(expected.name)} cannot be set: .+"):
+            settings.read({"bootstrap.servers": "h:1", expected.name: "something else"})
         return
-    if fact.name in DIFFERENT:
-        assert as_kafka_prints(ours[fact.name]) != fact.default, "not different any more"
+    if expected.name in DIFFERENT:
+        assert as_kafka_prints(ours[expected.name]) != expected.default, (
+            "no longer different: remove it from DIFFERENT"
+        )
     else:
-        assert as_kafka_prints(ours[fact.name]) == fact.default
-    wanted = KINDS.get(fact.kind)
-    if wanted is not None:
-        kind = typing.get_type_hints(settings)[fact.name.replace(".", "_")]
+        assert as_kafka_prints(ours[expected.name]) == expected.default
+    expected_kinds = KINDS.get(expected.kind)
+    if expected_kinds is not None:
+        kind = typing.get_type_hints(settings)[expected.name.replace(".", "_")]
         kinds = set(typing.get_args(kind)) if isinstance(kind, types.UnionType) else {kind}
-        assert kinds - {types.NoneType} == set(wanted)
+        assert kinds - {types.NoneType} == set(expected_kinds)
 
 
 @pytest.mark.parametrize("client", OURS)
-def test_what_kafka_does_not_have_is_known(client: str) -> None:
-    theirs = {fact.name for fact in facts() if fact.client == client}
+def test_additional_settings_are_known(client: str) -> None:
+    theirs = {setting.name for setting in kafka_settings() if setting.client == client}
     assert defaults_of(OURS[client]).keys() - theirs == OUR_OWN
     assert OURS[client].unsupported.keys() <= theirs
 
 
 @pytest.mark.parametrize("client", OURS)
-def test_no_setting_is_taken_and_never_looked_at(client: str) -> None:
+def test_every_setting_is_read(client: str) -> None:
     text = "\n".join(path.read_text() for path in CLIENT_SOURCES)
-    unread = [one.name for one in fields(OURS[client]) if not re.search(rf"\.{one.name}\b", text)]
+    unread = [
+        field.name for field in fields(OURS[client]) if not re.search(rf"\.{field.name}\b", text)
+    ]
     assert unread == []
 
 
-def test_the_typed_keywords_are_current() -> None:
+def test_typed_keywords_are_up_to_date() -> None:
     assert OUTPUT.read_text() == generated(), "run python -m tools.generate_keywords"

@@ -1,4 +1,4 @@
-"""A client that is dropped without close() warns, like an unclosed file."""
+"""A client that is garbage-collected without close() emits a ResourceWarning."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 @scenario(run_in_virtual_cluster, nodes=1, seed=3)
-async def test_a_producer_names_its_pending_records(cluster: VirtualCluster, /) -> None:
+async def test_unclosed_producer_warns_with_pending_records(cluster: VirtualCluster, /) -> None:
     servers = ",".join(map(str, cluster.bootstrap()))
     settings = {"bootstrap.servers": servers, "linger.ms": 10_000}
     producer = Producer(settings, runtime=cluster.client_runtime())
@@ -30,10 +30,10 @@ async def test_a_producer_names_its_pending_records(cluster: VirtualCluster, /) 
     clients = [producer]
     del producer
     with pytest.warns(ResourceWarning, match="unclosed producer with 3 pending records: use"):
-        clients.clear()  # at once: nothing that the client runs holds on to it
+        clients.clear()  # immediately: no task of the client refers to it
 
 
-def test_a_producer_that_is_dropped_after_its_loop_asks_for_nothing_more(
+def test_producer_collected_after_its_loop_sends_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     unraisable: list[object] = []
@@ -48,7 +48,7 @@ def test_a_producer_that_is_dropped_after_its_loop_asks_for_nothing_more(
             await producer.start()
             await producer.prepare("t")
             cluster.kill(1)
-            # It asks for a producer id, which it cannot get.
+            # It requests a producer id, which fails.
             producer.send_nowait("t", b"v")
             await asyncio.sleep(0.1)
 
@@ -66,12 +66,12 @@ def test_a_producer_that_is_dropped_after_its_loop_asks_for_nothing_more(
         (Producer(NOWHERE), "unclosed producer with 0 pending records"),
         (Consumer(NOWHERE), "unclosed consumer:"),
         (Consumer(NOWHERE, group_id="billing"), "unclosed consumer of group 'billing'"),
-        (Admin(NOWHERE), "unclosed administrator"),
+        (Admin(NOWHERE), "unclosed admin client"),
         (RangeReader(NOWHERE), "unclosed range reader"),
     ],
     ids=["producer", "consumer", "member", "admin", "reader"],
 )
-def test_an_open_client_warns_and_a_closed_one_does_not(client: Any, named: str) -> None:
+def test_open_client_warns_and_closed_client_does_not(client: Any, named: str) -> None:
     async def main() -> None:
         await client.start()
         with pytest.warns(ResourceWarning, match=named):
@@ -82,7 +82,7 @@ def test_an_open_client_warns_and_a_closed_one_does_not(client: Any, named: str)
     client.__del__()  # warnings are errors here
 
 
-def test_clients_that_were_never_open_say_nothing() -> None:
+def test_clients_that_were_never_opened_do_not_warn() -> None:
     Producer(NOWHERE)
     Consumer(NOWHERE)
     with pytest.raises(InvalidConfig):

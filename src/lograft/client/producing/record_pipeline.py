@@ -17,7 +17,7 @@ from lograft.client.producing.interceptors import Interceptors, Outgoing
 from lograft.client.producing.partitioner import Chooser, Unplaced, murmur2
 from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.settings import ProducerSettings
-from lograft.client.serializers import plain_serializer, serialized
+from lograft.client.serializers import plain_serializer, serialize
 
 #: Values that are read from an iterator at once.
 _VALUES_AT_ONCE: Final = 1_000
@@ -208,9 +208,9 @@ class RecordPipeline:
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
         name, value, key, partition, timestamp, headers = record
         if key is not None and not (self._accepts_bytes and type(key) is bytes):
-            key = serialized(self._key_serializer, name, key, "key")
+            key = serialize(self._key_serializer, name, key, "key")
         if not (self._accepts_bytes and type(value) is bytes):
-            value = serialized(self._value_serializer, name, value, "value")
+            value = serialize(self._value_serializer, name, value, "value")
         accumulator = self._accumulator
         queues = accumulator.topic(name)
         is_sticky = False
