@@ -128,7 +128,7 @@ def _find_invalid(
 ) -> dict[tuple[str, int], ErrorCode]:
     """Returns the partitions that do not exist or to which the producer may not write."""
     image = context.broker.image
-    found: dict[tuple[str, int], ErrorCode] = {}
+    invalid: dict[tuple[str, int], ErrorCode] = {}
     is_broker = context.api_version >= BROKERS_SINCE
     denied = (
         NO_NAMES
@@ -136,15 +136,15 @@ def _find_invalid(
         else find_denied(context, TOPIC_WRITE, (topic.name for topic in transaction.topics))
     )
     for topic in transaction.topics:
-        known = image.topic(topic.name)
+        topic_state = image.topic(topic.name)
         # Producers do not write offsets of groups themselves: group coordinators do.
         is_writable = is_broker or (topic.name not in INTERNAL_TOPICS and topic.name not in denied)
         for index in topic.partitions:
             if not is_writable:
-                found[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif known is None or index not in known.partitions:
-                found[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return found
+                invalid[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic_state is None or index not in topic_state.partitions:
+                invalid[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return invalid
 
 
 def _transaction_of(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:

@@ -37,14 +37,14 @@ API: Final = Api(
 
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     async def decide_rest(rest: list[AlterConfigsResource]) -> list[AlterConfigsResourceResponse]:
-        asked = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+        rest_request = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         if must_forward(context):
-            return (await forward(context, asked, AlterConfigsResponse)).responses
+            return (await forward(context, rest_request, AlterConfigsResponse)).responses
         shared = context.shared
-        users = await shared.topic_users.find(topics_with_new_subscriptions(asked))
+        users = await shared.topic_users.find(topics_with_new_subscriptions(rest_request))
         reply = await decide(
             context,
-            lambda image: alter_configs(image, asked, config=shared.config, users=users),
+            lambda image: alter_configs(image, rest_request, config=shared.config, users=users),
         )
         return reply.responses
 

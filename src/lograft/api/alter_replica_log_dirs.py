@@ -30,15 +30,15 @@ API: Final = Api(key=34, versions=range(1, 3), needs=whole_request(CLUSTER_ALTER
 def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     broker: Broker = context.broker
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for asked in request.dirs:
-        for topic in asked.topics:
+    for log_dir in request.dirs:
+        for topic in log_dir.topics:
             result = results.setdefault(
                 topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
             )
             result.partitions += [
                 AlterReplicaLogDirPartitionResult(
                     partition_index=index,
-                    error_code=_move(broker, TopicPartition(topic.name, index), asked.path),
+                    error_code=_move(broker, TopicPartition(topic.name, index), log_dir.path),
                 )
                 for index in topic.partitions
             ]
@@ -57,26 +57,26 @@ def error_response(
                     for index in topic.partitions
                 ],
             )
-            for asked in request.dirs
-            for topic in asked.topics
+            for log_dir in request.dirs
+            for topic in log_dir.topics
         ]
     )
 
 
-def _move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
+def _move(broker: Broker, topic_partition: TopicPartition, path: str) -> ErrorCode:
     logs = broker.logs
-    target = next((each for each in logs.directories if each.path == path), None)
+    target = next((directory for directory in logs.directories if directory.path == path), None)
     if target is None:
         is_unusable = path in logs.unusable
         return ErrorCode.KAFKA_STORAGE_ERROR if is_unusable else ErrorCode.LOG_DIR_NOT_FOUND
     if target.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    partition = broker.partitions.get(where.topic, where.partition)
+    partition = broker.partitions.get(topic_partition.topic, topic_partition.partition)
     if partition is None:
-        topic = broker.image.topic(where.topic)
-        if topic is None or where.partition not in topic.partitions:
+        topic = broker.image.topic(topic_partition.topic)
+        if topic is None or topic_partition.partition not in topic.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        logs.preferred[where] = path
+        logs.preferred[topic_partition] = path
         return ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -109,10 +109,10 @@ def find_denied(
     authorizer = context.authorizer
     if authorizer is None:
         return NO_NAMES
-    found = list(dict.fromkeys(names))
-    if not found or (unless is not None and is_allowed(context, unless)):
+    unique_names = list(dict.fromkeys(names))
+    if not unique_names or (unless is not None and is_allowed(context, unless)):
         return NO_NAMES
-    return _ask(context, authorizer, permission, found)
+    return _ask(context, authorizer, permission, unique_names)
 
 
 def is_allowed(context: "Context", permission: Permission, name: str = CLUSTER_NAME) -> bool:
@@ -147,7 +147,9 @@ def authorized_operations(
     operations = OPERATIONS[resource_type]
     needs = [Need(operation, resource_type, name) for operation in operations]
     results = authorizer.authorize(context.principal, context.peer.host, needs)
-    return bit_field(each for each, allowed in zip(operations, results, strict=True) if allowed)
+    return bit_field(
+        operation for operation, allowed in zip(operations, results, strict=True) if allowed
+    )
 
 
 def _ask(

@@ -44,10 +44,10 @@ def _delete(
     if context.authorizer is None:
         return delete_topics(image, request, config=config)
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    named = [(topic, _name_of(image, topic)) for topic in states]
-    kept = find_denied(context, TOPIC_DELETE, (name for _, name in named if name))
-    visible = kept - find_denied(context, TOPIC_DESCRIBE, kept)
-    allowed = [topic for topic, name in named if name not in kept]
+    topics = [(topic, _name_of(image, topic)) for topic in states]
+    denied_names = find_denied(context, TOPIC_DELETE, (name for _, name in topics if name))
+    visible = denied_names - find_denied(context, TOPIC_DESCRIBE, denied_names)
+    allowed = [topic for topic, name in topics if name not in denied_names]
     outcome = delete_topics(
         image,
         DeleteTopicsRequest(
@@ -57,8 +57,8 @@ def _delete(
         ),
         config=config,
     )
-    for topic, name in named:
-        if name in kept:
+    for topic, name in topics:
+        if name in denied_names:
             error = denied(TOPIC_DELETE, name if topic.name or name in visible else "")
             outcome.reply.responses.append(
                 DeletableTopicResult(

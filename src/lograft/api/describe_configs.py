@@ -81,7 +81,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
             check_may_describe(context, resource.resource_type, resource.resource_name)
             check_is_own(context, resource.resource_type, resource.resource_name)
             entries = _describe(context.shared, resource)
-            result.configs = [_shown(entry, resource, request) for entry in entries]
+            result.configs = [_build_result(entry, resource, request) for entry in entries]
             if resource.resource_type == ResourceType.BROKER and resource.resource_name:
                 result.skipped_values = [
                     f"{value.name} ({_LEVELS[value.source]}): {value.reason}"
@@ -154,7 +154,7 @@ def _logger_levels() -> dict[str, str]:
     return levels
 
 
-def _shown(
+def _build_result(
     entry: ConfigEntry, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
     result = DescribeConfigsResourceResult(
@@ -168,8 +168,8 @@ def _shown(
     )
     if request.include_synonyms:
         result.synonyms = [
-            DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
-            for one in entry.synonyms
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
         ]
     if request.include_documentation:
         result.documentation = DOCUMENTATION[ResourceType(resource.resource_type)](entry.name)

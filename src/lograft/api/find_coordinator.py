@@ -55,13 +55,13 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
                 await _find(context, request.key_type, key) for key in request.coordinator_keys
             ]
         )
-    found = await _find(context, request.key_type, request.key)
+    coordinator = await _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

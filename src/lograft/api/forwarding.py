@@ -84,7 +84,7 @@ async def forward_frame(context: Context, request: Message, frame: bytes) -> Mes
     return await _forward(context, request, lambda: frame)
 
 
-async def forward(context: Context, request: Message, answer: type[R]) -> R:
+async def forward(context: Context, request: Message, response_type: type[R]) -> R:
     """Forwards a request that a handler has built, and returns the response."""
 
     def build_frame() -> bytes:
@@ -94,7 +94,7 @@ async def forward(context: Context, request: Message, answer: type[R]) -> R:
     response = await _forward(context, request, build_frame)
     if isinstance(response, bytes):
         response = read_response(response, context.api_key, context.api_version)
-    assert isinstance(response, answer), (response, answer)
+    assert isinstance(response, response_type), (response, response_type)
     return response
 
 
@@ -180,5 +180,5 @@ def _link(context: Context) -> "ControllerLink":
 
 
 def _timeout_ms(request: Message) -> int:
-    asked = getattr(request, "timeout_ms", TIMEOUT_MS_MAX)
-    return min(max(asked, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
+    requested_ms = getattr(request, "timeout_ms", TIMEOUT_MS_MAX)
+    return min(max(requested_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)

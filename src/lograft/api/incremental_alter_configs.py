@@ -79,27 +79,27 @@ async def handle(
             return _alter_loggers(resource, request.validate_only)
         if resource.resource_type == ResourceType.BROKER:
             values = altered_values(context.shared.image, resource)
-            named = [each.name for each in resource.configs]
+            named = [config.name for config in resource.configs]
             check_broker_values(context, resource.resource_name, values, named=named)
         return None
 
     async def decide_rest(rest: list[AlterConfigsResource]) -> list[AlterConfigsResourceResponse]:
-        asked = IncrementalAlterConfigsRequest(
+        rest_request = IncrementalAlterConfigsRequest(
             resources=rest,
             validate_only=request.validate_only,
             replication_factor=request.replication_factor,
             partitions=request.partitions,
         )
         if must_forward(context):
-            return (await forward(context, asked, IncrementalAlterConfigsResponse)).responses
+            return (await forward(context, rest_request, IncrementalAlterConfigsResponse)).responses
         if request.claims:
             return (await decide(context, lambda image: claim_topics(image, request))).responses
         shared = context.shared
-        users = await shared.topic_users.find(topics_with_new_subscriptions(asked))
+        users = await shared.topic_users.find(topics_with_new_subscriptions(rest_request))
         reply = await decide(
             context,
             lambda image: incremental_alter_configs(
-                image, asked, config=shared.config, users=users
+                image, rest_request, config=shared.config, users=users
             ),
         )
         return reply.responses

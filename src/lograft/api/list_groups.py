@@ -51,10 +51,10 @@ async def _list_users(context: Context, request: ListGroupsRequest) -> ListGroup
     responses: list[ListGroupsResponse] = await groups.ask_every(
         lambda shard, ticket, _: list_users(shard, ticket, request.used_topics, request.group_ids)
     )
-    found = [group for response in responses for group in response.groups]
-    found += (
+    listed = [group for response in responses for group in response.groups]
+    listed += (
         ListedGroup(group_id=group_id, used_topics=[topic])
         for group_id, topic in context.broker.claims.claiming(request.used_topics)
         if not request.group_ids or group_id in request.group_ids
     )
-    return ListGroupsResponse(groups=found, partitions=partitions)
+    return ListGroupsResponse(groups=listed, partitions=partitions)

@@ -113,12 +113,12 @@ def _find(
         case -5 | -6:
             result.offset = NO_OFFSET
         case _:
-            found = _look_up(partition, log, requested.timestamp)
+            record = _look_up(partition, log, requested.timestamp)
             # Records that are not visible yet are not found, or a consumer would seek past its end.
-            if found is not None and found.offset < bound:
-                result.timestamp = found.timestamp
-                result.offset = found.offset
-                result.leader_epoch = found.leader_epoch
+            if record is not None and record.offset < bound:
+                result.timestamp = record.timestamp
+                result.offset = record.offset
+                result.leader_epoch = record.leader_epoch
             else:
                 _check_high_watermark_known(partition, request)
                 result.timestamp, result.offset = NO_TIMESTAMP, NO_OFFSET

@@ -20,15 +20,15 @@ API: Final = Api(key=66, versions=range(3), needs=each_item(TRANSACTIONAL_ID_DES
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    wanted = TransactionFilter(request)
+    filters = TransactionFilter(request)
     responses: list[ListTransactionsResponse] = await context.broker.transactions.ask_every(
-        lambda shard, ticket, _: list_matching(shard, ticket, wanted)
+        lambda shard, ticket, _: list_matching(shard, ticket, filters)
     )
     states = [state for response in responses for state in response.transaction_states]
     hidden = find_denied(
         context, TRANSACTIONAL_ID_DESCRIBE, (state.transactional_id for state in states)
     )
     return ListTransactionsResponse(
-        unknown_state_filters=wanted.unknown_states,
+        unknown_state_filters=filters.unknown_states,
         transaction_states=[state for state in states if state.transactional_id not in hidden],
     )

@@ -52,7 +52,7 @@ def handle(
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
-        return _answer(context, request, {})
+        return _build_response(context, request, {})
     names = []
     for topic in request.topics:
         if version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
@@ -64,13 +64,13 @@ def handle(
     hidden = find_denied(context, TOPIC_DESCRIBE, missing)
     rejected = {name: code for name in missing if (code := _name_error(name))}
     # Coordinators create the internal topics, with special settings.
-    kept_out = rejected.keys() | hidden | INTERNAL_TOPICS
-    missing = [name for name in missing if name not in kept_out]
+    excluded = rejected.keys() | hidden | INTERNAL_TOPICS
+    missing = [name for name in missing if name not in excluded]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         return _create_first(context, request, missing, rejected)
     if request.topics and len(broker.image.brokers) > 1:
         return _wait_leader_change(context, request, rejected)
-    return _answer(context, request, rejected)
+    return _build_response(context, request, rejected)
 
 
 def error_response(request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
@@ -92,7 +92,7 @@ async def _create_first(
     missing = [name for name in missing if name not in uncreatable]
     if missing:
         rejected |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
-    return _answer(context, request, rejected)
+    return _build_response(context, request, rejected)
 
 
 async def _wait_leader_change(
@@ -102,7 +102,7 @@ async def _wait_leader_change(
     once and, if it gets the old leader, not again for seconds."""
     broker: Broker = context.broker
     await broker.replicas.suspect_brokers.wait_settled(broker.leads_any)
-    return _answer(context, request, rejected)
+    return _build_response(context, request, rejected)
 
 
 def _name_error(name: str) -> int:
@@ -113,7 +113,7 @@ def _name_error(name: str) -> int:
     return 0
 
 
-def _answer(
+def _build_response(
     context: Context, request: MetadataRequest, rejected: dict[str, int]
 ) -> MetadataResponse:
     broker: Broker = context.broker
@@ -121,17 +121,20 @@ def _answer(
     version = context.api_version
     response = MetadataResponse(cluster_id=broker.cluster_id, controller_id=NO_NODE)
     for state in image.brokers.values():
-        end = broker.endpoint_of(state.broker_id, context.listener)
-        if end is not None:
+        endpoint = broker.endpoint_of(state.broker_id, context.listener)
+        if endpoint is not None:
             response.brokers.append(
                 MetadataResponseBroker(
-                    node_id=state.broker_id, host=end.host, port=end.port, rack=end.rack
+                    node_id=state.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=endpoint.rack,
                 )
             )
-    alive = dict.fromkeys(result.node_id for result in response.brokers)
+    alive = dict.fromkeys(broker.node_id for broker in response.brokers)
     # As in Kafka, the controller id is also set on a listener that the brokers do not advertise.
     online = list(alive) or [
-        endpoint for endpoint, state in image.brokers.items() if not state.fenced
+        broker_id for broker_id, state in image.brokers.items() if not state.fenced
     ]
     response.controller_id = any_broker(broker.shared, online)
     if request.topics is None or (version == 0 and not request.topics):
@@ -143,9 +146,7 @@ def _answer(
         ]
     else:
         # Each topic once: a request that repeats a large topic would have a huge response.
-        requested = {
-            (endpoint.topic_id, endpoint.name): endpoint for endpoint in request.topics
-        }.values()
+        requested = {(topic.topic_id, topic.name): topic for topic in request.topics}.values()
         response.topics = _named_topics(context, requested, rejected, alive)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
@@ -179,20 +180,20 @@ def _named_topics(
     topics = []
     for requested_topic, state in topics_found:
         if (requested_topic.name if state is None else state.name) in hidden:
-            topics.append(_hidden(requested_topic))
+            topics.append(_denied_topic(requested_topic))
         elif state is None:
-            topics.append(_unknown(requested_topic.name, requested_topic.topic_id, rejected))
+            topics.append(_unknown_topic(requested_topic.name, requested_topic.topic_id, rejected))
         else:
             topics.append(_topic(state, alive, image, context.api_version))
     return topics
 
 
-def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _denied_topic(requested: MetadataRequestTopic) -> MetadataResponseTopic:
     """Returns the topic as the request identifies it, without name or id that it does not have."""
     return MetadataResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        name=asked.name if asked.topic_id == ZERO_UUID else None,
-        topic_id=asked.topic_id,
+        name=requested.name if requested.topic_id == ZERO_UUID else None,
+        topic_id=requested.topic_id,
     )
 
 
@@ -202,7 +203,9 @@ def any_broker(shared: SharedServices, alive: list[int]) -> int:
     return alive[shared.runtime.randomness.below(len(alive))] if alive else NO_NODE
 
 
-def _unknown(name: str | None, topic_id: UUID, rejected: dict[str, int]) -> MetadataResponseTopic:
+def _unknown_topic(
+    name: str | None, topic_id: UUID, rejected: dict[str, int]
+) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id

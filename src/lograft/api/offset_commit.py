@@ -49,14 +49,14 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
     image = context.broker.image
-    found = permitted_topics(context, TOPIC_READ, find(image, request.topics))
-    for topic in found.known:
+    permitted = permitted_topics(context, TOPIC_READ, find(image, request.topics))
+    for topic in permitted.known:
         # Like Kafka, the records keep topic ids too, however the request identifies topics.
         topic.topic_id = image.topic_ids[topic.name]
-    named = existing_partitions(image, found)
-    known, rejected = await check_claims(context, request.group_id, named)
+    existing = existing_partitions(image, permitted)
+    known, rejected = await check_claims(context, request.group_id, existing)
     if request.reset_action != ResetAction.NONE:
-        _check_all(image, rejected)
+        _reject_first(image, rejected)
         request.topics = known
         response: OffsetCommitResponse = await context.broker.groups.ask(
             request.group_id,
@@ -79,7 +79,7 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     return reply
 
 
-def _check_all(
+def _reject_first(
     image: MetadataImage, rejected: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]]
 ) -> None:
     for topic, code in rejected:
@@ -110,7 +110,9 @@ def _error_response(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetC
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
-            for asked in topic.partitions
+            OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=code
+            )
+            for partition in topic.partitions
         ],
     )

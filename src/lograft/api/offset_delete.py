@@ -47,7 +47,9 @@ def _error_response(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetD
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
-            for asked in topic.partitions
+            OffsetDeleteResponsePartition(
+                partition_index=partition.partition_index, error_code=code
+            )
+            for partition in topic.partitions
         ],
     )

@@ -54,12 +54,12 @@ async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchRe
             for topic in request.topics
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    found = await _fetch(context, group, request.require_stable)
-    if found.error_code and version < GROUP_ERRORS_SINCE:
-        code = ErrorCode(found.error_code)
-        found.topics = [_error_response(topic, code) for topic in topics or ()]
+    fetched = await _fetch(context, group, request.require_stable)
+    if fetched.error_code and version < GROUP_ERRORS_SINCE:
+        code = ErrorCode(fetched.error_code)
+        fetched.topics = [_error_response(topic, code) for topic in topics or ()]
     return OffsetFetchResponse(
-        error_code=found.error_code, topics=[_before_groups(topic) for topic in found.topics]
+        error_code=fetched.error_code, topics=[_to_older_topic(topic) for topic in fetched.topics]
     )
 
 
@@ -150,17 +150,17 @@ def _error_response(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetF
     )
 
 
-def _before_groups(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+def _to_older_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(
         name=topic.name,
         partitions=[
             OffsetFetchResponsePartition(
-                partition_index=found.partition_index,
-                committed_offset=found.committed_offset,
-                committed_leader_epoch=found.committed_leader_epoch,
-                metadata=found.metadata,
-                error_code=found.error_code,
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
             )
-            for found in topic.partitions
+            for partition in topic.partitions
         ],
     )

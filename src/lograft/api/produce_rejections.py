@@ -16,7 +16,7 @@ from lograft.wire.messages.produce import BatchIndexAndErrorMessage, PartitionPr
 #: Maximum number of rejected records in one response. A batch has fewer (storage/validation.py:
 #: PARSED_RECORDS_MAX), but a request may have thousands of small compressed batches.
 RECORD_ERRORS_MAX: Final = 250_000
-#: As in Kafka, these say nothing about the log.
+#: As in Kafka, the responses with these errors have no log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

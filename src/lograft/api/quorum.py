@@ -29,8 +29,8 @@ def leader_of(context: Context) -> KnownLeader:
     """Returns the leader, with its endpoints only for versions that have them."""
     quorum = context.shared.quorum
     since = FETCH_ENDPOINTS_SINCE if context.api_key == FETCH_KEY else ENDPOINTS_SINCE
-    known = quorum.leader_endpoint() if context.api_version >= since else None
-    return KnownLeader(quorum.leader, known)
+    leader = quorum.leader_endpoint() if context.api_version >= since else None
+    return KnownLeader(quorum.leader, leader)
 
 
 def learn_leader(

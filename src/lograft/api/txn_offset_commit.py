@@ -132,7 +132,9 @@ def _error_response(
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
-            for asked in topic.partitions
+            TxnOffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=code
+            )
+            for partition in topic.partitions
         ],
     )

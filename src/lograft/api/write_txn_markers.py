@@ -44,7 +44,7 @@ UNREADY: Final = (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 class Pending(NamedTuple):
     """Appended, not yet committed."""
 
-    answer: WritableTxnMarkerPartitionResult
+    result: WritableTxnMarkerPartitionResult
     partition: Partition
     end: Offset
     leader_epoch: Epoch
@@ -59,7 +59,7 @@ def handle(
     )
     if not pending:
         return response
-        # The markers are in their logs, in the order of the requests: the next may be handled.
+    # The markers are in their logs, in the order of the requests: the next may be handled.
     context.allows_pipelining = True
     return _finish(context.broker, response, pending)
 

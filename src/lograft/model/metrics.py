@@ -50,8 +50,8 @@ class Label(NamedTuple):
 
 def enum_label(name: str, values: Iterable[str]) -> Label:
     """Returns a label whose values are listed in the code."""
-    known = tuple(values)
-    return Label(name, len(known), known)
+    values_tuple = tuple(values)
+    return Label(name, len(values_tuple), values_tuple)
 
 
 LISTENER: Final = Label("listener", 64)
@@ -184,11 +184,11 @@ class Families:
                 await asyncio.sleep(0)
         """
         while True:
-            taken = 0
+            count = 0
             for sample in islice(samples, SLICE_SAMPLES):
                 self._add(sample)
-                taken += 1
-            if taken < SLICE_SAMPLES:
+                count += 1
+            if count < SLICE_SAMPLES:
                 return
             yield
 
@@ -220,7 +220,10 @@ def _sum(first: Value, second: Value) -> Value:
     if isinstance(first, Buckets):
         assert isinstance(second, Buckets)
         counts = zip(first.counts, second.counts, strict=True)
-        return Buckets(tuple(one + other for one, other in counts), first.sum + second.sum)
+        return Buckets(
+            tuple(first_count + second_count for first_count, second_count in counts),
+            first.sum + second.sum,
+        )
     assert not isinstance(second, Buckets)
     return first + second
 
@@ -246,15 +249,15 @@ def values_of(measured: MetricSource) -> dict[str, float]:
 def value_of(measured: MetricSource, metric: Counter | Gauge, *labels: str) -> float:
     """Returns the sum of a metric's samples, or of those with these label values if any are given.
     Raises LookupError if there are none."""
-    found = [
+    samples_found = [
         sample.value
         for sample in measured.collect_samples()
         if sample.metric is metric and (not labels or sample.labels == labels)
     ]
-    if not found:
+    if not samples_found:
         raise LookupError(f"no sample of {metric.name} {labels}")
     total: Value = 0
-    for value in found:
+    for value in samples_found:
         total = _sum(total, value)
     assert not isinstance(total, Buckets)
     return total

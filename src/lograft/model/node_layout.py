@@ -138,23 +138,27 @@ def _advertised(
     security: Mapping[str, SecurityProtocol],
 ) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
     """Returns the endpoints that brokers advertise, and those that controllers advertise."""
-    own = tuple(e for e in listeners if e.name not in controller_names)
-    controllers = tuple(e for e in listeners if e.name in controller_names)
+    own = tuple(endpoint for endpoint in listeners if endpoint.name not in controller_names)
+    controllers = tuple(endpoint for endpoint in listeners if endpoint.name in controller_names)
     texts = split_list(values.get("advertised.listeners", ""))
     if not texts:
         return own, controllers
     given = parse_endpoints("advertised.listeners", texts, security)
     check_distinct_names("advertised.listeners", given)
-    unknown = [e.name for e in given if e.name not in {e.name for e in listeners}]
+    unknown = [
+        endpoint.name
+        for endpoint in given
+        if endpoint.name not in {endpoint.name for endpoint in listeners}
+    ]
     if unknown:
         raise InvalidConfig(
             f"advertised.listeners names {', '.join(unknown)}, which is not among the listeners"
             f" {', '.join(e.name for e in listeners)}"
         )
-    by_name = {e.name: e for e in given if e.name in controller_names}
+    by_name = {endpoint.name: endpoint for endpoint in given if endpoint.name in controller_names}
     return (
-        tuple(e for e in given if e.name not in controller_names),
-        tuple(by_name.get(e.name, e) for e in controllers),
+        tuple(endpoint for endpoint in given if endpoint.name not in controller_names),
+        tuple(by_name.get(endpoint.name, endpoint) for endpoint in controllers),
     )
 
 

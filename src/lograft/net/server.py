@@ -32,7 +32,7 @@ ACCEPTED: Final = Counter(
 )
 REJECTED: Final = Counter(
     "lograft_connections_rejected_total",
-    "Connections that were closed at once because of a limit or because the node was starting.",
+    "Connections that were closed immediately because of a limit or because the node was starting.",
     LISTENER,
 )
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from lograft.model.seams import Buffer, DirectoryLock, DiskUsage, File
 
-#: The kernel refuses longer vectors (IOV_MAX is 1024 on Linux and macOS).
+#: The kernel rejects longer vectors (IOV_MAX is 1024 on Linux and macOS).
 _VECTOR_PARTS_MAX: Final = 1024
 _NEW_FILE_MODE: Final = 0o644
 _NANOSECONDS_PER_MS: Final = 1_000_000

@@ -65,8 +65,8 @@ def smallest(kind: object, version: int, flexible: bool, nullable: bool = False)
     size = 1 if flexible else 0
     for field in kind.FIELDS:
         if field.is_in(version) and not field.is_tagged:
-            what = field.element if field.kind == "struct" else field.kind
-            size += smallest(what, version, flexible, field.is_nullable_in(version))
+            element = field.element if field.kind == "struct" else field.kind
+            size += smallest(element, version, flexible, field.is_nullable_in(version))
     return size
 
 
@@ -195,11 +195,11 @@ class ReadCompiler(SourceBuilder):
             self._struct(kind, local)
             self._emit(f"{target} = {local}")
             return
-        there = self._name("there")
-        self._fixed("b", there)
+        presence = self._name("there")
+        self._fixed("b", presence)
         self._flush()
         # Null is -1, but 0 where the struct is tagged.
-        self._emit(f"if {there} < {1 if is_tagged else 0}: {target} = None")
+        self._emit(f"if {presence} < {1 if is_tagged else 0}: {target} = None")
         self._emit("else:")
         self._depth += 1
         self._struct(kind, local)
@@ -303,8 +303,8 @@ class ReadCompiler(SourceBuilder):
         self._emit(f"{tag}, position = read_uvarint(data, position)")
         self._emit(f"{size}, position = read_uvarint(data, position)")
         self._emit(f"{stop} = position + {size}")
-        refuse = f"reject_tag({kind.__name__!r}, {tag})"
-        self._emit(f"if {tag} <= {last} or {stop} > end: {refuse}")
+        rejection = f"reject_tag({kind.__name__!r}, {tag})"
+        self._emit(f"if {tag} <= {last} or {stop} > end: {rejection}")
         self._emit(f"{last} = {tag}")
         branch = "if"
         for field in fields:
@@ -315,7 +315,7 @@ class ReadCompiler(SourceBuilder):
             self._flush()
             self._depth -= 1
         self._emit(f"else: position = {stop}")
-        self._emit(f"if position != {stop}: {refuse}")
+        self._emit(f"if position != {stop}: {rejection}")
         self._depth -= 1
 
 

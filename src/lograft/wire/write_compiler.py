@@ -96,8 +96,8 @@ class WriteCompiler(SourceBuilder):
             if not field.is_in(version):
                 if not field.ignorable:
                     label = f"{kind.__name__}.{field.name}"
-                    refusal = f"reject_field({label!r}, {version})"
-                    self._emit(f"if {self._is_set(field, source)}: {refusal}")
+                    rejection = f"reject_field({label!r}, {version})"
+                    self._emit(f"if {self._is_set(field, source)}: {rejection}")
             elif field.is_tagged:
                 tagged.append(field)
             else:

@@ -240,9 +240,9 @@ def check_without_file(
         if name not in _DEPENDENT_ON_FILE and value_problem(name, text, whole_cluster=False) is None
     }
     config = with_dynamic(own, default=_MOST_TOLERANT, broker=judged)
-    known = {*judged, *_MOST_TOLERANT, "max.connections.per.ip.overrides"}
+    stored = {*judged, *_MOST_TOLERANT, "max.connections.per.ip.overrides"}
     for violation in find_violations(config):
-        if known.issuperset(violation.names) and set(violation.names).intersection(named):
+        if stored.issuperset(violation.names) and set(violation.names).intersection(named):
             raise InvalidInput(violation.message)
 
 

@@ -88,7 +88,7 @@ def find_variables(
     """Returns the variables that a provider has to resolve, by setting."""
     if not providers:
         return {}
-    found = {
+    by_setting = {
         name: tuple(
             variable
             for match in _VARIABLE.finditer(text)
@@ -97,7 +97,7 @@ def find_variables(
         for name, text in properties.items()
         if not is_provider_setting(name)
     }
-    return {name: variables for name, variables in found.items() if variables}
+    return {name: variables for name, variables in by_setting.items() if variables}
 
 
 def replace_variables(text: str, values: Mapping[Variable, str]) -> str:
