@@ -215,7 +215,7 @@ def test_apache_kafka_refuses(
         member.consumer.close()
     if server.kind == "kafka":
         assert ran.returncode == 1
-        assert "this server does not reset groups in use" in ran.stderr
+        assert "this broker cannot reset a group that has members" in ran.stderr
     else:
         assert ran.returncode == 0, ran.stderr
     with consumer_of(server.bootstrap, **{"group.id": topic}) as consumer:

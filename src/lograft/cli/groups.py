@@ -64,22 +64,22 @@ async def describe(admin: Admin, groups: Sequence[str]) -> list[DescribedGroup]:
 async def positions_of(
     admin: Admin, group: GroupDescription, offsets: Mapping[TopicPartition, GroupOffset]
 ) -> list[GroupPosition]:
-    readers = group.readers
-    partitions = sorted({*offsets, *readers})
+    owners = group.owners
+    partitions = sorted({*offsets, *owners})
     ends = await end_offsets(admin, partitions)
     positions = []
     for partition in partitions:
         committed = offsets.get(partition)
         offset = committed.offset if committed is not None and committed.offset >= 0 else None
         end = ends.get(partition)
-        reader = readers.get(partition)
+        owner = owners.get(partition)
         positions.append(
             GroupPosition(
                 *partition,
                 offset,
                 end,
                 None if offset is None or end is None else max(0, end - offset),
-                None if reader is None else reader.member,
+                None if owner is None else owner.member,
                 committed.before_reset
                 if committed is not None and committed.reset_ms >= 0
                 else None,

@@ -48,7 +48,7 @@ def _partition_lines(name: str, partition: PartitionDescription) -> Iterator[str
         line += f"  high watermark {partition.high_watermark}"
     yield line
     if partition.mode_reason:
-        yield f"    switching to {partition.wished_mode.text}: {partition.mode_reason}"
+        yield f"    switching to {partition.target_mode.text}: {partition.mode_reason}"
     if not partition.states:
         yield f"    replicas {numbers(partition.replicas)}"
     for replica in partition.states:

@@ -127,7 +127,7 @@ def abort(
         )
         for transaction in hanging if execute else ():
             await admin.abort_transaction(
-                transaction.place,
+                transaction.partition,
                 producer_id=transaction.producer_id,
                 producer_epoch=transaction.producer_epoch,
                 coordinator_epoch=transaction.coordinator_epoch,

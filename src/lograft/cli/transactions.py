@@ -95,7 +95,7 @@ def hanging_lines(found: Sequence[HangingTransaction], *, executed: bool) -> lis
         ["PARTITION", "PRODUCER", "EPOCH", "START OFFSET"],
         (
             (
-                str(transaction.place),
+                str(transaction.partition),
                 str(transaction.producer_id),
                 str(transaction.producer_epoch),
                 str(transaction.start_offset),

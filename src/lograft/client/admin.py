@@ -733,7 +733,7 @@ class Admin(AsyncResource):
         its records and are no longer blocked.
 
             # for transaction in hanging:
-            #     await admin.abort_transaction(transaction.place, …)
+            #     await admin.abort_transaction(transaction.partition, …)
         """
         await transactions.abort_transaction(
             self._driver,

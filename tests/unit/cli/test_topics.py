@@ -37,7 +37,7 @@ def test_describe_shows_mode_reason_and_replicas() -> None:
         (1, 2),
         (1,),
         mode=ReplicationMode.ENTERING,
-        wished_mode=ReplicationMode.RAFT,
+        target_mode=ReplicationMode.RAFT,
         mode_reason="2 replicas are slow",
         high_watermark=90,
         states=(ReplicaState(1, 0, 100, 0, 0, 1500), ReplicaState(2, -1, -1, -1, -1, -1)),
@@ -126,7 +126,7 @@ async def test_altering_a_partition_does_not_affect_other_partitions(
         async with asyncio.timeout(60):
             while True:
                 topic = (await admin.describe_topics(["t"]))["t"]
-                if all(partition.mode is partition.wished_mode for partition in topic.partitions):
+                if all(partition.mode is partition.target_mode for partition in topic.partitions):
                     return [partition.mode.text for partition in topic.partitions]
                 await asyncio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""The cluster as a whole: brokers, features, and the quorum of its controllers."""
+"""Requests about the cluster: brokers, features, and the quorum of its controllers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ BROKER_ENDPOINTS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """One broker, and where clients reach it.
+    """A broker and its advertised address.
 
     first: BrokerDescription = (await admin.describe_cluster()).brokers[0]
     print(first.id, first.address, first.rack)
@@ -62,17 +62,18 @@ class BrokerDescription:
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
     cluster_id: str
-    #: Of brokers that run by a quorum: any broker, all hand on to the active controller.
+    #: If the request was sent to a broker: the id of any broker, since all of them forward to the
+    #: active controller.
     controller: int
     brokers: tuple[BrokerDescription, ...]
-    #: What the metadata contain that is not enforced (ACLs, quotas, …), in sentences. Only
-    #: Lograft's nodes report it.
+    #: Descriptions of metadata that the cluster stores but does not enforce (ACLs, quotas, …). Only
+    #: Lograft reports them.
     unenforced_state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevels:
-    """From which level to which.
+    """A range of feature levels.
 
     levels: FeatureLevels = (await admin.describe_features()).supported["metadata.version"]
     assert levels.lowest <= levels.highest
@@ -84,7 +85,7 @@ class FeatureLevels:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What all nodes follow, and what the asked one could."""
+    """The finalized features of the cluster, and those that the responding node supports."""
 
     finalized: Mapping[str, FeatureLevels]
     finalized_epoch: int
@@ -92,7 +93,7 @@ class Features:
 
 
 class UpgradeKind(IntEnum):
-    """The numbers are those on the wire."""
+    """The values are those of the protocol."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -101,7 +102,7 @@ class UpgradeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """How far one controller is.
+    """The replication state of one controller.
 
     voter: QuorumReplica = (await admin.describe_quorum()).voters[0]
     print(voter.node, voter.end_offset)
@@ -110,7 +111,7 @@ class QuorumReplica:
     node: int
     directory: UUID
     end_offset: int
-    #: By the leader's wall clock; -1: not known.
+    #: By the leader's wall clock; -1: unknown.
     last_fetch_ms: int
     last_caught_up_ms: int
 
@@ -122,21 +123,21 @@ class QuorumDescription:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
-    #: Of the voters, by listener.
+    #: By voter id and listener name.
     addresses: Mapping[int, Mapping[str, Address]]
 
-    def age_ms(self, moment_ms: int) -> int | None:
-        """How long ago a replica's last_fetch_ms or last_caught_up_ms was when the leader answered,
-        by the leader's clock; None: it never was.
+    def age_ms(self, timestamp_ms: int) -> int | None:
+        """Returns the age of a replica's last_fetch_ms or last_caught_up_ms at the time of the
+        response, by the leader's clock; None if the replica never fetched or caught up.
 
             quorum = await admin.describe_quorum()
             print([quorum.age_ms(voter.last_fetch_ms) for voter in quorum.voters])
         """
-        if moment_ms < 0:
+        if timestamp_ms < 0:
             return None
-        # The leader's own moments are that of its response, so none is later.
-        now_ms = max(one.last_fetch_ms for one in (*self.voters, *self.observers))
-        return max(0, now_ms - moment_ms)
+        # The leader's own timestamps are the time of its response, so none is later.
+        now_ms = max(replica.last_fetch_ms for replica in (*self.voters, *self.observers))
+        return max(0, now_ms - timestamp_ms)
 
 
 async def describe_cluster(driver: RequestDriver, *, fenced: bool = False) -> ClusterDescription:
@@ -147,16 +148,18 @@ async def describe_cluster(driver: RequestDriver, *, fenced: bool = False) -> Cl
             endpoint_type=CONTROLLER_ENDPOINTS if uses_controllers else BROKER_ENDPOINTS,
         ),
         DescribeClusterResponse,
-        lambda found: raise_for(found.error_code, "the cluster", found.error_message),
+        lambda response: raise_for(response.error_code, "the cluster", response.error_message),
         at_least=2 if fenced else 1 if uses_controllers else 0,
     )
-    brokers = sorted(response.brokers, key=lambda one: one.broker_id)
+    brokers = sorted(response.brokers, key=lambda broker: broker.broker_id)
     return ClusterDescription(
         response.cluster_id,
         response.controller_id,
         tuple(
-            BrokerDescription(one.broker_id, Address(one.host, one.port), one.rack, one.is_fenced)
-            for one in brokers
+            BrokerDescription(
+                broker.broker_id, Address(broker.host, broker.port), broker.rack, broker.is_fenced
+            )
+            for broker in brokers
         ),
         tuple(response.unenforced_state),
     )
@@ -166,18 +169,18 @@ async def describe_features(driver: RequestDriver) -> Features:
     response = await driver.result_of(
         ApiVersionsRequest(client_software_name="lograft", client_software_version="1"),
         ApiVersionsResponse,
-        lambda found: raise_for(found.error_code, "features"),
+        lambda response: raise_for(response.error_code, "features"),
         at_least=3,
     )
     return Features(
         {
-            one.name: FeatureLevels(one.min_version_level, one.max_version_level)
-            for one in response.finalized_features
+            feature.name: FeatureLevels(feature.min_version_level, feature.max_version_level)
+            for feature in response.finalized_features
         },
         response.finalized_features_epoch,
         {
-            one.name: FeatureLevels(one.min_version, one.max_version)
-            for one in response.supported_features
+            feature.name: FeatureLevels(feature.min_version, feature.max_version)
+            for feature in response.supported_features
         },
     )
 
@@ -209,7 +212,7 @@ async def unregister_broker(driver: RequestDriver, broker: int) -> None:
     await driver.result_of(
         UnregisterBrokerRequest(broker_id=broker),
         UnregisterBrokerResponse,
-        lambda found: raise_for(found.error_code, f"broker {broker}", found.error_message),
+        lambda response: raise_for(response.error_code, f"broker {broker}", response.error_message),
         lookup=driver.find_controller,
     )
 
@@ -228,15 +231,17 @@ async def describe_quorum(driver: RequestDriver) -> QuorumDescription:
         _check_quorum,
         lookup=driver.find_controller,
     )
-    told = response.topics[0].partitions[0]
+    partition = response.topics[0].partitions[0]
     return QuorumDescription(
-        told.leader_id,
-        told.leader_epoch,
-        told.high_watermark,
-        tuple(_quorum_replica(one) for one in told.current_voters),
-        tuple(_quorum_replica(one) for one in told.observers),
+        partition.leader_id,
+        partition.leader_epoch,
+        partition.high_watermark,
+        tuple(map(_quorum_replica_of, partition.current_voters)),
+        tuple(map(_quorum_replica_of, partition.observers)),
         {
-            node.node_id: {one.name: Address(one.host, one.port) for one in node.listeners}
+            node.node_id: {
+                listener.name: Address(listener.host, listener.port) for listener in node.listeners
+            }
             for node in response.nodes
         },
     )
@@ -257,7 +262,7 @@ async def add_voter(
             ],
         ),
         AddRaftVoterResponse,
-        lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
+        lambda response: raise_for(response.error_code, f"voter {node}", response.error_message),
         lookup=driver.find_controller,
     )
 
@@ -266,28 +271,28 @@ async def remove_voter(driver: RequestDriver, node: int, directory: UUID) -> Non
     await driver.result_of(
         RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory),
         RemoveRaftVoterResponse,
-        lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
+        lambda response: raise_for(response.error_code, f"voter {node}", response.error_message),
         lookup=driver.find_controller,
     )
 
 
 def _check_features(response: UpdateFeaturesResponse) -> None:
-    for one in response.results:
-        raise_for(one.error_code, f"feature {one.feature!r}", one.error_message)
+    for result in response.results:
+        raise_for(result.error_code, f"feature {result.feature!r}", result.error_message)
     raise_for(response.error_code, "features", response.error_message)
 
 
 def _check_quorum(response: DescribeQuorumResponse) -> None:
     raise_for(response.error_code, "the quorum", response.error_message)
-    told: DescribeQuorumResponsePartitionData = response.topics[0].partitions[0]
-    raise_for(told.error_code, "the quorum", told.error_message)
+    partition: DescribeQuorumResponsePartitionData = response.topics[0].partitions[0]
+    raise_for(partition.error_code, "the quorum", partition.error_message)
 
 
-def _quorum_replica(told: ReplicaState) -> QuorumReplica:
+def _quorum_replica_of(state: ReplicaState) -> QuorumReplica:
     return QuorumReplica(
-        told.replica_id,
-        told.replica_directory_id or ZERO_UUID,
-        told.log_end_offset,
-        told.last_fetch_timestamp,
-        told.last_caught_up_timestamp,
+        state.replica_id,
+        state.replica_directory_id or ZERO_UUID,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
     )

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and groups; how topics are replicated."""
+"""Requests about the settings of topics, brokers and groups, and the replication of topics."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ MODE_OF_PARTITIONS: Final = "replication.mode.partitions"
 
 
 class ResourceKind(IntEnum):
-    """The numbers are those on the wire."""
+    """The values are those of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -45,16 +45,16 @@ class ResourceKind(IntEnum):
 
 class ConfigResource(NamedTuple):
     kind: ResourceKind
-    #: A broker's id as text; "" means all brokers together.
+    #: A broker id as text; "" for the defaults of all brokers.
     name: str
 
     @property
-    def is_one_broker(self) -> bool:
+    def is_single_broker(self) -> bool:
         return self.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and bool(self.name)
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those on the wire.
+    """The source of a value; the members have the values of the protocol.
 
     found = (await admin.describe_configs([topic_resource("orders")]))[topic_resource("orders")]
     assert found["retention.ms"].source is ConfigSource.DEFAULT
@@ -72,7 +72,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What kind of value a setting has."""
+    """The type of a setting."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -88,12 +88,12 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """Another place that a value may come from.
+    """A setting that may provide the value of another one.
 
     orders = topic_resource("orders")
     found = (await admin.describe_configs([orders], synonyms=True))[orders]
     synonyms: tuple[ConfigSynonym, ...] = found["segment.bytes"].synonyms
-    print([(one.name, one.value) for one in synonyms])
+    print([(synonym.name, synonym.value) for synonym in synonyms])
     """
 
     name: str
@@ -104,19 +104,19 @@ class ConfigSynonym:
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
     name: str
-    #: None: there is none, or it is sensitive.
+    #: None: the setting has no value, or is sensitive.
     value: str | None
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
     type: ConfigType
     documentation: str | None
-    #: Where else the value could come from, the first wins.
+    #: All sources of the value, in order of precedence.
     synonyms: tuple[ConfigSynonym, ...]
 
 
 class Operation(IntEnum):
-    """What to do with a setting; the numbers are those on the wire.
+    """The kind of a change; the members have the values of the protocol.
 
     change = ConfigChange("cleanup.policy", "compact", Operation.APPEND)
     await admin.alter_configs({topic_resource("orders"): [change]})
@@ -124,7 +124,7 @@ class Operation(IntEnum):
 
     SET = 0
     DELETE = 1
-    #: Of settings that are lists.
+    #: APPEND and SUBTRACT are for lists.
     APPEND = 2
     SUBTRACT = 3
 
@@ -136,12 +136,12 @@ class ConfigChange(NamedTuple):
 
 
 def topic_resource(name: str) -> ConfigResource:
-    """A topic's settings."""
+    """Returns the resource of a topic."""
     return ConfigResource(ResourceKind.TOPIC, name)
 
 
 def broker_resource(broker: int | None = None) -> ConfigResource:
-    """None: what holds for all brokers.
+    """Returns the resource of a broker; None: of the defaults of all brokers.
 
     print(len(await admin.describe_configs([broker_resource(1), broker_resource()])))
     """
@@ -149,7 +149,7 @@ def broker_resource(broker: int | None = None) -> ConfigResource:
 
 
 def group_resource(name: str) -> ConfigResource:
-    """A group's settings.
+    """Returns the resource of a group.
 
     found = await admin.describe_configs([group_resource("billing")])
     assert isinstance(next(iter(found[group_resource("billing")].values())).type, ConfigType)
@@ -173,20 +173,20 @@ async def describe_configs(
             DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
-                        resource_type=one.kind,
-                        resource_name=one.name,
+                        resource_type=resource.kind,
+                        resource_name=resource.name,
                         configuration_keys=None if names is None else list(as_iterable(names)),
                     )
-                    for one in items
+                    for resource in items
                 ],
                 include_synonyms=synonyms,
                 include_documentation=documentation,
             ),
             DescribeConfigsResponse,
         )
-        return {_resource(one): _entries(one) for one in response.results}
+        return {_resource_of(result): _entries_of(result) for result in response.results}
 
-    return await driver.results_of(resources, _config_locator(driver, driver.any_node), send)
+    return await driver.results_of(resources, _config_lookup(driver, driver.any_node), send)
 
 
 async def describe_skipped_configs(
@@ -200,27 +200,27 @@ async def describe_skipped_configs(
             DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
-                        resource_type=each.kind,
-                        resource_name=each.name,
+                        resource_type=resource.kind,
+                        resource_name=resource.name,
                         configuration_keys=["node.id"],
                     )
-                    for each in items
+                    for resource in items
                 ]
             ),
             DescribeConfigsResponse,
         )
         return {
-            _resource(each): broker_error(
-                each.error_code, f"broker {each.resource_name}", each.error_message
+            _resource_of(result): broker_error(
+                result.error_code, f"broker {result.resource_name}", result.error_message
             )
-            if each.error_code
-            else tuple(each.skipped_values)
-            for each in response.results
+            if result.error_code
+            else tuple(result.skipped_values)
+            for result in response.results
         }
 
     found = await driver.results_of(
         [broker_resource(broker) for broker in brokers],
-        _config_locator(driver, driver.any_node),
+        _config_lookup(driver, driver.any_node),
         send,
     )
     return {int(resource.name): skipped for resource, skipped in found.items()}
@@ -236,39 +236,39 @@ async def alter_configs(
         node: Node | None, items: Sequence[ConfigResource]
     ) -> dict[ConfigResource, ClientError | None]:
         request = IncrementalAlterConfigsRequest(
-            resources=[_altered(one, changes[one]) for one in items],
+            resources=[_alteration_of(resource, changes[resource]) for resource in items],
             validate_only=validate_only,
         )
         response = await driver.send(node, request, IncrementalAlterConfigsResponse)
         return {
-            _resource(one): broker_error(
-                one.error_code,
-                f"{_resource(one).kind.name.lower()} {one.resource_name!r}",
-                one.error_message,
+            _resource_of(result): broker_error(
+                result.error_code,
+                f"{_resource_of(result).kind.name.lower()} {result.resource_name!r}",
+                result.error_message,
             )
-            if one.error_code
+            if result.error_code
             else None
-            for one in response.responses
+            for result in response.responses
         }
 
     await driver.results_of(
-        changes, _config_locator(driver, driver.find_controller, alters=True), send
+        changes, _config_lookup(driver, driver.find_controller, is_alteration=True), send
     )
 
 
 async def list_config_resources(
     driver: RequestDriver, kinds: Iterable[ResourceKind] = ()
 ) -> list[ConfigResource]:
-    wanted = [int(kind) for kind in kinds]
+    types = [int(kind) for kind in kinds]
     response = await driver.result_of(
-        ListConfigResourcesRequest(resource_types=wanted),
+        ListConfigResourcesRequest(resource_types=types),
         ListConfigResourcesResponse,
-        lambda found: raise_for(found.error_code, "settings"),
-        at_least=1 if wanted else 0,
+        lambda response: raise_for(response.error_code, "settings"),
+        at_least=1 if types else 0,
     )
     return [
-        ConfigResource(ResourceKind(one.resource_type), one.resource_name)
-        for one in response.config_resources
+        ConfigResource(ResourceKind(resource.resource_type), resource.resource_name)
+        for resource in response.config_resources
     ]
 
 
@@ -281,23 +281,23 @@ async def alter_replication(
     partitions: Collection[int] = (),
 ) -> None:
     if mode is None and replicas is None:
-        raise WrongUse("alter_replication changes nothing: give a mode, replicas or both")
+        raise WrongUse("alter_replication has nothing to change: pass mode, replicas or both")
     changes = []
     if mode is not None and partitions:
         overrides = await _find_mode_overrides(driver, topic) | dict.fromkeys(partitions, mode)
-        words = ",".join(f"{index}:{word}" for index, word in sorted(overrides.items()))
-        changes.append(ConfigChange(MODE_OF_PARTITIONS, words))
+        value = ",".join(f"{index}:{name}" for index, name in sorted(overrides.items()))
+        changes.append(ConfigChange(MODE_OF_PARTITIONS, value))
     elif mode is not None:
         changes.append(ConfigChange(MODE, mode))
         changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.DELETE))
     await driver.result_of(
         IncrementalAlterConfigsRequest(
-            resources=[_altered(topic_resource(topic), changes)],
+            resources=[_alteration_of(topic_resource(topic), changes)],
             replication_factor=replicas or -1,
             partitions=sorted(partitions),
         ),
         IncrementalAlterConfigsResponse,
-        lambda response: _raise_first(topic, response.responses),
+        lambda response: _raise_first_error(topic, response.responses),
         lookup=driver.find_controller,
         at_least=1,
     )
@@ -307,73 +307,85 @@ async def _find_mode_overrides(driver: RequestDriver, topic: str) -> dict[int, s
     resource = topic_resource(topic)
     found = await describe_configs(driver, [resource], names=[MODE_OF_PARTITIONS])
     entry = found[resource].get(MODE_OF_PARTITIONS)
-    words = ((entry.value if entry else None) or "").split(",")
-    pairs = (word.partition(":") for word in words if word)
+    overrides = ((entry.value if entry else None) or "").split(",")
+    pairs = (override.partition(":") for override in overrides if override)
     return {int(index): mode for index, _, mode in pairs}
 
 
-def _config_locator(
-    driver: RequestDriver, elsewhere: Callable[[Sequence[str]], Any], *, alters: bool = False
+def _config_lookup(
+    driver: RequestDriver, otherwise: Callable[[Sequence[str]], Any], *, is_alteration: bool = False
 ) -> Callable[[Sequence[ConfigResource]], Any]:
-    """Each node answers for its own settings and loggers. With bootstrap.controllers, as in
-    Kafka, the active controller changes the settings of every node."""
-    asks_active = alters and driver.uses_controllers
+    """Returns the lookup of the nodes that serve resources: each node its own settings and loggers,
+    `otherwise` the others. With bootstrap.controllers the active controller changes the settings of
+    all nodes, as in Kafka."""
+    uses_active_controller = is_alteration and driver.uses_controllers
 
-    def is_own(one: ConfigResource) -> bool:
-        return one.is_one_broker and not (asks_active and one.kind is ResourceKind.BROKER)
-
-    async def locate(items: Sequence[ConfigResource]) -> Destinations[ConfigResource]:
-        nodes = [int(one.name) for one in items if is_own(one)]
-        known = await driver.find_brokers(nodes) if nodes else {}
-        place = None
-        if len(nodes) < len(items):
-            place = (await elsewhere([""]))[""]
-        return {one: known[int(one.name)] if is_own(one) else place for one in items}
-
-    return locate
-
-
-def _resource(told: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
-    return ConfigResource(ResourceKind(told.resource_type), told.resource_name)
-
-
-def _entries(told: DescribeConfigsResult) -> dict[str, ConfigEntry] | ClientError:
-    if told.error_code:
-        kind = ResourceKind(told.resource_type).name.lower()
-        return broker_error(
-            told.error_code, f"settings of {kind} {told.resource_name!r}", told.error_message
+    def is_own(resource: ConfigResource) -> bool:
+        return resource.is_single_broker and not (
+            uses_active_controller and resource.kind is ResourceKind.BROKER
         )
-    return {one.name: _entry(one) for one in told.configs}
+
+    async def look_up(items: Sequence[ConfigResource]) -> Destinations[ConfigResource]:
+        nodes = [int(resource.name) for resource in items if is_own(resource)]
+        known = await driver.find_brokers(nodes) if nodes else {}
+        other = None
+        if len(nodes) < len(items):
+            other = (await otherwise([""]))[""]
+        return {
+            resource: known[int(resource.name)] if is_own(resource) else other for resource in items
+        }
+
+    return look_up
 
 
-def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+def _resource_of(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
+    return ConfigResource(ResourceKind(result.resource_type), result.resource_name)
+
+
+def _entries_of(result: DescribeConfigsResult) -> dict[str, ConfigEntry] | ClientError:
+    if result.error_code:
+        kind = ResourceKind(result.resource_type).name.lower()
+        return broker_error(
+            result.error_code, f"settings of {kind} {result.resource_name!r}", result.error_message
+        )
+    return {config.name: _entry_of(config) for config in result.configs}
+
+
+def _entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        told.name,
-        told.value,
-        _source(told.config_source),
-        told.read_only,
-        told.is_sensitive,
-        ConfigType(told.config_type) if told.config_type in set(ConfigType) else ConfigType(0),
-        told.documentation,
-        tuple(ConfigSynonym(one.name, one.value, _source(one.source)) for one in told.synonyms),
+        config.name,
+        config.value,
+        _source_of(config.config_source),
+        config.read_only,
+        config.is_sensitive,
+        ConfigType(config.config_type)
+        if config.config_type in set(ConfigType)
+        else ConfigType.UNKNOWN,
+        config.documentation,
+        tuple(
+            ConfigSynonym(synonym.name, synonym.value, _source_of(synonym.source))
+            for synonym in config.synonyms
+        ),
     )
 
 
-def _source(number: int) -> ConfigSource:
+def _source_of(number: int) -> ConfigSource:
     return ConfigSource(number) if number in set(ConfigSource) else ConfigSource.UNKNOWN
 
 
-def _altered(resource: ConfigResource, changes: Iterable[ConfigChange]) -> AlterConfigsResource:
+def _alteration_of(
+    resource: ConfigResource, changes: Iterable[ConfigChange]
+) -> AlterConfigsResource:
     return AlterConfigsResource(
         resource_type=resource.kind,
         resource_name=resource.name,
         configs=[
-            AlterableConfig(name=one.name, config_operation=one.operation, value=one.value)
-            for one in changes
+            AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
+            for change in changes
         ],
     )
 
 
-def _raise_first(topic: str, told: Sequence[AlterConfigsResourceResponse]) -> None:
-    for one in told:
-        raise_for(one.error_code, f"topic {topic!r}", one.error_message)
+def _raise_first_error(topic: str, results: Sequence[AlterConfigsResourceResponse]) -> None:
+    for result in results:
+        raise_for(result.error_code, f"topic {topic!r}", result.error_message)

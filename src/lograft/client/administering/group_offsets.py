@@ -1,12 +1,13 @@
-"""Where groups stand: their committed offsets."""
+"""Requests about the committed offsets of groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lograft.client.administering.partitions import (
-    by_topic,
-    failure,
+    error_if_failed,
+    group_by_topic,
+    group_indexes_by_topic,
 )
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import as_iterable
@@ -35,11 +36,11 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 
-#: What a server says that steps over the action and sees a commit of nobody.
-_NOT_UNDERSTOOD: Final = frozenset(
+#: Errors of a broker that ignores the reset action and sees a commit without a member.
+_RESET_UNSUPPORTED: Final = frozenset(
     (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
 )
-#: Topics by name; from 10 on they are named by their ids.
+#: Versions that identify topics by name; later ones use topic ids.
 _COMMIT_VERSIONS: Final = (8, 9)
 _FETCH_VERSIONS: Final = (8, 9)
 
@@ -49,9 +50,9 @@ class GroupOffset:
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
-    #: When it was last reset, if that can be undone; -1 otherwise.
+    #: When it was last reset, if the reset can be undone; otherwise -1.
     reset_ms: int = -1
-    #: Where an undo goes back to; -1: to none.
+    #: The offset before the reset, which an undo restores; -1: there was none.
     before_reset: int = -1
 
 
@@ -68,8 +69,8 @@ async def list_offsets_of_groups(
         None
         if partitions is None
         else [
-            OffsetFetchRequestTopics(name=name, partition_indexes=[one.partition for one in those])
-            for name, those in by_topic(partitions).items()
+            OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+            for name, indexes in group_indexes_by_topic(partitions).items()
         ]
     )
 
@@ -79,13 +80,13 @@ async def list_offsets_of_groups(
         response = await driver.send(
             node,
             OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in names]
+                groups=[OffsetFetchRequestGroup(group_id=name, topics=topics) for name in names]
             ),
             OffsetFetchResponse,
             at_least=_FETCH_VERSIONS[0],
             at_most=_FETCH_VERSIONS[1],
         )
-        return {one.group_id: _offsets(one) for one in response.groups}
+        return {result.group_id: _offsets_of(result) for result in response.groups}
 
     return await driver.results_of(groups, driver.find_group_coordinators, send)
 
@@ -93,17 +94,17 @@ async def list_offsets_of_groups(
 async def alter_group_offsets(
     driver: RequestDriver, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
 ) -> None:
-    moves = {
-        place: one if isinstance(one, GroupOffset) else GroupOffset(one)
-        for place, one in offsets.items()
+    commits = {
+        partition: offset if isinstance(offset, GroupOffset) else GroupOffset(offset)
+        for partition, offset in offsets.items()
     }
-    await commit_offsets(driver, group, commit_topics(moves), ResetAction.NONE)
+    await commit_offsets(driver, group, build_commit_topics(commits), ResetAction.NONE)
 
 
 async def delete_group_offsets(
     driver: RequestDriver, group: str, partitions: Iterable[TopicPartition]
 ) -> None:
-    places = list(as_iterable(partitions))
+    deleted = list(as_iterable(partitions))
 
     async def send(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
         response = await driver.send(
@@ -114,19 +115,20 @@ async def delete_group_offsets(
                     OffsetDeleteRequestTopic(
                         name=name,
                         partitions=[
-                            OffsetDeleteRequestPartition(partition_index=one.partition)
-                            for one in those
+                            OffsetDeleteRequestPartition(partition_index=index) for index in indexes
                         ],
                     )
-                    for name, those in by_topic(places).items()
+                    for name, indexes in group_indexes_by_topic(deleted).items()
                 ],
             ),
             OffsetDeleteResponse,
         )
         raise_for(response.error_code, f"group {group!r}")
         for topic in response.topics:
-            for one in topic.partitions:
-                raise_for(one.error_code, f"group {group!r}, {topic.name}-{one.partition_index}")
+            for result in topic.partitions:
+                raise_for(
+                    result.error_code, f"group {group!r}, {topic.name}-{result.partition_index}"
+                )
         return {groups[0]: None}
 
     await driver.results_of([group], driver.find_group_coordinators, send)
@@ -135,7 +137,7 @@ async def delete_group_offsets(
 async def commit_offsets(
     driver: RequestDriver, group: str, topics: list[OffsetCommitRequestTopic], action: ResetAction
 ) -> None:
-    """Commits for a group without members, or with an action for a group in use."""
+    """Commits offsets of a group without members, or with `action` of any group."""
     request = OffsetCommitRequest(group_id=group, topics=topics, reset_action=action)
     if action is not ResetAction.NONE:
         request.generation_id_or_member_epoch = RESET_GENERATION
@@ -149,35 +151,35 @@ async def commit_offsets(
             at_most=_COMMIT_VERSIONS[1],
         )
         for topic in response.topics:
-            for one in topic.partitions:
+            for result in topic.partitions:
                 what = f"offsets of {topic.name} for group {group!r}"
-                _check_commit(what, action, one.error_code, response.error_message)
+                _check_commit(what, action, result.error_code, response.error_message)
         return {groups[0]: None}
 
     await driver.results_of([group], driver.find_group_coordinators, send)
 
 
-def _offsets(told: OffsetFetchResponseGroup) -> dict[TopicPartition, GroupOffset] | ClientError:
-    if told.error_code:
-        return broker_error(told.error_code, f"group {told.group_id!r}")
-    found = {}
-    for topic in told.topics:
-        for one in topic.partitions:
-            place = TopicPartition(topic.name, one.partition_index)
-            if one.error_code:
-                return broker_error(one.error_code, f"group {told.group_id!r}, {place}")
-            if one.committed_offset >= 0 or one.reset_timestamp >= 0:
-                found[place] = GroupOffset(
-                    one.committed_offset,
-                    one.metadata or "",
-                    one.committed_leader_epoch,
-                    one.reset_timestamp,
-                    one.offset_before_reset,
+def _offsets_of(group: OffsetFetchResponseGroup) -> dict[TopicPartition, GroupOffset] | ClientError:
+    if group.error_code:
+        return broker_error(group.error_code, f"group {group.group_id!r}")
+    offsets = {}
+    for topic in group.topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.name, entry.partition_index)
+            if entry.error_code:
+                return broker_error(entry.error_code, f"group {group.group_id!r}, {partition}")
+            if entry.committed_offset >= 0 or entry.reset_timestamp >= 0:
+                offsets[partition] = GroupOffset(
+                    entry.committed_offset,
+                    entry.metadata or "",
+                    entry.committed_leader_epoch,
+                    entry.reset_timestamp,
+                    entry.offset_before_reset,
                 )
-    return found
+    return offsets
 
 
-def commit_topics(
+def build_commit_topics(
     offsets: Mapping[TopicPartition, GroupOffset],
 ) -> list[OffsetCommitRequestTopic]:
     return [
@@ -185,26 +187,27 @@ def commit_topics(
             name=name,
             partitions=[
                 OffsetCommitRequestPartition(
-                    partition_index=one.partition,
-                    committed_offset=offsets[one].offset,
-                    committed_leader_epoch=offsets[one].leader_epoch,
-                    committed_metadata=offsets[one].metadata,
+                    partition_index=partition.partition,
+                    committed_offset=offsets[partition].offset,
+                    committed_leader_epoch=offsets[partition].leader_epoch,
+                    committed_metadata=offsets[partition].metadata,
                 )
-                for one in those
+                for partition in partitions
             ],
         )
-        for name, those in by_topic(offsets).items()
+        for name, partitions in group_by_topic(offsets).items()
     ]
 
 
 def _check_commit(what: str, action: ResetAction, code: int, message: str) -> None:
-    if action is not ResetAction.NONE and code in _NOT_UNDERSTOOD and not message:
+    if action is not ResetAction.NONE and code in _RESET_UNSUPPORTED and not message:
         raise UnsupportedByBroker(
-            "this server does not reset groups in use (it is no Lograft, or an older one); stop the"
-            " group's consumers and use alter_group_offsets, or kafka-consumer-groups"
+            "this broker cannot reset a group that has members (it is not Lograft, or an older"
+            " version); stop the group's consumers and use alter_group_offsets, or"
+            " kafka-consumer-groups"
         )
     if code == ErrorCode.UNKNOWN_MEMBER_ID and action is ResetAction.NONE:
-        message = "it has members, whose commits would win: stop them first"
-    error: ClientError | None = failure(code, what, message or ERROR_REASONS.get(code))
+        message = "the group has members, whose commits would overwrite it: stop them first"
+    error: ClientError | None = error_if_failed(code, what, message or ERROR_REASONS.get(code))
     if error is not None:
         raise error

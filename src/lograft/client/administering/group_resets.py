@@ -1,7 +1,7 @@
-"""Moving the offsets of a group while it runs, and back.
+"""Resets the offsets of a group, also while it has members, and undoes a reset.
 
-First a plan, partition by partition; then, if it is wanted, one request to the coordinator, which
-does all of it or nothing (docs/decisions/0010).
+A plan contains the new offset of each partition. It is executed by one request to the coordinator,
+which applies all of it or nothing (docs/decisions/0010).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lograft.client.administering.group_offsets import (
     GroupOffset,
+    build_commit_topics,
     commit_offsets,
-    commit_topics,
     list_group_offsets,
 )
 from lograft.client.administering.groups import describe_groups
@@ -28,31 +28,31 @@ from lograft.wire.messages.metadata import MetadataResponse
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a reset goes. One of these."""
+    """The target of a reset: one of these fields."""
 
     earliest: bool = False
     latest: bool = False
     offset: int | None = None
-    #: From where the group stands; needs a committed offset.
+    #: Relative to the committed offset, which must exist.
     shift: int | None = None
-    #: The first record from this time on (wall clock).
+    #: The first record with at least this timestamp.
     from_ms: int | None = None
-    #: To where it stands, within what there is.
+    #: The committed offset, moved into the range of the log.
     current: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """Of one partition, from where to where.
+    """The change of one partition.
 
     plan = await admin.plan_reset("billing", Target(latest=True))
     moves: tuple[OffsetMove, ...] = plan.moves
-    print([(one.topic, one.partition, one.before, one.after) for one in moves])
+    print([(move.topic, move.partition, move.before, move.after) for move in moves])
     """
 
     topic: str
     partition: int
-    #: None: there is no offset.
+    #: None: no committed offset.
     before: int | None
     after: int | None
 
@@ -61,68 +61,72 @@ class OffsetMove:
 class ResetPlan:
     group: str
     action: ResetAction
-    #: How many members will have to join again.
+    #: The number of members, which have to rejoin.
     members: int
     moves: tuple[OffsetMove, ...]
 
 
-#: Topics, and which of their partitions; None: all of them.
+#: Topics and some of their partitions; None: all partitions.
 Scope = Mapping[str, "set[int] | None"]
 
 
 async def plan_reset(
     driver: RequestDriver, group: str, target: Target, scope: Scope | None = None
 ) -> ResetPlan:
-    stands = await list_group_offsets(driver, group)
+    committed = await list_group_offsets(driver, group)
     description = (await describe_groups(driver, [group]))[group]
     if not description.has_consumers:
         raise WrongUse(
-            f"group {group} is a {description.type} group: only offsets of classic and consumer"
-            " groups can be reset"
+            f"group {group} is a {description.type} group: only the offsets of classic and"
+            " consumer groups can be reset"
         )
     if scope:
-        places = await _choose_partitions(driver, scope)
+        partitions = await _choose_partitions(driver, scope)
     else:
-        there = await _partitions_of(driver, {one.topic for one in {*stands, *description.readers}})
-        places = [one for one in sorted({*stands, *description.readers}) if one in there]
-        if not places:
+        used = sorted({*committed, *description.owners})
+        existing = await _existing_partitions(driver, {partition.topic for partition in used})
+        partitions = [partition for partition in used if partition in existing]
+        if not partitions:
             raise WrongUse(
-                f"group {group} has no offsets and reads nothing; name the topics to reset"
+                f"group {group} has no committed offsets and no assigned partitions; specify the"
+                " topics to reset"
             )
-    earliest = await list_offsets(driver, dict.fromkeys(places, EARLIEST))
-    latest = await list_offsets(driver, dict.fromkeys(places, LATEST))
-    since = {}
+    earliest = await list_offsets(driver, dict.fromkeys(partitions, EARLIEST))
+    latest = await list_offsets(driver, dict.fromkeys(partitions, LATEST))
+    by_time = {}
     if target.from_ms is not None:
-        since = await list_offsets(driver, dict.fromkeys(places, target.from_ms))
+        by_time = await list_offsets(driver, dict.fromkeys(partitions, target.from_ms))
     moves = []
-    for place in places:
-        before = _offset(stands.get(place))
-        first, end = earliest[place].offset, latest[place].offset
-        found = since[place].offset if since else -1
-        wanted = _wanted(target, place, before, first=first, end=end, since=found)
-        moves.append(OffsetMove(*place, before, min(max(wanted, first), end)))
+    for partition in partitions:
+        before = _offset_of(committed.get(partition))
+        first, end = earliest[partition].offset, latest[partition].offset
+        found = by_time[partition].offset if by_time else -1
+        offset = _target_offset(target, partition, before, first=first, end=end, by_time=found)
+        moves.append(OffsetMove(*partition, before, min(max(offset, first), end)))
     return ResetPlan(group, ResetAction.RESET, len(description.members), tuple(moves))
 
 
 async def plan_undo(driver: RequestDriver, group: str, scope: Scope | None = None) -> ResetPlan:
-    stands = await list_group_offsets(driver, group)
+    committed = await list_group_offsets(driver, group)
     undoable = {
-        place: one
-        for place, one in sorted(stands.items())
-        if one.reset_ms >= 0 and (not scope or _is_in(place, scope))
+        partition: offset
+        for partition, offset in sorted(committed.items())
+        if offset.reset_ms >= 0 and (not scope or _is_in_scope(partition, scope))
     }
     if not undoable:
         raise WrongUse(
             f"group {group} has no reset to undo"
-            + (" there" if scope else "")
-            + "; `lograft groups describe` shows offsets before resets"
+            + (" in these topics" if scope else "")
+            + "; `lograft groups describe` shows the offsets before resets"
         )
-    last_ms = max(one.reset_ms for one in undoable.values())
+    last_ms = max(offset.reset_ms for offset in undoable.values())
     description = (await describe_groups(driver, [group]))[group]
     moves = tuple(
-        OffsetMove(*place, _offset(one), None if one.before_reset < 0 else one.before_reset)
-        for place, one in undoable.items()
-        if one.reset_ms == last_ms
+        OffsetMove(
+            *partition, _offset_of(offset), None if offset.before_reset < 0 else offset.before_reset
+        )
+        for partition, offset in undoable.items()
+        if offset.reset_ms == last_ms
     )
     return ResetPlan(group, ResetAction.UNDO, len(description.members), moves)
 
@@ -142,52 +146,54 @@ async def undo_reset(driver: RequestDriver, group: str, scope: Scope | None = No
 
 
 async def execute_reset(driver: RequestDriver, plan: ResetPlan) -> None:
-    moves = {
-        TopicPartition(one.topic, one.partition): GroupOffset(
-            -1 if one.after is None else one.after
+    offsets = {
+        TopicPartition(move.topic, move.partition): GroupOffset(
+            -1 if move.after is None else move.after
         )
-        for one in plan.moves
+        for move in plan.moves
     }
-    await commit_offsets(driver, plan.group, commit_topics(moves), plan.action)
+    await commit_offsets(driver, plan.group, build_commit_topics(offsets), plan.action)
 
 
-async def _partitions_of(driver: RequestDriver, topics: Iterable[str]) -> set[TopicPartition]:
-    """Of the topics that exist."""
+async def _existing_partitions(driver: RequestDriver, topics: Iterable[str]) -> set[TopicPartition]:
+    """Returns the partitions of the topics that exist."""
     names = sorted(topics)
 
     async def send(_node: Node | None, items: Sequence[str]) -> dict[str, MetadataResponse]:
         return dict.fromkeys(items, await driver.fetch_metadata(names))
 
-    told = (await driver.results_of([""], driver.any_node, send))[""]
+    metadata = (await driver.results_of([""], driver.any_node, send))[""]
     return {
-        TopicPartition(topic.name or "", one.partition_index)
-        for topic in told.topics
-        for one in topic.partitions
+        TopicPartition(topic.name or "", partition.partition_index)
+        for topic in metadata.topics
+        for partition in topic.partitions
     }
 
 
 async def _choose_partitions(driver: RequestDriver, scope: Scope) -> list[TopicPartition]:
-    there = await _partitions_of(driver, scope)
+    existing = await _existing_partitions(driver, scope)
     chosen = []
     for topic, indexes in scope.items():
-        known = {one.partition for one in there if one.topic == topic}
+        known = {partition.partition for partition in existing if partition.topic == topic}
         if not known:
-            raise WrongUse(f"there is no topic {topic}")
+            raise WrongUse(f"topic {topic} does not exist")
         for index in sorted(known if indexes is None else indexes):
             if index not in known:
-                raise WrongUse(f"topic {topic} has no partition {index}, it has {len(known)}")
+                raise WrongUse(
+                    f"topic {topic} has {len(known)} partitions, so there is no partition {index}"
+                )
             chosen.append(TopicPartition(topic, index))
     return chosen
 
 
-def _wanted(
+def _target_offset(
     target: Target,
-    place: TopicPartition,
+    partition: TopicPartition,
     before: int | None,
     *,
     first: int,
     end: int,
-    since: int,
+    by_time: int,
 ) -> int:
     if target.earliest:
         return first
@@ -196,23 +202,23 @@ def _wanted(
     if target.shift is not None:
         if before is None:
             raise WrongUse(
-                f"{place} has no offset to shift; choose earliest, latest or an offset for it, or"
-                " leave it out"
+                f"{partition} has no committed offset to shift; use earliest, latest or an offset,"
+                " or exclude it"
             )
         return before + target.shift
     if target.current and before is not None:
         return before
-    if target.from_ms is not None and since >= 0:
-        return since
+    if target.from_ms is not None and by_time >= 0:
+        return by_time
     return end
 
 
-def _is_in(place: TopicPartition, scope: Scope) -> bool:
-    if place.topic not in scope:
+def _is_in_scope(partition: TopicPartition, scope: Scope) -> bool:
+    if partition.topic not in scope:
         return False
-    indexes = scope[place.topic]
-    return indexes is None or place.partition in indexes
+    indexes = scope[partition.topic]
+    return indexes is None or partition.partition in indexes
 
 
-def _offset(stand: GroupOffset | None) -> int | None:
-    return None if stand is None or stand.offset < 0 else stand.offset
+def _offset_of(committed: GroupOffset | None) -> int | None:
+    return None if committed is None or committed.offset < 0 else committed.offset

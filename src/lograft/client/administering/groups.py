@@ -1,4 +1,4 @@
-"""Groups of consumers, of either protocol: listed, described, emptied, deleted."""
+"""Requests about consumer groups of both protocols: list, describe, remove members, delete."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from lograft.client.administering.partitions import failure
+from lograft.client.administering.partitions import error_if_failed
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
@@ -47,24 +47,24 @@ class GroupListing:
     #: "classic", "consumer", "share" …
     type: str
     state: str
-    #: "consumer" for all consumers, "" where nobody ever joined.
+    #: "consumer" for consumers, "" if no member has ever joined.
     protocol_type: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member of a group, and what it has.
+    """A member of a group and its assignment.
 
     group = (await admin.describe_groups(["billing"]))["billing"]
     members: tuple[MemberDescription, ...] = group.members
-    print([(one.client, one.partitions) for one in members])
+    print([(member.client, member.partitions) for member in members])
     """
 
     member: str
     instance: str | None
     client: str
     host: str
-    #: What it has now, and what it is to have, by topic.
+    #: The current and the target assignment: partitions by topic.
     partitions: Mapping[str, list[int]]
     target: Mapping[str, list[int]]
     #: Of the consumer protocol; -1 in a classic group.
@@ -76,9 +76,9 @@ class GroupDescription:
     group: str
     type: str
     state: str
-    #: What its members agreed on, or the server's assignor.
+    #: The assignor that the members have in common, or the one of the coordinator.
     assignor: str
-    #: The node that coordinates it.
+    #: The node id of the coordinator.
     coordinator: int
     members: tuple[MemberDescription, ...] = ()
     #: Of the consumer protocol; -1 in a classic group.
@@ -87,12 +87,13 @@ class GroupDescription:
 
     @property
     def has_consumers(self) -> bool:
-        """Whether it is of a type that consumers join. Of other types the members are not known."""
+        """Whether consumers can join groups of this type. The members of other types are not
+        known."""
         return self.type in CONSUMER_TYPES
 
     @property
-    def readers(self) -> dict[TopicPartition, MemberDescription]:
-        """Who has each partition now."""
+    def owners(self) -> dict[TopicPartition, MemberDescription]:
+        """The owner of each assigned partition."""
         return {
             TopicPartition(topic, partition): member
             for member in self.members
@@ -104,8 +105,8 @@ class GroupDescription:
 async def list_groups(
     driver: RequestDriver, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
-    wanted_states = {one.lower() for one in as_iterable(states)}
-    wanted_types = {one.lower() for one in as_iterable(types)}
+    state_filter = {state.lower() for state in as_iterable(states)}
+    type_filter = {group_type.lower() for group_type in as_iterable(types)}
 
     async def send(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
         (broker,) = ids
@@ -114,20 +115,20 @@ async def list_groups(
         return {
             broker: [
                 GroupListing(
-                    one.group_id, one.group_type.lower(), one.group_state, one.protocol_type
+                    group.group_id, group.group_type.lower(), group.group_state, group.protocol_type
                 )
-                for one in response.groups
+                for group in response.groups
             ]
         }
 
-    # Every broker knows those that it coordinates.
-    told = await driver.results_of(await driver.list_broker_ids(), driver.find_brokers, send)
-    found = {one.group: one for groups in told.values() for one in groups}
+    # Every broker lists the groups that it coordinates.
+    by_broker = await driver.results_of(await driver.list_broker_ids(), driver.find_brokers, send)
+    listings = {listing.group: listing for groups in by_broker.values() for listing in groups}
     return [
-        one
-        for _, one in sorted(found.items())
-        if (not wanted_states or one.state.lower() in wanted_states)
-        and (not wanted_types or one.type in wanted_types)
+        listing
+        for _, listing in sorted(listings.items())
+        if (not state_filter or listing.state.lower() in state_filter)
+        and (not type_filter or listing.type in type_filter)
     ]
 
 
@@ -139,18 +140,22 @@ async def describe_groups(
     ) -> dict[str, GroupDescription | ClientError]:
         assert isinstance(node, int)
         found: dict[str, GroupDescription | ClientError] = {}
-        for one in await _describe_consumer_groups(driver, node, names):
-            if one.error_code not in _NO_CONSUMER_GROUP:
-                found[one.group_id] = failure(
-                    one.error_code, f"group {one.group_id!r}", one.error_message
-                ) or _consumer_group(one, node)
+        for group in await _describe_consumer_groups(driver, node, names):
+            if group.error_code not in _NO_CONSUMER_GROUP:
+                found[group.group_id] = error_if_failed(
+                    group.error_code, f"group {group.group_id!r}", group.error_message
+                ) or _describe_consumer_group(group, node)
         rest = [name for name in names if name not in found]
         if rest:
             response = await driver.send(
                 node, DescribeGroupsRequest(groups=rest), DescribeGroupsResponse
             )
-            found.update((one.group_id, _classic_group(one, node)) for one in response.groups)
-            missing = [one.group_id for one in response.groups if one.group_state in ("", DEAD)]
+            found.update(
+                (group.group_id, _describe_classic_group(group, node)) for group in response.groups
+            )
+            missing = [
+                group.group_id for group in response.groups if group.group_state in ("", DEAD)
+            ]
             if missing:
                 found.update(await _describe_other_types(driver, node, missing))
         return found
@@ -175,7 +180,7 @@ async def _describe_consumer_groups(
 async def _describe_other_types(
     driver: RequestDriver, node: int, names: Sequence[str]
 ) -> dict[str, GroupDescription]:
-    """Of these groups, those that DescribeGroups does not know because of their type."""
+    """Returns the groups that DescribeGroups does not return because of their type."""
     others = await find_other_types(partial(driver.send, node))
     return {
         name: GroupDescription(
@@ -191,7 +196,10 @@ async def delete_groups(driver: RequestDriver, groups: Iterable[str]) -> None:
         response = await driver.send(
             node, DeleteGroupsRequest(groups_names=list(names)), DeleteGroupsResponse
         )
-        return {one.group_id: _undeleted(one.group_id, one.error_code) for one in response.results}
+        return {
+            result.group_id: _deletion_error(result.group_id, result.error_code)
+            for result in response.results
+        }
 
     await driver.results_of(groups, driver.find_group_coordinators, send)
 
@@ -203,16 +211,16 @@ async def remove_members(
         described = (await describe_groups(driver, [group]))[group]
         identities = [
             MemberIdentity(
-                member_id="" if one.instance is not None else one.member,
-                group_instance_id=one.instance,
+                member_id="" if member.instance is not None else member.member,
+                group_instance_id=member.instance,
                 reason=reason,
             )
-            for one in described.members
+            for member in described.members
         ]
     else:
         identities = [
-            MemberIdentity(member_id="", group_instance_id=one, reason=reason)
-            for one in as_iterable(instances)
+            MemberIdentity(member_id="", group_instance_id=instance, reason=reason)
+            for instance in as_iterable(instances)
         ]
     if not identities:
         return
@@ -225,74 +233,82 @@ async def remove_members(
             at_least=3,
         )
         raise_for(response.error_code, f"group {group!r}")
-        for one in response.members:
+        for member in response.members:
             raise_for(
-                one.error_code,
-                f"member {one.group_instance_id or one.member_id!r} of group {group!r}",
+                member.error_code,
+                f"member {member.group_instance_id or member.member_id!r} of group {group!r}",
             )
         return dict.fromkeys(names, None)
 
     await driver.results_of([group], driver.find_group_coordinators, send)
 
 
-def _consumer_group(told: ConsumerGroup, coordinator: int) -> GroupDescription:
+def _describe_consumer_group(group: ConsumerGroup, coordinator: int) -> GroupDescription:
     return GroupDescription(
-        told.group_id,
+        group.group_id,
         CONSUMER,
-        told.group_state,
-        told.assignor_name,
+        group.group_state,
+        group.assignor_name,
         coordinator,
         tuple(
             MemberDescription(
-                one.member_id,
-                one.instance_id,
-                one.client_id,
-                one.client_host,
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
                 {
                     topic.topic_name: sorted(topic.partitions)
-                    for topic in one.assignment.topic_partitions
+                    for topic in member.assignment.topic_partitions
                 },
                 {
                     topic.topic_name: sorted(topic.partitions)
-                    for topic in one.target_assignment.topic_partitions
+                    for topic in member.target_assignment.topic_partitions
                 },
-                one.member_epoch,
+                member.member_epoch,
             )
-            for one in told.members
+            for member in group.members
         ),
-        told.group_epoch,
-        told.assignment_epoch,
+        group.group_epoch,
+        group.assignment_epoch,
     )
 
 
-def _classic_group(told: DescribedGroup, coordinator: int) -> GroupDescription | ClientError:
-    if told.error_code and told.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        return broker_error(told.error_code, f"group {told.group_id!r}", told.error_message)
+def _describe_classic_group(
+    group: DescribedGroup, coordinator: int
+) -> GroupDescription | ClientError:
+    if group.error_code and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        return broker_error(group.error_code, f"group {group.group_id!r}", group.error_message)
     members = []
-    for one in told.members:
-        has = _assigned(one.member_assignment)
+    for member in group.members:
+        assigned = _decode_assignment(member.member_assignment)
         members.append(
             MemberDescription(
-                one.member_id, one.group_instance_id, one.client_id, one.client_host, has, has
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                assigned,
+                assigned,
             )
         )
     return GroupDescription(
-        told.group_id,
+        group.group_id,
         CLASSIC,
-        told.group_state or DEAD,
-        told.protocol_data,
+        group.group_state or DEAD,
+        group.protocol_data,
         coordinator,
         tuple(members),
     )
 
 
-def _assigned(assignment: bytes) -> dict[str, list[int]]:
-    """Nothing for members that are no consumers: only they know what their bytes mean."""
+def _decode_assignment(assignment: bytes) -> dict[str, list[int]]:
+    """Decodes the assignment of a consumer. Returns nothing for members that are not consumers,
+    whose assignments have another format."""
     if len(assignment) < _ASSIGNMENT_VERSION.size:
         return {}
     (version,) = _ASSIGNMENT_VERSION.unpack_from(assignment)
     try:
-        read, _ = codec.read(
+        decoded, _ = codec.read(
             ConsumerProtocolAssignment,
             min(max(version, 0), _ASSIGNMENT_VERSION_MAX),
             assignment,
@@ -300,17 +316,17 @@ def _assigned(assignment: bytes) -> dict[str, list[int]]:
         )
     except WireError:
         return {}
-    return {topic.topic: sorted(topic.partitions) for topic in read.assigned_partitions}
+    return {topic.topic: sorted(topic.partitions) for topic in decoded.assigned_partitions}
 
 
-def _undeleted(group: str, code: int) -> ClientError | None:
+def _deletion_error(group: str, code: int) -> ClientError | None:
     advice = {
         ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first (`lograft groups describe"
-        f" {group}` shows who they are)",
-        ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group (`lograft groups list` shows those"
-        " there are)",
-        # Every version of DeleteGroups can delete groups of consumers.
-        ErrorCode.UNSUPPORTED_VERSION: "the server cannot delete groups of its type (`lograft"
+        f" {group}` lists them)",
+        ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist (`lograft groups list` shows all"
+        " groups)",
+        # Every version of DeleteGroups can delete consumer groups.
+        ErrorCode.UNSUPPORTED_VERSION: "the broker cannot delete groups of its type (`lograft"
         " groups list` shows the type); only Apache Kafka deletes share and streams groups",
     }
-    return failure(code, f"group {group!r}", advice.get(ErrorCode(code)) if code else None)
+    return error_if_failed(code, f"group {group!r}", advice.get(ErrorCode(code)) if code else None)

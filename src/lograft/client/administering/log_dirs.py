@@ -1,12 +1,11 @@
-"""The log dirs of brokers: what they hold, and moves of replicas between them."""
+"""Requests about the log directories of brokers and moves of replicas between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lograft.client.administering.partitions import failure
+from lograft.client.administering.partitions import error_if_failed, group_indexes_by_topic
 from lograft.client.administering.request_driver import Destinations, RequestDriver
-from lograft.client.arguments import as_iterable, partition_of
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.types import TopicPartition
@@ -41,15 +40,15 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryReplica:
-    """What one log directory holds of one partition.
+    """The replica of a partition in one log directory.
 
     (directory,) = (await admin.describe_log_dirs())[1]
-    held: DirectoryReplica = directory.replicas[TopicPartition("orders", 0)]
-    print(held.bytes, held.lag)
+    replica: DirectoryReplica = directory.replicas[TopicPartition("orders", 0)]
+    print(replica.bytes, replica.lag)
     """
 
     bytes: int
-    #: Behind the high watermark, or of a future replica behind the present one.
+    #: Relative to the high watermark, or for a future replica to the current one.
     lag: int
     is_future: bool
 
@@ -57,9 +56,9 @@ class DirectoryReplica:
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
     path: str
-    #: Why it cannot be used.
+    #: Set if the directory is offline.
     error: ClientError | None
-    #: -1: not known.
+    #: -1: unknown.
     total_bytes: int
     usable_bytes: int
     replicas: Mapping[TopicPartition, DirectoryReplica]
@@ -71,7 +70,7 @@ async def describe_log_dirs(
     *,
     partitions: Iterable[TopicPartition] | None = None,
 ) -> dict[int, list[LogDirectory]]:
-    topics = None if partitions is None else _by_topic(partitions)
+    topics = None if partitions is None else group_indexes_by_topic(partitions)
 
     async def send(
         node: Node | None, ids: Sequence[int]
@@ -90,42 +89,42 @@ async def describe_log_dirs(
             DescribeLogDirsResponse,
         )
         raise_for(response.error_code, f"log directories of broker {broker}")
-        return {broker: [_directory(one) for one in response.results]}
+        return {broker: list(map(_directory_of, response.results))}
 
-    asked = await driver.list_broker_ids() if brokers is None else brokers
-    return await driver.results_of(asked, driver.find_brokers, send)
+    ids = await driver.list_broker_ids() if brokers is None else brokers
+    return await driver.results_of(ids, driver.find_brokers, send)
 
 
 async def alter_replica_log_dirs(
     driver: RequestDriver, directories: Mapping[TopicPartitionReplica, str]
 ) -> None:
-    async def locate(
+    async def look_up(
         replicas: Sequence[TopicPartitionReplica],
     ) -> Destinations[TopicPartitionReplica]:
-        places = await driver.find_brokers([one.broker for one in replicas])
-        return {one: places[one.broker] for one in replicas}
+        brokers = await driver.find_brokers([replica.broker for replica in replicas])
+        return {replica: brokers[replica.broker] for replica in replicas}
 
     async def send(
         node: Node | None, replicas: Sequence[TopicPartitionReplica]
     ) -> dict[TopicPartitionReplica, ClientError | None]:
         response = await driver.send(
             node,
-            _alter_request({one: directories[one] for one in replicas}),
+            _build_alter_request({replica: directories[replica] for replica in replicas}),
             AlterReplicaLogDirsResponse,
         )
         broker = replicas[0].broker
-        found = {}
+        outcomes = {}
         for topic in response.results:
-            for one in topic.partitions:
-                replica = TopicPartitionReplica(topic.topic_name, one.partition_index, broker)
+            for result in topic.partitions:
+                replica = TopicPartitionReplica(topic.topic_name, result.partition_index, broker)
                 what = f"moving replica {replica} to {directories[replica]}"
-                found[replica] = failure(one.error_code, what)
-        return found
+                outcomes[replica] = error_if_failed(result.error_code, what)
+        return outcomes
 
-    await driver.results_of(directories, locate, send)
+    await driver.results_of(directories, look_up, send)
 
 
-def _alter_request(
+def _build_alter_request(
     directories: Mapping[TopicPartitionReplica, str],
 ) -> AlterReplicaLogDirsRequest:
     paths: dict[str, dict[str, list[int]]] = {}
@@ -145,24 +144,17 @@ def _alter_request(
     )
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for one in map(partition_of, as_iterable(partitions)):
-        topics.setdefault(one.topic, []).append(one.partition)
-    return topics
-
-
-def _directory(told: DescribeLogDirsResult) -> LogDirectory:
+def _directory_of(result: DescribeLogDirsResult) -> LogDirectory:
     return LogDirectory(
-        told.log_dir,
-        broker_error(told.error_code, told.log_dir) if told.error_code else None,
-        told.total_bytes,
-        told.usable_bytes,
+        result.log_dir,
+        broker_error(result.error_code, result.log_dir) if result.error_code else None,
+        result.total_bytes,
+        result.usable_bytes,
         {
-            TopicPartition(topic.name, one.partition_index): DirectoryReplica(
-                one.partition_size, one.offset_lag, one.is_future_key
+            TopicPartition(topic.name, partition.partition_index): DirectoryReplica(
+                partition.partition_size, partition.offset_lag, partition.is_future_key
             )
-            for topic in told.topics
-            for one in topic.partitions
+            for topic in result.topics
+            for partition in topic.partitions
         },
     )

@@ -1,4 +1,4 @@
-"""Partitions: where their logs begin and end, who leads them, where their replicas go."""
+"""Requests about partitions: offsets, records, leaders and replicas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,15 +46,15 @@ from lograft.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 
-#: Instead of a time in `list_offsets`.
+#: Special timestamps of `list_offsets`.
 LATEST: Final = -1
 EARLIEST: Final = -2
 #: The record with the greatest timestamp.
 MAX_TIMESTAMP: Final = -3
-#: The lowest version that knows what a number means; times are as old as version 1.
+#: First ListOffsets version that supports each special timestamp; others require version 1.
 _VERSION_OF: Final = {MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
-#: Partitions in one request.
-_CHUNK: Final = 1_000
+#: Maximum number of partitions in one request.
+_PARTITIONS_MAX: Final = 1_000
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -67,17 +67,17 @@ class ListedOffset(NamedTuple):
 
 
 class Election(IntEnum):
-    """The numbers are those on the wire."""
+    """The values are those of the protocol."""
 
-    #: To the first replica.
+    #: Elects the first replica of the assignment.
     PREFERRED = 0
-    #: To a replica that lives, even if records are lost.
+    #: Elects any live replica, even if records are lost.
     UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """One that is under way."""
+    """A reassignment in progress."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -86,7 +86,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """One that a partition remembers; -1: none."""
+    """The state of an idempotent producer in a partition; fields are -1 if unset."""
 
     producer_id: int
     producer_epoch: int
@@ -102,7 +102,7 @@ async def list_offsets(
     *,
     isolation: Isolation = "read_uncommitted",
 ) -> dict[TopicPartition, ListedOffset]:
-    at_least = max((_VERSION_OF.get(at, 1) for at in partitions.values()), default=1)
+    at_least = max((_VERSION_OF.get(timestamp, 1) for timestamp in partitions.values()), default=1)
 
     async def send(
         node: Node | None, items: Sequence[TopicPartition]
@@ -115,23 +115,23 @@ async def list_offsets(
                     name=name,
                     partitions=[
                         ListOffsetsPartition(
-                            partition_index=one.partition, timestamp=partitions[one]
+                            partition_index=partition.partition, timestamp=partitions[partition]
                         )
-                        for one in those
+                        for partition in group
                     ],
                 )
-                for name, those in by_topic(items).items()
+                for name, group in group_by_topic(items).items()
             ],
             timeout_ms=driver.request_timeout_ms,
         )
         response = await driver.send(node, request, ListOffsetsResponse, at_least=max(at_least, 2))
         return {
-            TopicPartition(topic.name, one.partition_index): failure(
-                one.error_code, f"{topic.name}-{one.partition_index}"
+            TopicPartition(topic.name, result.partition_index): error_if_failed(
+                result.error_code, f"{topic.name}-{result.partition_index}"
             )
-            or ListedOffset(one.offset, one.timestamp, one.leader_epoch)
+            or ListedOffset(result.offset, result.timestamp, result.leader_epoch)
             for topic in response.topics
-            for one in topic.partitions
+            for result in topic.partitions
         }
 
     return await driver.results_of(partitions, driver.find_leaders, send)
@@ -148,22 +148,24 @@ async def delete_records(
                 DeleteRecordsTopic(
                     name=name,
                     partitions=[
-                        DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
-                        for one in those
+                        DeleteRecordsPartition(
+                            partition_index=partition.partition, offset=before[partition]
+                        )
+                        for partition in group
                     ],
                 )
-                for name, those in by_topic(items).items()
+                for name, group in group_by_topic(items).items()
             ],
             timeout_ms=driver.request_timeout_ms,
         )
         response = await driver.send(node, request, DeleteRecordsResponse)
-        found: dict[TopicPartition, int | ClientError] = {}
+        outcomes: dict[TopicPartition, int | ClientError] = {}
         for topic in response.topics:
-            for one in topic.partitions:
-                place = TopicPartition(topic.name, one.partition_index)
-                error = failure(one.error_code, f"records of {place}")
-                found[place] = one.low_watermark if error is None else error
-        return found
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                error = error_if_failed(result.error_code, f"records of {partition}")
+                outcomes[partition] = result.low_watermark if error is None else error
+        return outcomes
 
     return await driver.results_of(before, driver.find_leaders, send)
 
@@ -176,20 +178,22 @@ async def describe_producers(
     ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
         request = DescribeProducersRequest(
             topics=[
-                TopicRequest(name=name, partition_indexes=[one.partition for one in those])
-                for name, those in by_topic(items).items()
+                TopicRequest(name=name, partition_indexes=indexes)
+                for name, indexes in group_indexes_by_topic(items).items()
             ]
         )
         response = await driver.send(node, request, DescribeProducersResponse)
-        found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
+        outcomes: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
         for topic in response.topics:
-            for one in topic.partitions:
-                place = TopicPartition(topic.name, one.partition_index)
-                error = failure(one.error_code, f"producers of {place}", one.error_message)
-                found[place] = (
-                    [_producer(each) for each in one.active_producers] if error is None else error
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                error = error_if_failed(
+                    result.error_code, f"producers of {partition}", result.error_message
                 )
-        return found
+                outcomes[partition] = (
+                    list(map(_producer_of, result.active_producers)) if error is None else error
+                )
+        return outcomes
 
     return await driver.results_of(partitions, driver.find_leaders, send)
 
@@ -202,35 +206,36 @@ async def elect_leaders(
     leader: int | None = None,
 ) -> dict[TopicPartition, bool]:
     if leader is not None and (partitions is None or election is not Election.PREFERRED):
-        raise ValueError("leader= needs the partitions, and an election that is not unclean")
-    wanted = None if partitions is None else by_topic(partitions)
+        raise ValueError("leader= requires partitions= and a preferred election")
+    topics = None if partitions is None else group_indexes_by_topic(partitions)
     response = await driver.result_of(
         ElectLeadersRequest(
             election_type=election,
             topic_partitions=None
-            if wanted is None
+            if topics is None
             else [
-                TopicPartitions(topic=name, partitions=[one.partition for one in those])
-                for name, those in wanted.items()
+                TopicPartitions(topic=name, partitions=indexes) for name, indexes in topics.items()
             ],
             timeout_ms=driver.request_timeout_ms,
             leader=NO_NODE if leader is None else leader,
         ),
         ElectLeadersResponse,
-        lambda found: raise_for(found.error_code, "elections"),
+        lambda response: raise_for(response.error_code, "elections"),
         lookup=driver.find_controller,
         at_least=1 if leader is None else 2,
         lograft_only=leader is not None,
     )
     outcomes: dict[TopicPartition, bool | ClientError] = {}
     for topic in response.replica_election_results:
-        for one in topic.partition_result:
-            place = TopicPartition(topic.topic, one.partition_id)
-            if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
-                outcomes[place] = False
+        for result in topic.partition_result:
+            partition = TopicPartition(topic.topic, result.partition_id)
+            if result.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                outcomes[partition] = False
             else:
-                error = failure(one.error_code, f"the leader of {place}", one.error_message)
-                outcomes[place] = True if error is None else error
+                error = error_if_failed(
+                    result.error_code, f"the leader of {partition}", result.error_message
+                )
+                outcomes[partition] = True if error is None else error
     return raise_failures(outcomes)
 
 
@@ -240,8 +245,9 @@ async def reassign(
     async def send(
         node: Node | None, items: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ClientError | None]:
-        found: dict[TopicPartition, ClientError | None] = {}
-        for start in range(0, len(items), _CHUNK):
+        outcomes: dict[TopicPartition, ClientError | None] = {}
+        for start in range(0, len(items), _PARTITIONS_MAX):
+            chunk = items[start : start + _PARTITIONS_MAX]
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=driver.request_timeout_ms,
                 topics=[
@@ -249,21 +255,24 @@ async def reassign(
                         name=name,
                         partitions=[
                             ReassignablePartition(
-                                partition_index=one.partition, replicas=_listed(replicas[one])
+                                partition_index=partition.partition,
+                                replicas=_list_or_none(replicas[partition]),
                             )
-                            for one in those
+                            for partition in group
                         ],
                     )
-                    for name, those in by_topic(items[start : start + _CHUNK]).items()
+                    for name, group in group_by_topic(chunk).items()
                 ],
             )
             response = await driver.send(node, request, AlterPartitionReassignmentsResponse)
             raise_for(response.error_code, "reassignments", response.error_message)
             for topic in response.responses:
-                for one in topic.partitions:
-                    place = TopicPartition(topic.name, one.partition_index)
-                    found[place] = failure(one.error_code, str(place), one.error_message)
-        return found
+                for result in topic.partitions:
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    outcomes[partition] = error_if_failed(
+                        result.error_code, str(partition), result.error_message
+                    )
+        return outcomes
 
     await driver.results_of(replicas, driver.find_controller, send)
 
@@ -271,53 +280,58 @@ async def reassign(
 async def list_reassignments(
     driver: RequestDriver, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
-    wanted = None if partitions is None else by_topic(partitions)
+    topics = None if partitions is None else group_indexes_by_topic(partitions)
     response = await driver.result_of(
         ListPartitionReassignmentsRequest(
             timeout_ms=driver.request_timeout_ms,
             topics=None
-            if wanted is None
+            if topics is None
             else [
-                ListPartitionReassignmentsTopics(
-                    name=name, partition_indexes=[one.partition for one in those]
-                )
-                for name, those in wanted.items()
+                ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+                for name, indexes in topics.items()
             ],
         ),
         ListPartitionReassignmentsResponse,
-        lambda found: raise_for(found.error_code, "reassignments", found.error_message),
+        lambda response: raise_for(response.error_code, "reassignments", response.error_message),
         lookup=driver.find_controller,
     )
     return {
-        TopicPartition(topic.name, one.partition_index): Reassignment(
-            tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+        TopicPartition(topic.name, result.partition_index): Reassignment(
+            tuple(result.replicas), tuple(result.adding_replicas), tuple(result.removing_replicas)
         )
         for topic in response.topics
-        for one in topic.partitions
+        for result in topic.partitions
     }
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     topics: dict[str, list[TopicPartition]] = {}
-    for one in map(partition_of, as_iterable(partitions)):
-        topics.setdefault(one.topic, []).append(one)
+    for partition in map(partition_of, as_iterable(partitions)):
+        topics.setdefault(partition.topic, []).append(partition)
     return topics
 
 
-def failure(code: int, what: str, message: str | None = None) -> ClientError | None:
+def group_indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    return {
+        topic: [partition.partition for partition in group]
+        for topic, group in group_by_topic(partitions).items()
+    }
+
+
+def error_if_failed(code: int, what: str, message: str | None = None) -> ClientError | None:
     return broker_error(code, what, message) if code else None
 
 
-def _listed(replicas: Sequence[int] | None) -> list[int] | None:
+def _list_or_none(replicas: Sequence[int] | None) -> list[int] | None:
     return None if replicas is None else list(replicas)
 
 
-def _producer(told: ProducerState) -> ActiveProducer:
+def _producer_of(state: ProducerState) -> ActiveProducer:
     return ActiveProducer(
-        told.producer_id,
-        told.producer_epoch,
-        told.last_sequence,
-        told.last_timestamp,
-        told.coordinator_epoch,
-        told.current_txn_start_offset,
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset,
     )

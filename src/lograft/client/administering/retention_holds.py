@@ -1,4 +1,4 @@
-"""Retention holds: which groups keep records beyond their retention, and which records."""
+"""Requests about retention holds, by which groups keep records beyond their retention."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class RetentionHold:
     topic: str
     partition: int
     group: str
-    #: Records from here on are held.
+    #: Records from this offset on are held.
     offset: int
     #: By the wall clock.
     until_ms: int
     log_start: int
     end_offset: int
-    #: Held records that are older than retention.ms; None where that sets no limit.
+    #: The number of held records that are older than retention.ms; None without such a limit.
     records_kept: int | None
 
 
@@ -35,57 +35,58 @@ async def list_retention_holds(
     driver: RequestDriver, topics: Iterable[str] | None = None, *, now_ms: int
 ) -> list[RetentionHold]:
     names = (
-        [one.name for one in await list_topics(driver)]
+        [topic.name for topic in await list_topics(driver)]
         if topics is None
         else list(as_iterable(topics))
     )
     resources = {topic_resource(name): name for name in names}
     settings = {
-        resources[resource]: found
-        for resource, found in (
+        resources[resource]: configs
+        for resource, configs in (
             await describe_configs(driver, resources, names=(HOLD_GROUPS, _RETENTION))
         ).items()
     }
-    groups = {group for found in settings.values() for group in _allowed(found)}
+    groups = {group for configs in settings.values() for group in _allowed_groups(configs)}
     holds: list[tuple[TopicPartition, str, int, int]] = []
     for group in sorted(groups):
-        for place, told in (await list_group_offsets(driver, group)).items():
-            until_ms = parse_hold(told.metadata)
-            if group in _allowed(settings.get(place.topic, {})) and (until_ms or 0) > now_ms:
-                holds.append((place, group, told.offset, until_ms or 0))
-    places = {place for place, *_ in holds}
-    starts = await list_offsets(driver, dict.fromkeys(places, EARLIEST))
-    ends = await list_offsets(driver, dict.fromkeys(places, LATEST))
+        for partition, committed in (await list_group_offsets(driver, group)).items():
+            until_ms = parse_hold(committed.metadata)
+            allowed = _allowed_groups(settings.get(partition.topic, {}))
+            if group in allowed and (until_ms or 0) > now_ms:
+                holds.append((partition, group, committed.offset, until_ms or 0))
+    partitions = {partition for partition, *_ in holds}
+    starts = await list_offsets(driver, dict.fromkeys(partitions, EARLIEST))
+    ends = await list_offsets(driver, dict.fromkeys(partitions, LATEST))
     oldest_ms = {
-        place: now_ms - retention_ms
-        for place in places
-        if (retention_ms := int(settings[place.topic][_RETENTION].value or -1)) >= 0
+        partition: now_ms - retention_ms
+        for partition in partitions
+        if (retention_ms := int(settings[partition.topic][_RETENTION].value or -1)) >= 0
     }
     unexpired = await list_offsets(driver, oldest_ms)
 
-    def kept(place: TopicPartition, offset: int) -> int | None:
-        if place not in unexpired:
+    def count_kept(partition: TopicPartition, offset: int) -> int | None:
+        if partition not in unexpired:
             return None
-        first = unexpired[place].offset
-        # -1: all are older.
-        first = ends[place].offset if first < 0 else first
-        return max(0, first - max(offset, starts[place].offset))
+        first = unexpired[partition].offset
+        # -1: all records have expired.
+        first = ends[partition].offset if first < 0 else first
+        return max(0, first - max(offset, starts[partition].offset))
 
     return [
         RetentionHold(
-            *place,
+            *partition,
             group,
             offset,
             until_ms,
-            starts[place].offset,
-            ends[place].offset,
-            kept(place, offset),
+            starts[partition].offset,
+            ends[partition].offset,
+            count_kept(partition, offset),
         )
-        for place, group, offset, until_ms in sorted(holds)
+        for partition, group, offset, until_ms in sorted(holds)
     ]
 
 
-def _allowed(settings: Mapping[str, ConfigEntry]) -> list[str]:
-    """The groups that may hold a topic's records."""
-    found = settings.get(HOLD_GROUPS)
-    return [] if found is None or not found.value else found.value.split(",")
+def _allowed_groups(configs: Mapping[str, ConfigEntry]) -> list[str]:
+    """Returns the groups that may hold records of a topic."""
+    entry = configs.get(HOLD_GROUPS)
+    return [] if entry is None or not entry.value else entry.value.split(",")

@@ -1,4 +1,4 @@
-"""What an administrator can be told."""
+"""The settings of an admin client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ _API_TIMEOUT_MS: Final = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class AdminSettings(ClientSettings):
-    """What an administrator is told, and what it takes where nothing is said.
+    """The validated settings of an admin client, with Kafka's defaults.
 
     settings = AdminSettings.read({"bootstrap.servers": "localhost:9092"})
     assert settings.default_api_timeout_ms == 60_000
     """
 
     bootstrap_servers: tuple[str, ...] = setting(())
-    #: Instead of brokers: controllers are asked themselves, where no broker is up.
+    #: Controllers to use instead of brokers; works while no broker is online.
     bootstrap_controllers: tuple[str, ...] = setting(())
     connections_max_idle_ms: int = setting(300_000)
     default_api_timeout_ms: int = setting(_API_TIMEOUT_MS, at_least(0))
@@ -30,15 +30,14 @@ class AdminSettings(ClientSettings):
 
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
-        "enable.metrics.push": UnsupportedSetting("false", "metrics are read with metrics()"),
+        "enable.metrics.push": UnsupportedSetting("false", "use metrics() to read metrics"),
     }
 
     def check(self) -> None:
         super().check()
         if self.bootstrap_servers and self.bootstrap_controllers:
             raise InvalidConfig(
-                "bootstrap.servers and bootstrap.controllers exclude each other: name brokers, or"
-                " controllers"
+                "bootstrap.servers and bootstrap.controllers are mutually exclusive: set only one"
             )
         if self.default_api_timeout_ms < self.request_timeout_ms and not self._keeps_default:
             raise InvalidConfig(
@@ -52,7 +51,7 @@ class AdminSettings(ClientSettings):
 
     @property
     def call_timeout_ms(self) -> int:
-        """How long one call may take with all its retries."""
+        """The limit of one call including its retries."""
         return max(self.default_api_timeout_ms, self.request_timeout_ms)
 
     @property
@@ -62,6 +61,7 @@ class AdminSettings(ClientSettings):
     def bootstrap_addresses(self) -> list[Address]:
         if self.bootstrap_controllers:
             return [
-                parse_address("bootstrap.controllers", one) for one in self.bootstrap_controllers
+                parse_address("bootstrap.controllers", address)
+                for address in self.bootstrap_controllers
             ]
         return super().bootstrap_addresses()

@@ -1,4 +1,4 @@
-"""Topics as they are: who holds what, in which mode, and how far each replica is."""
+"""Requests that list and describe topics: their partitions, modes and replica states."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,17 +31,17 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """How far one replica is, as the leader sees it; -1: not known, or never.
+    """The state of a replica as known to the leader; -1: unknown, or never.
 
     orders = (await admin.describe_topics(["orders"], replicas=True))["orders"]
     states: tuple[ReplicaState, ...] = orders.partitions[0].states
-    print({one.node: one.lag for one in states})
+    print({replica.node: replica.lag for replica in states})
     """
 
     node: int
     start_offset: int
     end_offset: int
-    #: Records that the furthest replica has and this one has not.
+    #: The number of records that the most advanced replica has and this one does not.
     lag: int
     last_fetch_age_ms: int
     caught_up_age_ms: int
@@ -49,7 +49,7 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """Who holds one partition, who leads it, and how it is replicated.
+    """The leader and the replicas of a partition, and its replication mode.
 
     orders = (await admin.describe_topics(["orders"]))["orders"]
     partition: PartitionDescription = orders.partitions[0]
@@ -57,7 +57,7 @@ class PartitionDescription:
     """
 
     index: int
-    #: -1: there is none.
+    #: -1: no leader.
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
@@ -67,10 +67,10 @@ class PartitionDescription:
     last_known_eligible: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
     mode: ReplicationMode = ReplicationMode.ISR
-    #: What the topic's settings ask for, and what that waits for.
-    wished_mode: ReplicationMode = ReplicationMode.ISR
+    #: The mode that the topic's settings require, and why a switch to it has not completed.
+    target_mode: ReplicationMode = ReplicationMode.ISR
     mode_reason: str = ""
-    #: -1 and () unless the leader was asked, and is a Lograft.
+    #: -1 and () unless replica states were requested and the leader is Lograft.
     high_watermark: int = -1
     states: tuple[ReplicaState, ...] = ()
 
@@ -85,13 +85,13 @@ class TopicDescription:
 
 async def list_topics(driver: RequestDriver, *, internal: bool = False) -> list[TopicListing]:
     async def send(_node: Node | None, items: Sequence[str]) -> dict[str, list[TopicListing]]:
-        told = await driver.fetch_metadata(None)
-        found = [
-            TopicListing(one.name, one.topic_id, one.is_internal, len(one.partitions))
-            for one in told.topics
-            if one.name is not None and (internal or not one.is_internal)
+        metadata = await driver.fetch_metadata(None)
+        listings = [
+            TopicListing(topic.name, topic.topic_id, topic.is_internal, len(topic.partitions))
+            for topic in metadata.topics
+            if topic.name is not None and (internal or not topic.is_internal)
         ]
-        return dict.fromkeys(items, sorted(found, key=lambda one: one.name))
+        return dict.fromkeys(items, sorted(listings, key=lambda listing: listing.name))
 
     return (await driver.results_of([""], driver.any_node, send))[""]
 
@@ -100,7 +100,7 @@ async def describe_topics(
     driver: RequestDriver, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
 ) -> dict[str, TopicDescription]:
     if topics is None:
-        names = [one.name for one in await list_topics(driver, internal=True)]
+        names = [topic.name for topic in await list_topics(driver, internal=True)]
     else:
         names = await _find_names(driver, topics)
 
@@ -110,34 +110,34 @@ async def describe_topics(
         try:
             return await _describe_partitions(driver, node, items)
         except UnsupportedByBroker:
-            told = await driver.fetch_metadata(items)
-            return {one.name or "": _described(one) for one in told.topics}
+            metadata = await driver.fetch_metadata(items)
+            return {topic.name or "": _describe_topic(topic) for topic in metadata.topics}
 
     found = await driver.results_of(names, driver.any_node, send)
     return await _add_states(driver, found) if replicas else found
 
 
 async def _find_names(driver: RequestDriver, topics: Iterable[str | UUID]) -> list[str]:
-    wanted = list(as_iterable(topics))
+    requested = list(as_iterable(topics))
 
     async def send(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
-        told = await driver.fetch_metadata(ids)
+        metadata = await driver.fetch_metadata(ids)
         return {
-            one.topic_id: broker_error(one.error_code, f"the topic of id {one.topic_id}")
-            if one.error_code or one.name is None
-            else one.name
-            for one in told.topics
+            topic.topic_id: broker_error(topic.error_code, f"the topic with id {topic.topic_id}")
+            if topic.error_code or topic.name is None
+            else topic.name
+            for topic in metadata.topics
         }
 
-    ids = [one for one in wanted if isinstance(one, UUID)]
+    ids = [topic for topic in requested if isinstance(topic, UUID)]
     names = await driver.results_of(ids, driver.any_node, send)
-    return [names[one] if isinstance(one, UUID) else one for one in wanted]
+    return [names[topic] if isinstance(topic, UUID) else topic for topic in requested]
 
 
 async def _describe_partitions(
     driver: RequestDriver, node: Node | None, names: Sequence[str]
 ) -> dict[str, TopicDescription | ClientError]:
-    """In pages."""
+    """Describes the topics, in as many requests as the broker has pages."""
     found: dict[str, TopicDescription | ClientError] = {}
     cursor: DescribeTopicPartitionsRequestCursor | None = None
     while True:
@@ -148,13 +148,13 @@ async def _describe_partitions(
             ),
             DescribeTopicPartitionsResponse,
         )
-        for one in response.topics:
-            page, known = _described(one), found.get(one.name or "")
+        for topic in response.topics:
+            page, known = _describe_topic(topic), found.get(topic.name or "")
             if isinstance(page, TopicDescription) and isinstance(known, TopicDescription):
                 page = TopicDescription(
                     page.name, page.id, page.is_internal, known.partitions + page.partitions
                 )
-            found[one.name or ""] = page
+            found[topic.name or ""] = page
         if response.next_cursor is None:
             return found
         cursor = DescribeTopicPartitionsRequestCursor(
@@ -166,8 +166,8 @@ async def _describe_partitions(
 async def _add_states(
     driver: RequestDriver, topics: Mapping[str, TopicDescription]
 ) -> dict[str, TopicDescription]:
-    """With what the leader of each partition knows of its replicas; where it has just gone,
-    what the others know stands."""
+    """Adds the replica states that the leader of each partition reports. A partition whose leader
+    fails keeps its description without them."""
     by_leader: dict[int, set[str]] = {}
     for name, topic in topics.items():
         for partition in topic.partitions:
@@ -181,53 +181,60 @@ async def _add_states(
         return {leader: await _describe_partitions(driver, node, sorted(by_leader[leader]))}
 
     views = await driver.outcomes_of(by_leader, driver.find_brokers, send)
-    seen: dict[TopicPartition, PartitionDescription] = {}
+    reported: dict[TopicPartition, PartitionDescription] = {}
     for leader, view in views.items():
-        for name, partition in _leading(leader, view):
-            seen[TopicPartition(name, partition.index)] = partition
+        for name, partition in _led_partitions(leader, view):
+            reported[TopicPartition(name, partition.index)] = partition
     return {
         name: TopicDescription(
             topic.name,
             topic.id,
             topic.is_internal,
-            tuple(seen.get(TopicPartition(name, one.index), one) for one in topic.partitions),
+            tuple(
+                reported.get(TopicPartition(name, partition.index), partition)
+                for partition in topic.partitions
+            ),
         )
         for name, topic in topics.items()
     }
 
 
-def _leading(
+def _led_partitions(
     leader: int, view: Mapping[str, TopicDescription | ClientError] | ClientError
 ) -> Iterator[tuple[str, PartitionDescription]]:
     if isinstance(view, ClientError):
         return
     for name, topic in view.items():
         if isinstance(topic, TopicDescription):
-            yield from ((name, one) for one in topic.partitions if one.leader == leader)
+            for partition in topic.partitions:
+                if partition.leader == leader:
+                    yield name, partition
 
 
-def _described(
-    told: DescribeTopicPartitionsResponseTopic | MetadataResponseTopic,
+def _describe_topic(
+    topic: DescribeTopicPartitionsResponseTopic | MetadataResponseTopic,
 ) -> TopicDescription | ClientError:
-    name = told.name or ""
-    if told.error_code:
-        return broker_error(told.error_code, f"topic {name!r}")
-    partitions = sorted(map(_partition, told.partitions), key=lambda one: one.index)
-    return TopicDescription(name, told.topic_id, told.is_internal, tuple(partitions))
+    name = topic.name or ""
+    if topic.error_code:
+        return broker_error(topic.error_code, f"topic {name!r}")
+    partitions = sorted(
+        map(_describe_partition, topic.partitions), key=lambda partition: partition.index
+    )
+    return TopicDescription(name, topic.topic_id, topic.is_internal, tuple(partitions))
 
 
-def _partition(
-    told: DescribeTopicPartitionsResponsePartition | MetadataResponsePartition,
+def _describe_partition(
+    partition: DescribeTopicPartitionsResponsePartition | MetadataResponsePartition,
 ) -> PartitionDescription:
     base = PartitionDescription(
-        told.partition_index,
-        told.leader_id,
-        told.leader_epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        offline=tuple(told.offline_replicas),
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        offline=tuple(partition.offline_replicas),
     )
-    if isinstance(told, MetadataResponsePartition):
+    if isinstance(partition, MetadataResponsePartition):
         return base
     return PartitionDescription(
         base.index,
@@ -235,27 +242,27 @@ def _partition(
         base.leader_epoch,
         base.replicas,
         base.isr,
-        tuple(told.eligible_leader_replicas or ()),
-        tuple(told.last_known_elr or ()),
+        tuple(partition.eligible_leader_replicas or ()),
+        tuple(partition.last_known_elr or ()),
         base.offline,
-        ReplicationMode(told.replication_mode),
-        ReplicationMode(told.wished_mode),
-        told.mode_reason,
-        told.high_watermark,
-        tuple(_states(told)),
+        ReplicationMode(partition.replication_mode),
+        ReplicationMode(partition.wished_mode),
+        partition.mode_reason,
+        partition.high_watermark,
+        tuple(_replica_states(partition)),
     )
 
 
-def _states(told: DescribeTopicPartitionsResponsePartition) -> Iterator[ReplicaState]:
-    if not told.replica_end_offsets:
+def _replica_states(partition: DescribeTopicPartitionsResponsePartition) -> Iterator[ReplicaState]:
+    if not partition.replica_end_offsets:
         return
-    furthest = max(told.replica_end_offsets)
+    furthest = max(partition.replica_end_offsets)
     for node, start, end, fetched_ms, caught_up_ms in zip_longest(
-        told.replica_nodes,
-        told.replica_log_start_offsets,
-        told.replica_end_offsets,
-        told.replica_last_fetch_ages_ms,
-        told.replica_last_caught_up_ages_ms,
+        partition.replica_nodes,
+        partition.replica_log_start_offsets,
+        partition.replica_end_offsets,
+        partition.replica_last_fetch_ages_ms,
+        partition.replica_last_caught_up_ages_ms,
         fillvalue=-1,
     ):
         lag = furthest - end if end >= 0 else -1

@@ -1,4 +1,4 @@
-"""The groups that read a topic: how they read it, with how many members, and how far behind."""
+"""Requests that list the groups that read a topic, with their members and lag."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from lograft.model.types import TopicPartition
 
 _MODE: Final = "subscription.mode"
 _OWNER: Final = "subscription.group"
-#: What a topic without the setting has, and every topic of Apache Kafka.
+#: The mode of topics without the setting, and of all topics of Apache Kafka.
 _PUBLISH_SUBSCRIBE: Final = "psb"
 _POINT_TO_POINT: Final = "ptp"
-#: Groups of one request to their coordinator.
-_GROUPS_AT_ONCE: Final = 1_000
+#: Maximum number of groups in one request.
+_GROUPS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """The position of a group in one partition. A field is None if its value is unknown or there
-    is none.
+    """The position of a group in one partition. Fields are None if they are unknown or do not
+    apply.
 
     for group in (await admin.list_topic_groups(["orders"]))["orders"].groups:
         for reading in group.partitions:
@@ -36,13 +36,13 @@ class PartitionReading:
     offset: int | None
     end_offset: int | None
     lag: int | None
-    #: The member that has the partition now.
+    #: The member to which the partition is assigned.
     member: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicGroup:
-    """One group that has members with partitions of the topic, or offsets in it.
+    """A group with assigned partitions of the topic, or committed offsets for it.
 
     for group in (await admin.list_topic_groups(["orders"]))["orders"].groups:
         print(group.group, group.type, group.members, group.lag)
@@ -53,30 +53,30 @@ class TopicGroup:
     type: str
     state: str
     assignor: str
-    #: Members that have partitions of this topic. 0: consumers assign partitions themselves, or
-    #: none is running.
+    #: The number of members with partitions of this topic; 0: consumers assign partitions
+    #: themselves, or none is running.
     members: int
     partitions: tuple[PartitionReading, ...]
 
     @property
     def lag(self) -> int | None:
-        """Over the partitions where it is known; None: in none."""
-        known = [one.lag for one in self.partitions if one.lag is not None]
+        """The sum over the partitions whose lag is known; None if there is none."""
+        known = [reading.lag for reading in self.partitions if reading.lag is not None]
         return sum(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicGroups:
-    """How a topic may be read, and who does.
+    """The subscription mode of a topic and the groups that read it.
 
     orders = (await admin.list_topic_groups(["orders"]))["orders"]
-    print(orders.mode, orders.owner, [one.group for one in orders.groups])
+    print(orders.mode, orders.owner, [group.group for group in orders.groups])
     """
 
     topic: str
-    #: "psb": any number of groups; "ptp": the owner alone.
+    #: "psb": any number of groups may read it; "ptp": only the owner.
     mode: str
-    #: Of a "ptp" topic that a group has taken.
+    #: The group that reads a "ptp" topic, if it has one.
     owner: str | None
     groups: tuple[TopicGroup, ...]
 
@@ -85,71 +85,76 @@ async def list_topic_groups(driver: RequestDriver, topics: Iterable[str]) -> dic
     described = await describe_topics(driver, as_iterable(topics))
     resources = {name: topic_resource(name) for name in described}
     settings = await describe_configs(driver, resources.values(), names=(_MODE, _OWNER))
-    places = {
-        TopicPartition(name, one.index): one.leader >= 0
+    partitions = {
+        TopicPartition(name, partition.index): partition.leader >= 0
         for name, topic in described.items()
-        for one in topic.partitions
+        for partition in topic.partitions
     }
-    # A coordinator refuses a group that names a "ptp" topic of another group; a group that asks
-    # for all its offsets gets those that it has.
-    is_claimed = any(_mode(settings[one]) == _POINT_TO_POINT for one in resources.values())
-    names = [one.group for one in await list_groups(driver)]
+    # A coordinator rejects OffsetFetch for a "ptp" topic of another group, but not OffsetFetch for
+    # all topics of the group.
+    has_ptp = any(
+        _mode_of(settings[resource]) == _POINT_TO_POINT for resource in resources.values()
+    )
+    names = [listing.group for listing in await list_groups(driver)]
     groups: dict[str, GroupDescription] = {}
     offsets: dict[str, dict[TopicPartition, GroupOffset]] = {}
-    for first in range(0, len(names), _GROUPS_AT_ONCE):
-        some = names[first : first + _GROUPS_AT_ONCE]
-        groups |= await describe_groups(driver, some)
-        offsets |= await list_offsets_of_groups(driver, some, None if is_claimed else places)
-    led = [place for place, has_leader in places.items() if has_leader]
+    for first in range(0, len(names), _GROUPS_MAX):
+        chunk = names[first : first + _GROUPS_MAX]
+        groups |= await describe_groups(driver, chunk)
+        offsets |= await list_offsets_of_groups(driver, chunk, None if has_ptp else partitions)
+    led = [partition for partition, has_leader in partitions.items() if has_leader]
     listed = await list_offsets(driver, dict.fromkeys(led, LATEST))
-    ends = {place: one.offset for place, one in listed.items()}
+    ends = {partition: end.offset for partition, end in listed.items()}
     found = {}
     for name, resource in resources.items():
         owner = settings[resource].get(_OWNER)
         found[name] = TopicGroups(
             name,
-            _mode(settings[resource]),
+            _mode_of(settings[resource]),
             (owner.value or None) if owner is not None else None,
             tuple(
-                reading
+                topic_group
                 for group in sorted(groups)
-                if (reading := _reading(name, groups[group], offsets[group], ends)) is not None
+                if (topic_group := _topic_group(name, groups[group], offsets[group], ends))
+                is not None
             ),
         )
     return found
 
 
-def _mode(settings: Mapping[str, ConfigEntry]) -> str:
+def _mode_of(settings: Mapping[str, ConfigEntry]) -> str:
     entry = settings.get(_MODE)
     return (entry.value if entry is not None else None) or _PUBLISH_SUBSCRIBE
 
 
-def _reading(
+def _topic_group(
     topic: str,
     group: GroupDescription,
     offsets: Mapping[TopicPartition, GroupOffset],
     ends: Mapping[TopicPartition, int],
 ) -> TopicGroup | None:
-    """None: the group does not read the topic."""
-    readers = {place: one for place, one in group.readers.items() if place.topic == topic}
-    committed = {
-        place: one.offset
-        for place, one in offsets.items()
-        if place.topic == topic and one.offset >= 0
+    """Returns None if the group does not read the topic."""
+    owners = {
+        partition: member for partition, member in group.owners.items() if partition.topic == topic
     }
-    if not readers and not committed:
+    committed = {
+        partition: offset.offset
+        for partition, offset in offsets.items()
+        if partition.topic == topic and offset.offset >= 0
+    }
+    if not owners and not committed:
         return None
-    partitions = []
-    for place in sorted({*readers, *committed}):
-        offset, end = committed.get(place), ends.get(place)
-        reader = readers.get(place)
-        partitions.append(
+    readings = []
+    for partition in sorted({*owners, *committed}):
+        offset, end = committed.get(partition), ends.get(partition)
+        owner = owners.get(partition)
+        readings.append(
             PartitionReading(
-                place.partition,
+                partition.partition,
                 offset,
                 end,
                 None if offset is None or end is None else max(0, end - offset),
-                None if reader is None else reader.member,
+                None if owner is None else owner.member,
             )
         )
     return TopicGroup(
@@ -157,6 +162,6 @@ def _reading(
         group.type,
         group.state,
         group.assignor,
-        len({one.member for one in readers.values()}),
-        tuple(partitions),
+        len({member.member for member in owners.values()}),
+        tuple(readings),
     )

@@ -1,4 +1,4 @@
-"""Topics: made, grown, deleted."""
+"""Requests that create and delete topics and add partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,13 +32,13 @@ from lograft.wire.messages.delete_topics import (
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """-1: as the cluster's settings say."""
+    """A topic to create. With -1 the cluster's defaults apply."""
 
     name: str
     partitions: int = -1
     replicas: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
-    #: Instead of numbers: the brokers of each partition, the preferred leader first.
+    #: Instead of the numbers: the brokers of each partition, the preferred leader first.
     assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
@@ -54,9 +54,11 @@ class CreatedTopic:
 async def create_topics(
     driver: RequestDriver, topics: Iterable[NewTopic | str], *, validate_only: bool = False
 ) -> dict[str, CreatedTopic]:
-    wanted = {
-        one.name: one
-        for one in (NewTopic(one) if isinstance(one, str) else one for one in as_iterable(topics))
+    new_topics = {
+        topic.name: topic
+        for topic in (
+            NewTopic(topic) if isinstance(topic, str) else topic for topic in as_iterable(topics)
+        )
     }
 
     async def send(
@@ -65,16 +67,16 @@ async def create_topics(
         response = await driver.send(
             node,
             CreateTopicsRequest(
-                topics=[_creatable(wanted[name]) for name in names],
+                topics=[_creatable_topic(new_topics[name]) for name in names],
                 timeout_ms=driver.request_timeout_ms,
                 validate_only=validate_only,
             ),
             CreateTopicsResponse,
             at_least=4,
         )
-        return {one.name: _created(one) for one in response.topics}
+        return {result.name: _created_topic(result) for result in response.topics}
 
-    return await driver.results_of(wanted, driver.find_controller, send)
+    return await driver.results_of(new_topics, driver.find_controller, send)
 
 
 async def delete_topics(driver: RequestDriver, topics: Iterable[str | UUID]) -> None:
@@ -85,20 +87,20 @@ async def delete_topics(driver: RequestDriver, topics: Iterable[str | UUID]) -> 
             node,
             DeleteTopicsRequest(
                 topics=[
-                    DeleteTopicState(name=one)
-                    if isinstance(one, str)
-                    else DeleteTopicState(name=None, topic_id=one)
-                    for one in items
+                    DeleteTopicState(name=topic)
+                    if isinstance(topic, str)
+                    else DeleteTopicState(name=None, topic_id=topic)
+                    for topic in items
                 ],
                 timeout_ms=driver.request_timeout_ms,
             ),
             DeleteTopicsResponse,
             at_least=6,
         )
-        by_name = {one.name: one for one in response.responses}
-        by_id = {one.topic_id: one for one in response.responses}
+        by_name = {result.name: result for result in response.responses}
+        by_id = {result.topic_id: result for result in response.responses}
         return {
-            item: _deleted(item, by_name[item] if isinstance(item, str) else by_id[item])
+            item: _deletion_error(item, by_name[item] if isinstance(item, str) else by_id[item])
             for item in items
         }
 
@@ -120,7 +122,7 @@ async def create_partitions(
                     CreatePartitionsTopic(
                         name=name,
                         count=counts[name],
-                        assignments=_placed((assignments or {}).get(name)),
+                        assignments=_build_assignments((assignments or {}).get(name)),
                     )
                     for name in names
                 ],
@@ -130,21 +132,23 @@ async def create_partitions(
             CreatePartitionsResponse,
         )
         return {
-            one.name: broker_error(one.error_code, f"partitions of {one.name!r}", one.error_message)
-            if one.error_code
+            result.name: broker_error(
+                result.error_code, f"partitions of {result.name!r}", result.error_message
+            )
+            if result.error_code
             else None
-            for one in response.results
+            for result in response.results
         }
 
     await driver.results_of(counts, driver.find_controller, send)
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    placed = bool(topic.assignment)
+def _creatable_topic(topic: NewTopic) -> CreatableTopic:
+    is_assigned = bool(topic.assignment)
     return CreatableTopic(
         name=topic.name,
-        num_partitions=-1 if placed else topic.partitions,
-        replication_factor=-1 if placed else topic.replicas,
+        num_partitions=-1 if is_assigned else topic.partitions,
+        replication_factor=-1 if is_assigned else topic.replicas,
         assignments=[
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in topic.assignment.items()
@@ -155,22 +159,22 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _created(told: CreatableTopicResult) -> CreatedTopic | ClientError:
-    if told.error_code:
-        return broker_error(told.error_code, f"topic {told.name!r}", told.error_message)
-    configs = {one.name: one.value for one in told.configs or ()}
+def _created_topic(result: CreatableTopicResult) -> CreatedTopic | ClientError:
+    if result.error_code:
+        return broker_error(result.error_code, f"topic {result.name!r}", result.error_message)
+    configs = {config.name: config.value for config in result.configs or ()}
     return CreatedTopic(
-        told.name, told.topic_id, told.num_partitions, told.replication_factor, configs
+        result.name, result.topic_id, result.num_partitions, result.replication_factor, configs
     )
 
 
-def _deleted(item: str | UUID, told: DeletableTopicResult) -> ClientError | None:
-    if not told.error_code:
+def _deletion_error(item: str | UUID, result: DeletableTopicResult) -> ClientError | None:
+    if not result.error_code:
         return None
-    return broker_error(told.error_code, f"topic {str(item)!r}")
+    return broker_error(result.error_code, f"topic {str(item)!r}")
 
 
-def _placed(
+def _build_assignments(
     replicas: Sequence[Sequence[int]] | None,
 ) -> list[CreatePartitionsAssignment] | None:
     if replicas is None:

@@ -1,10 +1,10 @@
-"""Transactions: which there are, what they are doing, and ending those that hang."""
+"""Requests that list and describe transactions, and abort hanging ones."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lograft.client.administering.partitions import describe_producers, failure
+from lograft.client.administering.partitions import describe_producers, error_if_failed
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, WrongUse, raise_for
@@ -39,12 +39,13 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What one transactional id is doing.
+    """The state of a transactional id.
 
     async with transactional.transaction():
         await transactional.send("orders", b"paid")
-        told: TransactionDescription = (await admin.describe_transactions(["examples"]))["examples"]
-        assert told.state == "Ongoing"
+        described = await admin.describe_transactions(["examples"])
+        transaction: TransactionDescription = described["examples"]
+        assert transaction.state == "Ongoing"
     """
 
     transactional_id: str
@@ -53,22 +54,23 @@ class TransactionDescription:
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    #: -1: none is open.
+    #: -1: no transaction is open.
     start_ms: int
     partitions: tuple[TopicPartition, ...]
 
 
 class HangingTransaction(NamedTuple):
-    """Open in a partition, while its coordinator knows nothing of it: nobody will end it.
+    """A transaction that is open in a partition and unknown to its coordinator, so that it will not
+    end by itself.
 
-    places = [TopicPartition("orders", 0)]
+    partitions = [TopicPartition("orders", 0)]
     hanging: list[HangingTransaction] = await admin.find_hanging_transactions(
-        places, open_for_ms=900_000, now_ms=0
+        partitions, open_for_ms=900_000, now_ms=0
     )
     assert hanging == []
     """
 
-    place: TopicPartition
+    partition: TopicPartition
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
@@ -101,19 +103,19 @@ async def list_transactions(
         )
         raise_for(response.error_code, f"transactions of broker {broker}")
         if response.unknown_state_filters:
-            raise WrongUse(f"no transaction has the state {response.unknown_state_filters[0]!r}")
+            raise WrongUse(f"unknown transaction state {response.unknown_state_filters[0]!r}")
         return {
             broker: [
                 TransactionListing(
-                    one.transactional_id, broker, one.producer_id, one.transaction_state
+                    state.transactional_id, broker, state.producer_id, state.transaction_state
                 )
-                for one in response.transaction_states
+                for state in response.transaction_states
             ]
         }
 
-    told = await driver.results_of(await driver.list_broker_ids(), driver.find_brokers, send)
-    found = [one for transactions in told.values() for one in transactions]
-    return sorted(found, key=lambda one: one.transactional_id)
+    by_broker = await driver.results_of(await driver.list_broker_ids(), driver.find_brokers, send)
+    listings = [listing for transactions in by_broker.values() for listing in transactions]
+    return sorted(listings, key=lambda listing: listing.transactional_id)
 
 
 async def describe_transactions(
@@ -129,11 +131,11 @@ async def describe_transactions(
             DescribeTransactionsResponse,
         )
         return {
-            one.transactional_id: failure(
-                one.error_code, f"transactional id {one.transactional_id!r}"
+            state.transactional_id: error_if_failed(
+                state.error_code, f"transactional id {state.transactional_id!r}"
             )
-            or _described(one, node)
-            for one in response.transaction_states
+            or _describe_transaction(state, node)
+            for state in response.transaction_states
         }
 
     return await driver.results_of(transactional_ids, driver.find_transaction_coordinators, send)
@@ -143,18 +145,19 @@ async def fence_producers(
     driver: RequestDriver, transactional_ids: Iterable[str]
 ) -> dict[str, int]:
     async def send(node: Node | None, ids: Sequence[str]) -> dict[str, int | ClientError]:
-        found: dict[str, int | ClientError] = {}
-        for one in ids:
+        outcomes: dict[str, int | ClientError] = {}
+        for transactional_id in ids:
             response = await driver.send(
                 node,
                 InitProducerIdRequest(
-                    transactional_id=one, transaction_timeout_ms=driver.request_timeout_ms
+                    transactional_id=transactional_id,
+                    transaction_timeout_ms=driver.request_timeout_ms,
                 ),
                 InitProducerIdResponse,
             )
-            error = failure(response.error_code, f"transactional id {one!r}")
-            found[one] = response.producer_id if error is None else error
-        return found
+            error = error_if_failed(response.error_code, f"transactional id {transactional_id!r}")
+            outcomes[transactional_id] = response.producer_id if error is None else error
+        return outcomes
 
     return await driver.results_of(transactional_ids, driver.find_transaction_coordinators, send)
 
@@ -164,30 +167,37 @@ async def find_hanging_transactions(
 ) -> list[HangingTransaction]:
     suspects = [
         HangingTransaction(
-            place,
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.transaction_start_offset,
-            one.last_timestamp_ms,
+            partition,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.transaction_start_offset,
+            producer.last_timestamp_ms,
         )
-        for place, producers in (await describe_producers(driver, partitions)).items()
-        for one in producers
-        if one.transaction_start_offset >= 0 and now_ms - one.last_timestamp_ms > open_for_ms
+        for partition, producers in (await describe_producers(driver, partitions)).items()
+        for producer in producers
+        if producer.transaction_start_offset >= 0
+        and now_ms - producer.last_timestamp_ms > open_for_ms
     ]
     if not suspects:
         return []
-    listed = await list_transactions(
-        driver, producer_ids=sorted({one.producer_id for one in suspects})
+    listings = await list_transactions(
+        driver, producer_ids=sorted({suspect.producer_id for suspect in suspects})
     )
-    known = await describe_transactions(driver, (one.transactional_id for one in listed))
-    alive = {(one.producer_id, place) for one in known.values() for place in one.partitions}
-    return [one for one in suspects if (one.producer_id, one.place) not in alive]
+    known = await describe_transactions(driver, (listing.transactional_id for listing in listings))
+    ongoing = {
+        (transaction.producer_id, partition)
+        for transaction in known.values()
+        for partition in transaction.partitions
+    }
+    return [
+        suspect for suspect in suspects if (suspect.producer_id, suspect.partition) not in ongoing
+    ]
 
 
 async def abort_transaction(
     driver: RequestDriver,
-    place: TopicPartition,
+    partition: TopicPartition,
     *,
     producer_id: int,
     producer_epoch: int,
@@ -207,7 +217,7 @@ async def abort_transaction(
                         coordinator_epoch=max(0, coordinator_epoch),
                         topics=[
                             WritableTxnMarkerTopic(
-                                name=place.topic, partition_indexes=[place.partition]
+                                name=partition.topic, partition_indexes=[partition.partition]
                             )
                         ],
                     )
@@ -216,29 +226,29 @@ async def abort_transaction(
             WriteTxnMarkersResponse,
         )
         return {
-            TopicPartition(topic.name, one.partition_index): failure(
-                one.error_code, f"the transaction of producer {producer_id} in {place}"
+            TopicPartition(topic.name, result.partition_index): error_if_failed(
+                result.error_code, f"the transaction of producer {producer_id} in {partition}"
             )
             for marker in response.markers
             for topic in marker.topics
-            for one in topic.partitions
+            for result in topic.partitions
         }
 
-    await driver.results_of([place], driver.find_leaders, send)
+    await driver.results_of([partition], driver.find_leaders, send)
 
 
-def _described(told: TransactionState, coordinator: int) -> TransactionDescription:
+def _describe_transaction(state: TransactionState, coordinator: int) -> TransactionDescription:
     return TransactionDescription(
-        told.transactional_id,
+        state.transactional_id,
         coordinator,
-        told.transaction_state,
-        told.producer_id,
-        told.producer_epoch,
-        told.transaction_timeout_ms,
-        told.transaction_start_time_ms,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
         tuple(
             TopicPartition(topic.topic, index)
-            for topic in told.topics
+            for topic in state.topics
             for index in topic.partitions
         ),
     )

@@ -1,4 +1,4 @@
-"""An administrator on a simulated cluster, in virtual time."""
+"""Runs scenarios of the admin client on a simulated cluster, in virtual time."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,7 +25,12 @@ def play(
 
 
 async def fill(cluster: VirtualCluster, topic: str, count: int, *, partition: int = 0) -> None:
+    """Writes records with the values 0, 1, … and timestamps from 1,000 on."""
     servers = ",".join(map(str, cluster.bootstrap()))
-    async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime("writer")) as one:
+    async with Producer(
+        bootstrap_servers=servers, runtime=cluster.client_runtime("writer")
+    ) as producer:
         for number in range(count):
-            await one.send(topic, b"%d" % number, partition=partition, timestamp_ms=1_000 + number)
+            await producer.send(
+                topic, b"%d" % number, partition=partition, timestamp_ms=1_000 + number
+            )

@@ -1,4 +1,4 @@
-"""The administrator on simulated clusters: every call finds its place, and errors explain."""
+"""The admin client on simulated clusters: requests reach the right node, and errors explain."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ from tests.unit.client.administering.admin_scenarios import fill, play
 
 
 @scenario(play, nodes=3)
-async def test_a_topic_is_made_described_grown_and_deleted_by_id(
+async def test_topics_are_created_described_extended_and_deleted_by_id(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     created = await admin.create_topics(
@@ -47,20 +47,20 @@ async def test_a_topic_is_made_described_grown_and_deleted_by_id(
     )
     assert (created["a"].partitions, created["a"].replicas) == (2, 3)
     assert created["a"].configs["retention.ms"] == "5"
-    assert [(one.name, one.partitions) for one in await admin.list_topics()] == [
+    assert [(topic.name, topic.partitions) for topic in await admin.list_topics()] == [
         ("a", 2),
         ("b", 1),
     ]
     await admin.create_partitions({"a": 3}, assignments={"a": [[3, 1, 2]]})
     described = await admin.describe_topics([created["a"].id])
-    assert [one.index for one in described["a"].partitions] == [0, 1, 2]
+    assert [partition.index for partition in described["a"].partitions] == [0, 1, 2]
     assert described["a"].partitions[2].replicas == (3, 1, 2)
     await admin.delete_topics([created["a"].id, "b"])
     assert await admin.list_topics() == []
 
 
 @scenario(play)
-async def test_errors_say_what_was_wrong_with_which(
+async def test_errors_contain_the_item_and_the_cause(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics(["a"])
@@ -87,7 +87,7 @@ async def test_errors_say_what_was_wrong_with_which(
 
 
 @scenario(play, nodes=3)
-async def test_settings_are_described_and_changed_one_by_one(
+async def test_settings_are_described_and_altered_incrementally(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics([NewTopic("a", configs={"cleanup.policy": "compact"})])
@@ -110,21 +110,21 @@ async def test_settings_are_described_and_changed_one_by_one(
     only = await admin.describe_configs([topic], names=["retention.ms"])
     assert list(only[topic]) == ["retention.ms"]
     assert only[topic]["retention.ms"].source.name == "DEFAULT"
-    one, everyone = broker_resource(2), broker_resource()
-    both = await admin.describe_configs([one, everyone])
-    assert both[one]["node.id"].value == "2"
+    broker, defaults = broker_resource(2), broker_resource()
+    configs = await admin.describe_configs([broker, defaults])
+    assert configs[broker]["node.id"].value == "2"
     listed = await admin.list_config_resources([ResourceKind.TOPIC])
     assert topic in listed
 
 
 @scenario(play, nodes=3)
-async def test_the_cluster_its_features_disks_and_quorum(
+async def test_cluster_features_log_dirs_and_quorum_are_described(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.connect()
     described = await admin.describe_cluster(fenced=True)
-    assert [one.id for one in described.brokers] == [1, 2, 3]
-    assert not any(one.is_fenced for one in described.brokers)
+    assert [broker.id for broker in described.brokers] == [1, 2, 3]
+    assert not any(broker.is_fenced for broker in described.brokers)
     features = await admin.describe_features()
     assert features.finalized["metadata.version"].highest > 1
     await admin.update_features(
@@ -133,16 +133,16 @@ async def test_the_cluster_its_features_disks_and_quorum(
     with pytest.raises(BrokerError):
         await admin.update_features({"group.version": 99})
     await admin.create_topics([NewTopic("a", partitions=1, replicas=3)])
-    place = TopicPartition("a", 0)
-    async with asyncio.timeout(60):  # the replicas may be opened after the answer
+    partition = TopicPartition("a", 0)
+    async with asyncio.timeout(60):  # the replicas may be created after the response
         while True:
-            directories = await admin.describe_log_dirs(partitions=[place])
+            directories = await admin.describe_log_dirs(partitions=[partition])
             assert sorted(directories) == [1, 2, 3]
-            if all(place in one[0].replicas for one in directories.values()):
+            if all(partition in dirs[0].replicas for dirs in directories.values()):
                 break
             await asyncio.sleep(0.1)
     quorum = await admin.describe_quorum()
-    assert sorted(one.node for one in quorum.voters) == [1, 2, 3]
+    assert sorted(voter.node for voter in quorum.voters) == [1, 2, 3]
     with pytest.raises(BrokerError, match="voter 9"):
         await admin.remove_voter(9, quorum.voters[0].directory)
     with pytest.raises(BrokerError, match="broker 9"):
@@ -151,7 +151,7 @@ async def test_the_cluster_its_features_disks_and_quorum(
 
 
 @scenario(play, nodes=3)
-async def test_offsets_of_logs_and_records_that_go(
+async def test_offsets_are_listed_and_records_deleted(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics([NewTopic("a", partitions=2, replicas=2)])
@@ -165,21 +165,21 @@ async def test_offsets_of_logs_and_records_that_go(
     assert await admin.delete_records({first: 3}) == {first: 3}
     assert (await admin.list_offsets({first: EARLIEST}))[first].offset == 3
     producers = (await admin.describe_producers([first, second]))[first]
-    assert [one.last_sequence for one in producers] == [9]
+    assert [producer.last_sequence for producer in producers] == [9]
 
 
 @scenario(play, nodes=3)
-async def test_replicas_move_and_leaders_are_elected(
+async def test_partitions_are_reassigned_and_leaders_elected(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics([NewTopic("a", assignment={0: [1, 2]})])
-    place = TopicPartition("a", 0)
-    assert await admin.elect_leaders(Election.PREFERRED, [place]) == {place: False}
-    await admin.reassign({place: [3, 2]})
+    partition = TopicPartition("a", 0)
+    assert await admin.elect_leaders(Election.PREFERRED, [partition]) == {partition: False}
+    await admin.reassign({partition: [3, 2]})
     async with asyncio.timeout(60):
-        while await admin.list_reassignments([place]):
+        while await admin.list_reassignments([partition]):
             await asyncio.sleep(0.1)
-    await admin.elect_leaders(Election.PREFERRED, [place])
+    await admin.elect_leaders(Election.PREFERRED, [partition])
     assert (await admin.describe_topics(["a"]))["a"].partitions[0].leader == 3
     with pytest.raises(BrokerError, match="a-7"):
         await admin.reassign({TopicPartition("a", 7): [1]})
@@ -187,15 +187,15 @@ async def test_replicas_move_and_leaders_are_elected(
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 @scenario(play, nodes=3)
-async def test_an_administrator_names_the_leader(
+async def test_elect_leaders_can_select_the_leader(
     cluster: VirtualCluster, admin: Admin, /, mode: str
 ) -> None:
     settings = {"replication.mode": mode}
     await admin.create_topics([NewTopic("a", assignment={0: [1, 2, 3]}, configs=settings)])
-    place = TopicPartition("a", 0)
+    partition = TopicPartition("a", 0)
 
     async def elect(leader: int) -> bool:
-        return (await admin.elect_leaders(partitions=[place], leader=leader))[place]
+        return (await admin.elect_leaders(partitions=[partition], leader=leader))[partition]
 
     async def leader() -> int:
         return (await admin.describe_topics(["a"]))["a"].partitions[0].leader
@@ -212,13 +212,15 @@ async def test_an_administrator_names_the_leader(
 
 
 @scenario(play, nodes=3)
-async def test_the_mode_and_every_replicas_lag(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_replication_is_altered_and_replica_states_described(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     await admin.create_topics([NewTopic("a", partitions=2, replicas=3)])
     await fill(cluster, "a", 4)
 
     async def modes() -> list[ReplicationMode]:
         described = await admin.describe_topics(["a"])
-        return [one.mode for one in described["a"].partitions]
+        return [partition.mode for partition in described["a"].partitions]
 
     await admin.alter_replication("a", mode="raft")
     async with asyncio.timeout(60):
@@ -234,40 +236,40 @@ async def test_the_mode_and_every_replicas_lag(cluster: VirtualCluster, admin: A
         await admin.alter_replication("a")
     topic = (await admin.describe_topics(["a"], replicas=True))["a"]
     states = topic.partitions[0].states
-    assert sorted(one.node for one in states) == [1, 2, 3]
-    assert [one.lag for one in states] == [0, 0, 0]
-    assert min(one.end_offset for one in states) >= 4
+    assert sorted(replica.node for replica in states) == [1, 2, 3]
+    assert [replica.lag for replica in states] == [0, 0, 0]
+    assert min(replica.end_offset for replica in states) >= 4
 
 
 @scenario(play, nodes=3)
-async def test_a_group_without_members_is_moved_reset_undone_and_deleted(
+async def test_offsets_of_an_empty_group_are_altered_reset_restored_and_deleted(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics([NewTopic("a", partitions=2)])
     await fill(cluster, "a", 10)
-    place = TopicPartition("a", 0)
-    await admin.alter_group_offsets("g", {place: 7})
-    assert [one.group for one in await admin.list_groups(states=["empty"])] == ["g"]
+    partition = TopicPartition("a", 0)
+    await admin.alter_group_offsets("g", {partition: 7})
+    assert [group.group for group in await admin.list_groups(states=["empty"])] == ["g"]
     assert await admin.list_groups(types=["consumer"]) == []
-    described = await admin.describe_groups(["g", "nobody"])
-    assert (described["g"].state, described["nobody"].state) == ("Empty", "Dead")
+    described = await admin.describe_groups(["g", "missing"])
+    assert (described["g"].state, described["missing"].state) == ("Empty", "Dead")
     plan = await admin.plan_reset("g", Target(shift=-2))
-    assert [(one.before, one.after) for one in plan.moves] == [(7, 5)]
+    assert [(move.before, move.after) for move in plan.moves] == [(7, 5)]
     await admin.reset_offsets("g", Target(offset=99), {"a": None})
-    stands = await admin.list_group_offsets("g", [place])
-    assert (stands[place].offset, stands[place].before_reset) == (10, 7)
+    offsets = await admin.list_group_offsets("g", [partition])
+    assert (offsets[partition].offset, offsets[partition].before_reset) == (10, 7)
     await admin.undo_reset("g")
-    assert (await admin.list_group_offsets("g"))[place].offset == 7
+    assert (await admin.list_group_offsets("g"))[partition].offset == 7
     with pytest.raises(WrongUse, match="no reset to undo"):
         await admin.undo_reset("g")
-    with pytest.raises(WrongUse, match="there is no topic x"):
+    with pytest.raises(WrongUse, match="topic x does not exist"):
         await admin.plan_reset("g", Target(latest=True), {"x": None})
-    with pytest.raises(WrongUse, match="a-1 has no offset to shift"):
+    with pytest.raises(WrongUse, match="a-1 has no committed offset to shift"):
         await admin.plan_reset("g", Target(shift=1), {"a": None})
-    await admin.delete_group_offsets("g", [place])
+    await admin.delete_group_offsets("g", [partition])
     await admin.remove_members("g")
-    with pytest.raises(GroupMissing, match="there is no such group"):
-        await admin.delete_groups(["nobody"])
+    with pytest.raises(GroupMissing, match="the group does not exist"):
+        await admin.delete_groups(["missing"])
     await admin.delete_groups(["g"])
     assert await admin.list_groups() == []
 
@@ -285,25 +287,29 @@ async def test_producers_are_fenced_and_transactions_listed(
     assert (described["t"].state, described["t"].partitions) == ("Empty", ())
     with pytest.raises(BrokerError, match="transactional id 'x'"):
         await admin.describe_transactions(["x"])
-    with pytest.raises(WrongUse, match="no transaction has the state"):
+    with pytest.raises(WrongUse, match="unknown transaction state"):
         await admin.list_transactions(states=["Lost"])
-    places = [TopicPartition("a", 0)]
-    hanging = await admin.find_hanging_transactions(places, open_for_ms=0, now_ms=1)
+    partitions = [TopicPartition("a", 0)]
+    hanging = await admin.find_hanging_transactions(partitions, open_for_ms=0, now_ms=1)
     assert hanging == []
 
 
 @scenario(play, {"request.timeout.ms": 3000}, nodes=3)
-async def test_a_leader_that_dies_is_waited_out(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_requests_are_retried_when_a_leader_dies(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     await admin.create_topics([NewTopic("a", replicas=3)])
     await fill(cluster, "a", 3)
-    place = TopicPartition("a", 0)
+    partition = TopicPartition("a", 0)
     cluster.kill(cluster.leader_of("a", 0))
-    assert (await admin.list_offsets({place: LATEST}))[place].offset == 3
+    assert (await admin.list_offsets({partition: LATEST}))[partition].offset == 3
     assert (await admin.describe_quorum()).leader > 0
 
 
 @scenario(play, {"default.api.timeout.ms": 2000, "request.timeout.ms": 1000})
-async def test_nobody_there(cluster: VirtualCluster, admin: Admin, /) -> None:
+async def test_calls_time_out_without_a_live_broker(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
     cluster.kill(1)
     with pytest.raises(TimedOut, match="gave up after 2 s"):
         await admin.list_topics()
@@ -312,8 +318,8 @@ async def test_nobody_there(cluster: VirtualCluster, admin: Admin, /) -> None:
         await admin.list_topics()
 
 
-def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(InvalidConfig, match="exclude each other"):
+def test_invalid_settings_are_rejected() -> None:
+    with pytest.raises(InvalidConfig, match="mutually exclusive"):
         Admin(bootstrap_servers="h:1", bootstrap_controllers="h:2")
     with pytest.raises(InvalidConfig, match=r"bootstrap\.servers"):
         Admin()
@@ -324,13 +330,13 @@ def test_settings_that_make_no_sense() -> None:
     )
 
 
-def test_it_must_be_open() -> None:
+def test_calls_before_start_are_rejected() -> None:
     with pytest.raises(WrongUse, match="not open"):
         asyncio.run(Admin(bootstrap_servers="h:1").list_topics())
 
 
 @scenario(play)
-async def test_a_rejected_commit_names_the_topic_and_the_reason(
+async def test_a_rejected_commit_contains_the_topic_and_the_reason(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     await admin.create_topics(["t"])

@@ -1,4 +1,4 @@
-"""Settings through the controllers of a cluster, as `kafka-configs --bootstrap-controller` asks."""
+"""Settings through controllers, as with `kafka-configs --bootstrap-controller`."""
 
 import pytest
 
@@ -14,14 +14,16 @@ from lograft.client.errors import BrokerMissing, UnsupportedByBroker
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import run_in_virtual_cluster, scenario
 
-#: Two brokers, 4 and 5, that are no controllers.
+#: Nodes 4 and 5 are only brokers.
 ROLES = ("controller", "controller", "controller", "broker", "broker")
 CONTROLLERS = "n1:9093,n2:9093,n3:9093"
 NAME = "log.cleaner.threads"
 
 
 @scenario(run_in_virtual_cluster, nodes=5, seed=4, roles=ROLES)
-async def test_the_active_controller_alters_brokers(cluster: VirtualCluster, /) -> None:
+async def test_the_active_controller_alters_the_settings_of_brokers(
+    cluster: VirtualCluster, /
+) -> None:
     runtime = cluster.client_runtime("admin")
     controllers = Admin(
         bootstrap_controllers=CONTROLLERS,
@@ -39,13 +41,14 @@ async def test_the_active_controller_alters_brokers(cluster: VirtualCluster, /) 
             (4, "4", ConfigSource.ALL_BROKERS),
             (5, "3", ConfigSource.BROKER),
         ):
-            one = broker_resource(broker)
-            found = (await brokers.describe_configs([one], names=[NAME]))[one][NAME]
-            assert (found.value, found.source) == (value, source)
-        # Each controller describes itself. Brokers do so too, but have another address.
+            resource = broker_resource(broker)
+            configs = await brokers.describe_configs([resource], names=[NAME])
+            entry = configs[resource][NAME]
+            assert (entry.value, entry.source) == (value, source)
+        # Each controller describes itself.
         own = [broker_resource(node) for node in (1, 2, 3)]
         described = await controllers.describe_configs([*own, broker_resource()])
-        assert [described[one]["node.id"].value for one in own] == ["1", "2", "3"]
+        assert [described[resource]["node.id"].value for resource in own] == ["1", "2", "3"]
         assert described[broker_resource()][NAME].value == "4"
         with pytest.raises(
             BrokerMissing, match="no controller 5 in the cluster now; known controllers: 1, 2, 3"
