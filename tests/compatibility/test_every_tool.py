@@ -26,13 +26,13 @@ TABLE: Final = REPOSITORY / "docs" / "kafka-tools.md"
 RECORDS: Final = 20
 NO_SHARE_GROUPS: Final = "ShareGroupHeartbeatRequest failed"
 
-#: Main classes in Kafka's jars that say nothing about a broker.
+#: Main classes in Kafka's jars that do not connect to a broker.
 WITHOUT_BROKER: Final = {
     "Kafka": "the server itself",
     "TestRaftServer": "a load generator for Kafka's own Raft library",
     "JmxTool": "reads the JMX beans of a JVM",
-    "OAuthCompatibilityTool": "talks to an OAuth server",
-    "ConnectPluginPath": "lists the plugins in a folder of Connect",
+    "OAuthCompatibilityTool": "tests an OAuth server",
+    "ConnectPluginPath": "lists the plugins in a directory of Kafka Connect",
 }
 
 
@@ -319,22 +319,22 @@ def table() -> str:
     others = "\n".join(f"| `{name}` | {reason} |" for name, reason in WITHOUT_BROKER.items())
     return f"""# Kafka's command line tools on Lograft
 
-Every tool of Apache Kafka 4.3.1, run once by `make interop` with the same arguments on Lograft; with
-`LOGRAFT_INTEROP=full` on Apache Kafka 4.3.1 as well. `tests/compatibility/test_every_tool.py` holds the
-calls and the expected output, and keeps this table. Longer scenarios of single tools are in the other
-files of that folder.
+`make interop` runs every tool of Apache Kafka 4.3.1 once on Lograft, and with `LOGRAFT_INTEROP=full` with the same
+arguments on Apache Kafka 4.3.1 as well. `tests/compatibility/test_every_tool.py` contains the
+arguments and the expected output, and checks this table. The other files of that directory contain longer scenarios
+for some of the tools.
 
-*Same as Kafka* means that one call of the tool ended with the same exit code on both servers and that
-both outputs match the same regular expression, which describes the part of the output that matters.
-Where a tool prints nothing, further calls show its effect. Whole outputs are not compared, and options
-that the call does not use are not tried. *Not supported yet* means that the output of Lograft matches
-another expression, in most cases the error.
+**Same as Kafka* means that a run of the tool had the same exit code on both servers and that
+both outputs match the same regular expression, which describes the relevant part of the output.
+If a tool prints nothing, further calls check its effect. Complete outputs are not compared, and options
+that the call does not use are not tested. *Not supported yet* means that the output of Lograft matches
+another expression, in most cases an error message.
 
 | main class | script | result |
 |---|---|---|
 {rows}
 
-Main classes that do not talk to a broker:
+Main classes that do not connect to a broker:
 
 | main class | purpose |
 |---|---|
