@@ -120,7 +120,10 @@ def _draw_panel(
     axis.set_yticks(range(len(bars)), [bar.bar.label for bar in bars])
     axis.set_ylim(rows - 0.5, -0.5)
     axis.set_xlim(0, right)
-    axis.set_xticks([0, 100], ["0", "Kafka = 100 %"])
+    if right < 5 * 100:
+        axis.set_xticks([0, 100], ["0", "Kafka = 100 %"])
+    else:
+        axis.set_xticks([100], ["Kafka = 100 %"])  # a 0 beside it would be unreadable
     axis.set_title(title, fontsize=10, loc="left")
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)

@@ -26,6 +26,9 @@ _STEP: Final = re.compile(
 )
 
 
+_NUMBERS: Final = re.compile(r"[0-9]+(?:,[0-9]+)*")
+
+
 class Commands(NamedTuple):
     """Lines for the shell."""
 
@@ -37,12 +40,13 @@ class Commands(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Lines that the commands before it print, in this order; `…` stands for any characters."""
+    """Lines that the commands before it print, in this order. Numbers, and lists of numbers, are
+    examples: the real ones may differ."""
 
     text: str
 
     def is_in(self, printed: str) -> bool:
-        lines = (".*".join(map(re.escape, line.split("…"))) for line in self.text.splitlines())
+        lines = (_NUMBERS.sub(r"[0-9,]+", re.escape(line)) for line in self.text.splitlines())
         pattern = "\n(?:.*\n)*?".join(f"{line}$" for line in lines)
         return re.search(f"^{pattern}", printed, re.MULTILINE) is not None
 
