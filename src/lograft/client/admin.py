@@ -715,7 +715,9 @@ class Admin(AsyncResource):
         """Returns transactions that no coordinator will end and that have blocked readers of these
         partitions for longer than `open_for_ms` (at wall clock time `now_ms`).
 
-            # hanging = await admin.find_hanging_transactions(places, open_for_ms=900_000, now_ms=…)
+            # hanging = await admin.find_hanging_transactions(
+            #     partitions, open_for_ms=900_000, now_ms=…
+            # )
         """
         return await transactions.find_hanging_transactions(
             self._driver, partitions, open_for_ms=open_for_ms, now_ms=now_ms
@@ -723,7 +725,7 @@ class Admin(AsyncResource):
 
     async def abort_transaction(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         *,
         producer_id: int,
         producer_epoch: int,
@@ -737,7 +739,7 @@ class Admin(AsyncResource):
         """
         await transactions.abort_transaction(
             self._driver,
-            place,
+            partition,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,

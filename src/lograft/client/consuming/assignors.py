@@ -1,5 +1,5 @@
-"""The assignors of classic groups, which the member that leads the group runs. Functions of the
-members' subscriptions; they give the same result on every member.
+"""The assignors of classic groups, which the leader of a group runs. They are deterministic
+functions of the subscriptions: every member would compute the same assignment.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Membership in a classic group: joins in the application's calls for records, gets its partitions
-from the member that leads the group, and sends heartbeats.
+"""Membership in a classic group: joins while the application polls, gets its partitions from the
+member that leads the group, and sends heartbeats.
 
     OUT ──serve: commit, revoke──▶ JOINING ──responses──▶ JOINED ──serve: assign──▶ IN
      ▲                                                                              │
@@ -85,7 +85,7 @@ class ClassicGroup:
         if self._join_reason is None and self._join_task is None:
             self._request_join(reason)
 
-    # ── in the application's call ────────────────────────────────────────────────────────────
+    # ── during a poll ────────────────────────────────────────────────────────────────────────
 
     def needs_serving(self) -> bool:
         return (
@@ -118,8 +118,8 @@ class ClassicGroup:
         return self._selection.pattern is None or bool(self._core.metadata.cache.brokers)
 
     async def _prepare_join(self) -> None:
-        """Commits, then revokes all partitions of an eager member; those of topics that are no
-        longer subscribed of a cooperative one."""
+        """Commits and revokes partitions: all of them with eager assignors, those of unsubscribed
+        topics with cooperative ones."""
         await self._assignment.commit()
         owned = self._assignment.owned
         if self._is_cooperative:
@@ -187,8 +187,8 @@ class ClassicGroup:
     # ── joining, in a task ───────────────────────────────────────────────────────────────────
 
     async def _join(self, reason: str) -> None:
-        """Retries until the member has joined, or gets an error that is not retriable. The next
-        call of the application applies the result."""
+        """Retries until the member has joined or gets an error that is not retriable. The next poll
+        applies the result."""
         failures = 0
         try:
             while True:

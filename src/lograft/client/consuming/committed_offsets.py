@@ -70,9 +70,9 @@ class CommittedOffsets:
         """Commits offsets; retries until the timeout. Raises CommitFailed, RebalanceInProgress,
         NotAuthorized …
 
-        `gives_up_missing`: a topic that is still missing after a few attempts counts as deleted,
-        and the commit fails before the timeout. For commits that others wait for, or that a later
-        one repeats. The offsets of the other topics are committed."""
+        With `gives_up_missing`, a topic that is still missing after a few attempts counts as
+        deleted: the commit fails early, but the offsets of the other topics are committed. This is
+        for commits that delay something else, or that a later commit repeats."""
         if not offsets:
             return
         attempts = 0

@@ -1,9 +1,8 @@
 """Membership in a KIP-848 group: the coordinator assigns, and heartbeats carry everything.
 
-A heartbeat contains what has changed since the last acknowledged one, and everything after a
-failure. A response may contain the target assignment of this member. The application's next call
-for records revokes the partitions that are not in it and assigns the new ones, and the next
-heartbeat reports that.
+A heartbeat contains what has changed since the last acknowledged one, or everything after a
+failure. A response may contain the target assignment of this member. The next poll revokes the
+partitions that are not in it and assigns the new ones, and the next heartbeat reports the result.
 """
 
 import asyncio
@@ -86,7 +85,7 @@ class ConsumerGroup:
             " trigger one with group.protocol=classic"
         )
 
-    # ── in the application's call ────────────────────────────────────────────────────────────
+    # ── during a poll ────────────────────────────────────────────────────────────────────────
 
     def needs_serving(self) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""Joins the parts of a consumer: the tasks in the background, and what the application's calls do.
+"""Connects the parts of a consumer: background tasks and the calls of the application.
 
 subscription ◀── membership (assignment) ◀── heartbeats, joins
     │ ▲
@@ -178,7 +178,7 @@ class Engine:
             self.core, self._coordinator, self.commit_identity
         )
 
-    # ── calls that wait for records ──────────────────────────────────────────────────────────
+    # ── polls ────────────────────────────────────────────────────────────────────────────────
 
     async def wait_for(self, collect: Callable[[], T | None], timeout_ms: int | None) -> T | None:
         """Waits until `collect` returns a value. Returns it, or None after the timeout."""
@@ -204,8 +204,8 @@ class Engine:
             self._poll_timer.end_poll()
 
     async def _serve(self) -> None:
-        """Does the work of every call for records: at this point the application has processed all
-        records that it has got."""
+        """Runs at the start of every poll, when the application has processed the records of the
+        last one."""
         if self._modes is not None:
             group_id = await self._modes.apply(self.group_id)
             if self._coordinator is None:
@@ -220,7 +220,7 @@ class Engine:
             self._auto_commit_if_due()
 
     async def _serve_membership(self, membership: Membership) -> None:
-        """Serves it in a separate task, so that a cancelled call cannot interrupt a rebalance."""
+        """Serves it in a separate task, so that a cancelled poll cannot interrupt a rebalance."""
         if self._serving is None and membership.needs_serving():
             done = self._serving = asyncio.get_running_loop().create_future()
 

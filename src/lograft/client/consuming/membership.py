@@ -1,8 +1,8 @@
 """The interface between a consumer and its group membership, which is the same for both group
 protocols.
 
-The call of the application that waits for records serves the membership (`serve`): only there are
-partitions assigned and revoked. A task sends the heartbeats.
+Every poll (`poll`, `fetch_arrow`, a step of `async for`) serves the membership: partitions are
+assigned and revoked only in `serve`. A task sends the heartbeats.
 """
 
 import re
@@ -31,13 +31,12 @@ class TopicSelection(NamedTuple):
 
 
 class PollTimer:
-    """Measures max.poll.interval.ms from the end of one call for records to the start of the
-    next."""
+    """Measures max.poll.interval.ms from the end of one poll to the start of the next."""
 
     def __init__(self, limit_ms: int, now_ms: Callable[[], int]) -> None:
         self.limit_ms = limit_ms
         self._now_ms = now_ms
-        #: When the last call ended; None: the application is in a call now.
+        #: When the last poll ended; None: a poll is in progress.
         self._last_poll_ms: int | None = now_ms()
 
     @property
@@ -67,7 +66,7 @@ class PollTimer:
 
 
 class MembershipContext(NamedTuple):
-    """What a membership needs of its consumer."""
+    """What a membership needs from its consumer."""
 
     core: ClientCore[ConsumerSettings]
     coordinator: Coordinator
@@ -90,11 +89,11 @@ class Membership(Protocol):
         """Triggers a rebalance. Raises WrongUse if only the coordinator can do that."""
 
     def needs_serving(self) -> bool:
-        """Checked whenever the application calls for records."""
+        """Checked in every poll."""
 
     async def serve(self) -> None:
-        """Applies changes of the assignment, while the application is not processing records.
-        Raises the error that keeps the consumer out of the group."""
+        """Applies changes of the assignment. Runs during a poll, when the application processes no
+        records. Raises the error that keeps the consumer out of the group."""
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
         """Commits, revokes all partitions and leaves the group, all within the timeout."""

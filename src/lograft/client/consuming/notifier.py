@@ -23,8 +23,8 @@ class Notifier:
 
     def notify_now(self) -> None:
         """Resumes the waiter inside this call, before any other event that the loop has already
-        received, unless a task is running. The caller must do nothing after it, because the waiter
-        may call the caller again."""
+        received, unless a task is running. It must be the last statement of the caller, because the
+        waiter may call the same code again."""
         self._is_notified = True
         waiter = self._waiter
         if waiter is not None and not waiter.done():
@@ -43,7 +43,7 @@ class Notifier:
         if deadline_ms is not None:
             timeout_ms = deadline_ms - self._clock.mono_ms()
             if timeout_ms <= 0:
-                # An application that only polls with a timeout of zero must not starve the tasks.
+                # An application that polls with a timeout of zero must not starve the other tasks.
                 await asyncio.sleep(0)
                 return False
             timer = loop.call_later(timeout_ms / 1000, self._wake)

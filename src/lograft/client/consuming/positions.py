@@ -2,7 +2,7 @@
 that of the reset policy. Also validates positions after a change of leader, and checks whether the
 group may read partitions that the application has assigned itself, which are not fetched before.
 
-A task does this while there is something to do, and retries with a backoff.
+A task does this whenever a partition needs it, and retries with a backoff.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Positions:
                 await self._lookup.back_off(failures)
 
     def _complete_round(self) -> None:
-        # Wakes those who wait now. Those who wait later wait for the next round.
+        # Wakes the current waiters; later ones wait for the next round.
         self._round.set()
         self._round.clear()
         self._on_change()

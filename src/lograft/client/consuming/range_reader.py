@@ -110,7 +110,7 @@ class Range(NamedTuple):
 
 
 class RangeReader(AsyncResource):
-    """Has the settings of a consumer and needs no group. Several reads may run concurrently.
+    """Takes the settings of a consumer, but needs no group. Several reads may run concurrently.
 
     async with RangeReader(bootstrap_servers="localhost:9092") as reader:
         async for batch in reader.read("greetings", 0, start=0, end=1_000):

@@ -54,7 +54,7 @@ class PartitionState:
         self.leader_epoch: int = NO_EPOCH
         self.reset: ResetPolicy | None = None
         self.is_paused = False
-        #: While the rebalance listener runs for a new partition, because it may seek.
+        #: Set while the rebalance listener runs for a new partition, because it may seek.
         self.is_held = False
         #: Whether the brokers let the group read the topic. False until that is checked, if the
         #: application has assigned the partition itself.
