@@ -1,4 +1,4 @@
-"""Every public name says what it is and shows it: the examples in docstrings run as they stand."""
+"""Every public name has a docstring with an example, and the examples run unchanged."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.support.scenarios import scenario
 from tools.docstrings import as_function, is_code
 
 
-class Noting:
+class ExampleInterceptor:
     """The `interceptor` of examples."""
 
     def on_send(self, record: Outgoing) -> Outgoing:
@@ -38,7 +38,7 @@ class Noting:
 
 
 def example_of(thing: Any) -> str:
-    """The paragraphs of its docstring that are Python, as one piece."""
+    """Returns the paragraphs of its docstring that are Python code."""
     paragraphs = inspect.cleandoc(thing.__doc__ or "").split("\n\n")
     found = ""
     for paragraph in paragraphs[1:]:
@@ -66,8 +66,9 @@ EXAMPLES = {
 }
 
 
-def shown() -> set[str]:
-    """Names with an example, names in examples, and what methods with an example give and take."""
+def names_in_examples() -> set[str]:
+    """Returns names with an example, names in examples, and names in the signatures of methods with
+    an example."""
     texts = list(EXAMPLES.values())
     texts += [str(inspect.signature(METHODS[name])) for name in METHODS.keys() & EXAMPLES.keys()]
     words = set(re.findall(r"\w+", "\n".join(texts)))
@@ -75,14 +76,14 @@ def shown() -> set[str]:
 
 
 def test_every_public_name_has_a_docstring_and_an_example() -> None:
-    silent = {name for name, thing in PUBLIC.items() if not (thing.__doc__ or "").strip()}
-    assert silent == set()
-    assert PUBLIC.keys() - shown() == set()
+    undocumented = {name for name, thing in PUBLIC.items() if not (thing.__doc__ or "").strip()}
+    assert undocumented == set()
+    assert PUBLIC.keys() - names_in_examples() == set()
 
 
 @contextlib.asynccontextmanager
-async def surroundings(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
-    """What examples may use without making it: clients that are open, and a topic."""
+async def open_clients(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+    """Yields the names that examples use without creating them: open clients and a topic."""
     servers = cluster.bootstrap_servers
     async with (
         Producer(bootstrap_servers=servers) as producer,
@@ -102,27 +103,27 @@ async def surroundings(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
             "transactional": transactional,
             "consumer": consumer,
             "admin": admin,
-            "interceptor": Noting(),
+            "interceptor": ExampleInterceptor(),
         }
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Examples change what they name: each has its own."""
-    with Cluster(nodes=1) as one:
-        one.create_topic("topic", partitions=2)
-        one.create_topic("orders", partitions=3)
+    """A new cluster for each example, because examples change it."""
+    with Cluster(nodes=1) as cluster:
+        cluster.create_topic("topic", partitions=2)
+        cluster.create_topic("orders", partitions=3)
         for topic in ("greetings", "old"):
-            one.create_topic(topic)
-        yield one
+            cluster.create_topic(topic)
+        yield cluster
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 @scenario()
-async def test_the_example_runs(name: str, cluster: Cluster) -> None:
+async def test_example_runs(name: str, cluster: Cluster) -> None:
     code = EXAMPLES[name].replace("localhost:9092", cluster.bootstrap_servers)
 
-    async with asyncio.timeout(60), surroundings(cluster) as names:
+    async with asyncio.timeout(60), open_clients(cluster) as names:
         exec(compile(as_function(code), f"example of {name}", "exec"), names)
         with contextlib.redirect_stdout(io.StringIO()):
             await names["example"]()

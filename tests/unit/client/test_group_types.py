@@ -1,4 +1,4 @@
-"""Ids of share and streams groups, which consumers cannot use: every client and command says so."""
+"""Group ids of share and streams groups: clients and commands reject them with the reason."""
 
 import sys
 from collections.abc import Iterator
@@ -22,21 +22,21 @@ UNSERVED = "it is a {} group, which this release does not support: use another g
 
 
 @dataclass
-class Shown:
+class CommandResult:
     code: int
     out: str
     err: str
 
 
 class Commands:
-    """The command line, in this process, against a cluster that keeps groups of every type."""
+    """Runs commands in this process, against a cluster with groups of every type."""
 
     def __init__(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
         self.cluster = cluster
         self.servers = cluster.bootstrap_servers
         self._capsys = capsys
 
-    def __call__(self, *arguments: str) -> Shown:
+    def __call__(self, *arguments: str) -> CommandResult:
         argv, sys.argv = sys.argv, ["lograft", *arguments, "--bootstrap-server", self.servers]
         try:
             with pytest.raises(SystemExit) as ended:
@@ -45,7 +45,7 @@ class Commands:
             sys.argv = argv
         shown = self._capsys.readouterr()
         code = ended.value.code
-        return Shown(code if isinstance(code, int) else 0, shown.out, shown.err)
+        return CommandResult(code if isinstance(code, int) else 0, shown.out, shown.err)
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +59,14 @@ def cluster() -> Iterator[Cluster]:
         with Admin(bootstrap_servers=servers) as admin:
             admin.alter_group_offsets("mine", {FULL: 0})
             admin.alter_group_offsets("streams", {FULL: 0})
-        keep(cluster, "share", share_records("share", "m"))
-        keep(cluster, "share-empty", share_records("share-empty"))
-        keep(cluster, "streams", streams_records("streams", "m"))
+        write_group(cluster, "share", share_records("share", "m"))
+        write_group(cluster, "share-empty", share_records("share-empty"))
+        write_group(cluster, "streams", streams_records("streams", "m"))
         yield cluster
 
 
-def keep(cluster: Cluster, group_id: str, records: list[Record]) -> None:
-    """Writes what Kafka wrote."""
+def write_group(cluster: Cluster, group_id: str, records: list[Record]) -> None:
+    """Writes the records of a group as Kafka writes them."""
 
     def write(node: Node) -> None:
         node.broker.groups.ask_now(
@@ -97,16 +97,14 @@ def test_consume_checks_the_group_before_it_fetches(
     assert shown.code != 0
 
 
-def test_consume_reads_for_a_group_of_consumers(lograft: Commands) -> None:
+def test_consume_reads_with_a_consumer_group(lograft: Commands) -> None:
     shown = lograft("consume", "full", "--group", "mine", "--max", "1")
     assert "one" in shown.out
     assert shown.code == 0
 
 
 @pytest.mark.parametrize("seeks", [False, True])
-def test_a_consumer_that_assigns_itself_partitions_gets_no_record(
-    cluster: Cluster, seeks: bool
-) -> None:
+def test_consumer_with_assigned_partitions_gets_no_records(cluster: Cluster, seeks: bool) -> None:
     with Consumer(
         bootstrap_servers=cluster.bootstrap_servers, group_id="share", auto_offset_reset="earliest"
     ) as consumer:
@@ -117,7 +115,7 @@ def test_a_consumer_that_assigns_itself_partitions_gets_no_record(
             consumer.poll(timeout_ms=10_000)
 
 
-def test_a_commit_names_the_type_as_a_cause(cluster: Cluster) -> None:
+def test_commit_error_contains_the_group_type(cluster: Cluster) -> None:
     with (
         Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="share") as consumer,
         pytest.raises(BrokerError, match=r"not a consumer group .*GROUP_ID_NOT_FOUND"),
@@ -132,7 +130,7 @@ def test_a_commit_names_the_type_as_a_cause(cluster: Cluster) -> None:
         ("consumer", "Group streams is not a consumer group"),
     ],
 )
-def test_joining_names_the_type(cluster: Cluster, protocol: str, reason: str) -> None:
+def test_join_error_contains_the_group_type(cluster: Cluster, protocol: str, reason: str) -> None:
     with Consumer(
         bootstrap_servers=cluster.bootstrap_servers, group_id="streams", group_protocol=protocol
     ) as consumer:
@@ -141,7 +139,7 @@ def test_joining_names_the_type(cluster: Cluster, protocol: str, reason: str) ->
             consumer.poll(timeout_ms=10_000)
 
 
-def test_different_assignors_are_still_the_other_cause(cluster: Cluster) -> None:
+def test_join_error_for_different_assignors(cluster: Cluster) -> None:
     servers = cluster.bootstrap_servers
     with (
         Consumer(
@@ -169,13 +167,13 @@ def test_groups_describe_shows_type_and_state(lograft: Commands) -> None:
     assert "group nowhere does not exist" in missing.err
 
 
-def test_groups_delete_names_the_type_as_the_cause(lograft: Commands) -> None:
+def test_groups_delete_error_contains_the_group_type(lograft: Commands) -> None:
     shown = lograft("groups", "delete", "share-empty")
     assert "older release" not in shown.err
     assert "only Apache Kafka deletes share and streams groups" in shown.err
 
 
-def test_resets_are_not_planned(cluster: Cluster) -> None:
+def test_reset_of_streams_group_is_rejected(cluster: Cluster) -> None:
     from lograft.client.admin import Target
 
     with (
@@ -185,7 +183,7 @@ def test_resets_are_not_planned(cluster: Cluster) -> None:
         admin.plan_reset("streams", Target(earliest=True))
 
 
-def test_kafka_consumer_groups_knows_consumers_only(lograft: Commands) -> None:
+def test_kafka_consumer_groups_lists_only_consumer_groups(lograft: Commands) -> None:
     listed = lograft("kafka-consumer-groups", "--list")
     assert "mine" in listed.out.split()
     assert not {"share", "share-empty", "streams"} & set(listed.out.split())
@@ -198,7 +196,7 @@ def test_kafka_consumer_groups_knows_consumers_only(lograft: Commands) -> None:
     assert "Consumer group 'share' does not exist." in share.err
 
 
-def test_apache_kafka_serves_every_type() -> None:
+def test_explanation_for_apache_kafka() -> None:
     assert explain_other_type("Share", is_lograft=False) == (
         "it is a share group, not a consumer group: use another group id"
     )

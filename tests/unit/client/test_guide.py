@@ -1,4 +1,4 @@
-"""The examples of docs/client.md run as they stand."""
+"""The examples of docs/client.md run unchanged."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def examples() -> list[Any]:
 
 
 @pytest.mark.parametrize("code", examples())
-def test_the_example_runs(code: str) -> None:
+def test_example_runs(code: str) -> None:
     async def run(servers: str) -> None:
         async with asyncio.timeout(100):
             async with Producer(bootstrap_servers=servers) as producer:

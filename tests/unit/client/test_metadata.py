@@ -1,4 +1,4 @@
-"""Metadata only goes forward."""
+"""The metadata cache: newer leader epochs win, and topics are added and removed."""
 
 from uuid import UUID
 
@@ -28,13 +28,13 @@ def described(
     )
 
 
-def answer(*topics: MetadataResponseTopic) -> MetadataResponse:
+def response_of(*topics: MetadataResponseTopic) -> MetadataResponse:
     return MetadataResponse(brokers=BROKERS, topics=list(topics), cluster_id="c")
 
 
-def knowing(*topics: MetadataResponseTopic) -> MetadataCache:
+def cache_of(*topics: MetadataResponseTopic) -> MetadataCache:
     cache = MetadataCache()
-    assert cache.update(answer(*topics), covers_all=False)
+    assert cache.update(response_of(*topics), covers_all=False)
     return cache
 
 
@@ -44,23 +44,23 @@ def leader(cache: MetadataCache) -> tuple[int, int]:
     return partition.leader, partition.leader_epoch
 
 
-def test_an_older_epoch_is_ignored_and_a_newer_one_taken() -> None:
-    cache = knowing(described(leader=1, epoch=5))
-    cache.update(answer(described(leader=2, epoch=4)), covers_all=False)
+def test_older_epoch_is_ignored_and_newer_one_applied() -> None:
+    cache = cache_of(described(leader=1, epoch=5))
+    cache.update(response_of(described(leader=2, epoch=4)), covers_all=False)
     assert leader(cache) == (1, 5)
-    cache.update(answer(described(leader=2, epoch=6)), covers_all=False)
+    cache.update(response_of(described(leader=2, epoch=6)), covers_all=False)
     assert leader(cache) == (2, 6)
 
 
-def test_the_same_epoch_is_taken_because_its_leader_may_have_gone() -> None:
-    cache = knowing(described(leader=1, epoch=5))
-    cache.update(answer(described(leader=-1, epoch=5)), covers_all=False)
+def test_same_epoch_is_applied_because_the_leader_may_have_failed() -> None:
+    cache = cache_of(described(leader=1, epoch=5))
+    cache.update(response_of(described(leader=-1, epoch=5)), covers_all=False)
     assert leader(cache) == (-1, 5)
 
 
-def test_another_topic_of_that_name_begins_with_its_own_epochs() -> None:
-    cache = knowing(described(leader=1, epoch=5))
-    cache.update(answer(described(leader=2, epoch=0, topic_id=OTHER)), covers_all=False)
+def test_recreated_topic_has_its_own_epochs() -> None:
+    cache = cache_of(described(leader=1, epoch=5))
+    cache.update(response_of(described(leader=2, epoch=0, topic_id=OTHER)), covers_all=False)
     assert leader(cache) == (2, 0)
     assert cache.topic_by_id(ONE) is None
     found = cache.topic_by_id(OTHER)
@@ -68,36 +68,36 @@ def test_another_topic_of_that_name_begins_with_its_own_epochs() -> None:
     assert found.name == "t"
 
 
-def test_an_answer_without_brokers_is_of_no_use() -> None:
-    cache = knowing(described())
+def test_response_without_brokers_is_ignored() -> None:
+    cache = cache_of(described())
     assert not cache.update(MetadataResponse(), covers_all=True)
     assert leader(cache) == (1, 0)
 
 
-def test_a_partial_answer_keeps_the_others_a_full_one_does_not() -> None:
-    cache = knowing(described("t"), described("u", topic_id=OTHER))
-    cache.update(answer(described("u", topic_id=OTHER)), covers_all=False)
+def test_partial_response_keeps_other_topics() -> None:
+    cache = cache_of(described("t"), described("u", topic_id=OTHER))
+    cache.update(response_of(described("u", topic_id=OTHER)), covers_all=False)
     assert set(cache.topics) == {"t", "u"}
-    cache.update(answer(described("u", topic_id=OTHER)), covers_all=True)
+    cache.update(response_of(described("u", topic_id=OTHER)), covers_all=True)
     assert set(cache.topics) == {"u"}
     assert cache.topic_by_id(ONE) is None
 
 
-def test_a_topic_that_is_gone_is_forgotten_one_without_leaders_is_not() -> None:
-    cache = knowing(described())
+def test_deleted_topic_is_removed_and_topic_without_leader_is_kept() -> None:
+    cache = cache_of(described())
     electing = MetadataResponseTopic(name="t", error_code=ErrorCode.LEADER_NOT_AVAILABLE)
-    cache.update(answer(electing), covers_all=False)
+    cache.update(response_of(electing), covers_all=False)
     assert cache.topic("t") is not None
-    gone = MetadataResponseTopic(name="t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    cache.update(answer(gone), covers_all=False)
+    deleted = MetadataResponseTopic(name="t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    cache.update(response_of(deleted), covers_all=False)
     assert cache.topic("t") is None
     assert cache.error_of("t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_leader_named_in_passing_counts_if_it_is_newer() -> None:
-    cache = knowing(described(leader=1, epoch=5, partitions=2))
+def test_update_leader_applies_newer_epochs_only() -> None:
+    cache = cache_of(described(leader=1, epoch=5, partitions=2))
     assert not cache.update_leader("t", 0, 2, 5)
     assert cache.update_leader("t", 0, 2, 6)
     assert not cache.update_leader("t", 9, 2, 6)
     assert leader(cache) == (2, 6)
-    assert [one.index for one in cache.topics["t"].partitions] == [0, 1]
+    assert [partition.index for partition in cache.topics["t"].partitions] == [0, 1]

@@ -1,4 +1,4 @@
-"""The producer on simulated clusters: order, no duplicates, back-pressure, failures that speak."""
+"""The producer on simulated clusters: order, duplicates, back-pressure, errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,40 +39,40 @@ def play(
         runtime = cluster.client_runtime()
         async with Producer(
             {"bootstrap.servers": servers, **(settings or {})}, runtime=runtime
-        ) as one:
-            await scenario(cluster, one)
+        ) as producer:
+            await scenario(cluster, producer)
 
     VirtualCluster(nodes=nodes, seed=seed).play(main)
 
 
-async def stored(cluster: VirtualCluster, partition: int) -> list[bytes]:
+async def read_values(cluster: VirtualCluster, partition: int) -> list[bytes]:
     return await cluster.test_client("reader").read("t", partition)
 
 
 @scenario(play, {"batch.size": 200})
-async def test_records_arrive_in_order_at_the_offsets_that_were_told(
+async def test_records_are_appended_in_order_at_acknowledged_offsets(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     values = [b"%d" % i for i in range(500)]
     deliveries = [await producer.enqueue("t", value, partition=1) for value in values]
     offsets = [(await delivery).offset for delivery in deliveries]
     assert offsets == list(range(500))
-    assert await stored(cluster, 1) == values
+    assert await read_values(cluster, 1) == values
 
 
 @scenario(play)
-async def test_keys_and_text_and_a_partition_of_ones_own(
+async def test_keys_text_partition_and_timestamp_are_sent(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
-    places = {(await producer.send("t", "v", key=f"key{i % 3}")).partition for i in range(12)}
-    assert places <= {0, 1}
-    one = await producer.send("t", b"x", partition=0, timestamp_ms=77)
-    assert (one.partition, one.timestamp_ms, one.acks) == (0, 77, -1)
-    assert "every replica" in one.meaning
+    partitions = {(await producer.send("t", "v", key=f"key{i % 3}")).partition for i in range(12)}
+    assert partitions <= {0, 1}
+    acknowledged = await producer.send("t", b"x", partition=0, timestamp_ms=77)
+    assert acknowledged[1:] == (0, acknowledged.offset, 77, -1)
+    assert "all in-sync replicas" in acknowledged.meaning
 
 
 @scenario(play, {"request.timeout.ms": 3000}, nodes=3)
-async def test_leaders_die_and_nothing_is_lost_or_twice(
+async def test_leader_failures_neither_lose_nor_duplicate_records(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     deliveries = []
@@ -85,27 +85,27 @@ async def test_leaders_die_and_nothing_is_lost_or_twice(
         await asyncio.sleep(0.05)
     offsets = [(await delivery).offset for delivery in deliveries]
     assert offsets == sorted(set(offsets))
-    assert await stored(cluster, 0) == [b"%d" % i for i in range(300)]
+    assert await read_values(cluster, 0) == [b"%d" % i for i in range(300)]
 
 
 @scenario(play, {"batch.size": 100, "linger.ms": 1, "request.timeout.ms": 2000})
-async def test_an_answer_that_is_lost_leads_to_no_duplicate(
+async def test_lost_response_causes_no_duplicate(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"before", partition=0)
     deliveries = [await producer.enqueue("t", b"%d" % i, partition=0) for i in range(40)]
-    # The broker has got the requests, and cannot answer: the client tries again elsewhen.
+    # The broker has received the requests and cannot respond: the client retries later.
     await asyncio.sleep(0.004)
     cluster.pause(1)
     await asyncio.sleep(5)
     cluster.resume(1)
     for delivery in deliveries:
         await delivery
-    assert await stored(cluster, 0) == [b"before", *(b"%d" % i for i in range(40))]
+    assert await read_values(cluster, 0) == [b"before", *(b"%d" % i for i in range(40))]
 
 
 @scenario(play, {"buffer.memory": 2000})
-async def test_a_full_buffer_holds_send_back_and_refuses_send_nowait(
+async def test_full_buffer_blocks_send_and_rejects_send_nowait(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.prepare("t")
@@ -127,7 +127,7 @@ async def test_a_full_buffer_holds_send_back_and_refuses_send_nowait(
 
 @pytest.mark.parametrize("seed", range(4))
 @scenario(play, {"buffer.memory": 2000, "batch.size": 300})
-async def test_a_large_record_that_waits_for_room_is_not_overtaken_by_small_ones(
+async def test_large_record_that_waits_for_space_is_not_overtaken(
     cluster: VirtualCluster, producer: Producer, /, seed: int
 ) -> None:
     called: list[bytes] = []
@@ -144,11 +144,11 @@ async def test_a_large_record_that_waits_for_room_is_not_overtaken_by_small_ones
             tasks.create_task(send(number))
         await asyncio.sleep(1)
         cluster.resume(1)
-    assert await stored(cluster, 0) == called
+    assert await read_values(cluster, 0) == called
 
 
 @scenario(play, {"buffer.memory": 2000})
-async def test_who_gives_up_waiting_for_room_leaves_it_to_the_next(
+async def test_cancelled_wait_for_space_unblocks_the_next(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.prepare("t")
@@ -160,7 +160,7 @@ async def test_who_gives_up_waiting_for_room_leaves_it_to_the_next(
     await asyncio.sleep(1)
     with pytest.raises(BufferFull):
         producer.send_nowait("t", b"n", partition=0)
-    assert not small.done(), "there is room for it, but the large one came first"
+    assert not small.done(), "there is space for it, but the large record is first"
     large.cancel()
     delivery = await small
     producer.send_nowait("t", b"n", partition=0)
@@ -169,7 +169,7 @@ async def test_who_gives_up_waiting_for_room_leaves_it_to_the_next(
 
 
 @scenario(play, {"buffer.memory": 1000, "max.block.ms": 2000})
-async def test_no_room_in_time_is_said(cluster: VirtualCluster, producer: Producer, /) -> None:
+async def test_wait_for_space_times_out(cluster: VirtualCluster, producer: Producer, /) -> None:
     await producer.prepare("t")
     cluster.pause(1)
     with pytest.raises(TimedOut, match=r"\(buffer.memory=1000\) within max.block.ms"):
@@ -178,7 +178,7 @@ async def test_no_room_in_time_is_said(cluster: VirtualCluster, producer: Produc
 
 
 @scenario(play, {"delivery.timeout.ms": 10000, "request.timeout.ms": 2000, "linger.ms": 0})
-async def test_what_is_not_acknowledged_in_time_fails_with_its_reason(
+async def test_record_not_acknowledged_within_delivery_timeout_fails(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"before", partition=0)
@@ -188,20 +188,20 @@ async def test_what_is_not_acknowledged_in_time_fails_with_its_reason(
         await producer.send("t", b"lost", partition=0)
     assert 9 < cluster.loop.time() - before_ms < 13
     await cluster.start(1)
-    # The hole that the lost one may have left does not stop those who come after.
+    # The gap in the sequences that the failed record may have left does not block later ones.
     await producer.send("t", b"after", partition=0)
-    assert (await stored(cluster, 0))[-1] == b"after"
+    assert (await read_values(cluster, 0))[-1] == b"after"
 
 
 @scenario(play, {"linger.ms": 100})
-async def test_a_batch_too_large_for_the_topic_goes_in_parts(
+async def test_batch_too_large_for_the_topic_is_split(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     admin = cluster.test_client("second")
     await admin.create_topic("small", configs={"max.message.bytes": "600"})
     values = [b"%03d" % i * 30 for i in range(20)]
     deliveries = [await producer.enqueue("small", value) for value in values]
-    assert [(await one).offset for one in deliveries] == list(range(20))
+    assert [(await delivery).offset for delivery in deliveries] == list(range(20))
     with pytest.raises(RecordTooLarge):
         await producer.send("small", b"v" * 700)
     await producer.send("small", b"after")
@@ -209,7 +209,7 @@ async def test_a_batch_too_large_for_the_topic_goes_in_parts(
 
 
 @scenario(play, {"linger.ms": 100})
-async def test_only_the_rejected_records_of_a_batch_fail_as_rejected(
+async def test_rejected_records_and_others_of_their_batch_fail_differently(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     admin = cluster.test_client("second")
@@ -225,13 +225,13 @@ async def test_only_the_rejected_records_of_a_batch_fail_as_rejected(
     ]
     assert "record 3 of its batch: a compacted topic requires a key" in str(errors[3])
     sent = [await producer.send("compacted", b"v", key=key) for key in keys if key]
-    assert [one.offset for one in sent] == [0, 1]
+    assert [acknowledged.offset for acknowledged in sent] == [0, 1]
     with pytest.raises(RecordRejected, match="requires a key"):
         await producer.send("compacted", b"v")
 
 
 @scenario(play, {"max.request.size": 1000})
-async def test_a_record_that_can_never_be_sent_is_refused_at_once(
+async def test_record_larger_than_max_request_size_is_rejected_immediately(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     with pytest.raises(ClientError, match=r"more than max.request.size \(1000\)"):
@@ -262,36 +262,36 @@ class Broken:
 
 
 class Forgetful(Broken):
-    """Forgets to return what it was given."""
+    """Does not return the record from on_send."""
 
     def on_send(self, record: Outgoing) -> Any:
         return None
 
 
-def test_interceptors_see_everything_and_break_nothing() -> None:
+def test_interceptors_are_called_and_their_failures_ignored() -> None:
     tagging = Tagging()
 
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.send("t", b"hello", partition=0)
-        assert await stored(cluster, 0) == [b"hello!"]
-        assert [(one[0].offset if one[0] else None, one[1]) for one in tagging.seen] == [(0, None)]
+        assert await read_values(cluster, 0) == [b"hello!"]
+        ((acknowledged, error),) = tagging.seen
+        assert acknowledged is not None
+        assert (acknowledged.offset, error) == (0, None)
 
     play(scenario, {"interceptor.classes": [Broken(), Forgetful(), tagging]})
 
 
 @scenario(play, {"acks": "0"})
-async def test_acks_0_promises_nothing_and_says_so(
-    cluster: VirtualCluster, producer: Producer, /
-) -> None:
-    one = await producer.send("t", b"v", partition=0)
-    assert (one.offset, one.acks) == (-1, 0)
-    assert "nobody" in one.meaning
-    while not await stored(cluster, 0):
+async def test_acks_0_returns_no_offset(cluster: VirtualCluster, producer: Producer, /) -> None:
+    acknowledged = await producer.send("t", b"v", partition=0)
+    assert (acknowledged.offset, acknowledged.acks) == (-1, 0)
+    assert "did not confirm" in acknowledged.meaning
+    while not await read_values(cluster, 0):
         await asyncio.sleep(0.1)
 
 
 @scenario(play, {"linger.ms": 0})
-async def test_without_linger_the_first_record_goes_at_once_and_the_others_gather(
+async def test_without_linger_first_record_is_sent_immediately_and_others_gather(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"before", partition=0)
@@ -300,13 +300,13 @@ async def test_without_linger_the_first_record_goes_at_once_and_the_others_gathe
     assert value_of(producer, BATCHES_SENT) == before + 1
     others = [producer.send_nowait("t", b"%d" % i, partition=0) for i in range(10)]
     assert value_of(producer, BATCHES_SENT) == before + 1
-    assert [(await one).offset for one in (first, *others)] == list(range(1, 12))
+    assert [(await delivery).offset for delivery in (first, *others)] == list(range(1, 12))
     assert value_of(producer, BATCHES_SENT) == before + 2
 
 
 @pytest.mark.parametrize("acks", ["0", "all"])
-def test_what_a_callback_sends_comes_after_what_was_sent_before_it(acks: str) -> None:
-    """Callbacks run while the sender is at work."""
+def test_records_sent_by_callbacks_keep_their_order(acks: str) -> None:
+    """Callbacks run while the sender processes responses."""
     count = 200
 
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
@@ -325,25 +325,25 @@ def test_what_a_callback_sends_comes_after_what_was_sent_before_it(acks: str) ->
         while len(sent) < count:
             await asyncio.sleep(0.1)
         await producer.flush()
-        while len(found := await stored(cluster, 0)) < count:
+        while len(values := await read_values(cluster, 0)) < count:
             await asyncio.sleep(0.1)
-        assert found == sent
+        assert values == sent
 
     play(scenario, {"linger.ms": 0, "acks": acks, "batch.size": 100, "request.timeout.ms": 1_000})
 
 
 @scenario(play, {"linger.ms": 10000})
-async def test_closing_drains_and_then_refuses(
+async def test_close_sends_buffered_records_and_rejects_new_ones(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     deliveries = await producer.send_many("t", [b"%d" % i for i in range(50)])
     await producer.close()
-    assert all(one.done() for one in deliveries)
+    assert all(delivery.done() for delivery in deliveries)
     with pytest.raises(WrongUse, match="closed"):
         await producer.send("t", b"late")
 
 
-def test_a_callback_that_raises_is_reported_and_breaks_nothing(
+def test_exception_of_callback_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     called: list[int] = []
@@ -357,18 +357,18 @@ def test_a_callback_that_raises_is_reported_and_breaks_nothing(
             delivery = await producer.enqueue("t", b"%d" % number, partition=0)
             delivery.add_done_callback(on_done)
         await producer.flush()
-        # At once where the fate is known, and no better there.
+        # Called immediately if the delivery is done.
         delivery.add_done_callback(on_done)
         assert (await producer.send("t", b"after", partition=0)).offset == 3
 
     play(scenario)
     assert called == [0, 1, 2, 2]
-    reported = [one for one in caplog.records if "delivery callback" in one.message]
+    reported = [entry for entry in caplog.records if "delivery callback" in entry.message]
     assert len(reported) == 4
 
 
 @scenario(play, {"max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60000})
-async def test_closing_fails_what_is_not_acknowledged_in_time(
+async def test_close_fails_records_not_acknowledged_within_its_timeout(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"before", partition=0)
@@ -376,29 +376,29 @@ async def test_closing_fails_what_is_not_acknowledged_in_time(
     sent = await producer.enqueue("t", b"sent", partition=0)
     await asyncio.sleep(1)
     waiting = await producer.enqueue("t", b"waiting", partition=0)
-    began = cluster.loop.time()
+    started = cluster.loop.time()
     await producer.close(timeout_ms=2_000)
-    assert 1.9 < cluster.loop.time() - began < 2.5
-    for one in (sent, waiting):
+    assert 1.9 < cluster.loop.time() - started < 2.5
+    for delivery in (sent, waiting):
         with pytest.raises(TimedOut, match="was not acknowledged within 2000 ms"):
-            one.result()
+            delivery.result()
     await producer.close()
     cluster.resume(1)
 
 
 @scenario(play, {"value.serializer": json_serializer})
-async def test_a_serializer_that_raises_fails_its_record_only(
+async def test_serializer_failure_affects_only_its_record(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     with pytest.raises(SerializationFailed, match=r"the value for topic 't' cannot be"):
         await producer.send("t", {1, 2}, partition=0)
     await producer.send("t", {"a": [1, None]}, partition=0)
     await producer.send("t", None, partition=0)
-    assert await stored(cluster, 0) == [b'{"a":[1,null]}', b""]
+    assert await read_values(cluster, 0) == [b'{"a":[1,null]}', b""]
 
 
 @scenario(play, {"batch.size": 700, "buffer.memory": 9000})
-async def test_many_values_of_all_kinds_keep_their_order(
+async def test_send_many_keeps_the_order_of_mixed_values(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await cluster.test_client("second").create_topic("one", partitions=1)
@@ -409,31 +409,31 @@ async def test_many_values_of_all_kinds_keep_their_order(
     values[300] = b"large" * 1_000  # larger than a batch
     generated = (value for value in values)
     deliveries = await producer.send_many("one", generated)
-    assert [one.offset for one in await deliveries] == list(range(600))
+    assert [acknowledged.offset for acknowledged in await deliveries] == list(range(600))
     expected = [value.encode() if isinstance(value, str) else value for value in values]
     assert await cluster.test_client("reader").read("one", 0) == expected
 
 
 @scenario(play)
-async def test_many_values_with_keys_go_where_their_keys_say(
+async def test_send_many_with_keys_uses_one_partition_per_key(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     keys = [b"key%d" % (number % 5) for number in range(50)]
     deliveries = await producer.send_many("t", [b"v"] * 50, keys=keys)
-    places: dict[bytes, set[int]] = {}
-    for key, one in zip(keys, await deliveries, strict=True):
-        places.setdefault(key, set()).add(one.partition)
-    assert all(len(found) == 1 for found in places.values())
+    partitions: dict[bytes, set[int]] = {}
+    for key, acknowledged in zip(keys, await deliveries, strict=True):
+        partitions.setdefault(key, set()).add(acknowledged.partition)
+    assert all(len(of_key) == 1 for of_key in partitions.values())
     with pytest.raises(ValueError, match="longer"):
         await producer.send_many("t", [b"v"] * 3, keys=keys[:2])
 
 
 @scenario(play, {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000})
-async def test_records_that_reach_nobody_say_why_when_their_time_is_up(
+async def test_timeout_of_unsent_record_contains_connection_error(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"before", partition=0)
     cluster.kill(1)
     with pytest.raises(TimedOut, match=r"0 attempts; last error: .*connect failed"):
-        await producer.send("t", b"nobody is there", partition=0)
+        await producer.send("t", b"not sent", partition=0)
     cluster.boot(1)

@@ -1,4 +1,5 @@
-"""The end of a producer: who waits hears of it, who sends again does not keep it from ending."""
+"""Closing a producer: waiting calls fail, and callbacks that send again do not prevent the
+close."""
 
 import asyncio
 
@@ -13,23 +14,23 @@ from tests.unit.client.test_producer import play
 
 
 @scenario(play, {"max.in.flight.requests.per.connection": 1})
-async def test_closing_ends_though_a_callback_sends_again_what_has_failed(
+async def test_close_completes_although_callbacks_send_again(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
-    refused: list[ClientError] = []
-    tries = 0
+    rejected: list[ClientError] = []
+    attempts = 0
 
     def send_again(delivery: Delivery) -> None:
-        nonlocal tries
-        tries += 1
-        assert tries < 100
+        nonlocal attempts
+        attempts += 1
+        assert attempts < 100
         try:
             delivery.result()
         except ClientError:
             try:
                 again = producer.send_nowait("t", b"again", partition=0)
             except ClientError as error:
-                refused.append(error)
+                rejected.append(error)
             else:
                 again.add_done_callback(send_again)
 
@@ -39,12 +40,12 @@ async def test_closing_ends_though_a_callback_sends_again_what_has_failed(
     await asyncio.sleep(1)
     producer.send_nowait("t", b"waiting", partition=0).add_done_callback(send_again)
     await producer.close(timeout_ms=1_000)
-    assert [type(error) for error in refused] == [Closed, Closed]
+    assert [type(error) for error in rejected] == [Closed, Closed]
     cluster.resume(1)
 
 
 @scenario(play, {"buffer.memory": 1000, "batch.size": 200})
-async def test_who_waits_for_room_hears_that_the_producer_is_closed(
+async def test_close_fails_calls_that_wait_for_space(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.send("t", b"before", partition=0)
@@ -53,28 +54,28 @@ async def test_who_waits_for_room_hears_that_the_producer_is_closed(
         asyncio.ensure_future(producer.send("t", b"v" * 100, partition=0)) for _ in range(20)
     ]
     await asyncio.sleep(1)
-    began = cluster.loop.time()
+    started = cluster.loop.time()
     await producer.close(timeout_ms=1_000)
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(outcome, ClientError) for outcome in outcomes)
     assert any(isinstance(outcome, Closed) for outcome in outcomes)
-    assert cluster.loop.time() - began < 2
+    assert cluster.loop.time() - started < 2
     cluster.resume(1)
 
 
 @scenario()
-async def test_room_that_is_offered_to_one_who_gives_up_is_the_next_ones() -> None:
+async def test_space_offered_to_a_cancelled_call_goes_to_the_next() -> None:
     async with Cluster() as cluster:
         cluster.create_topic("t")
         servers = cluster.bootstrap_servers
         async with Producer(bootstrap_servers=servers, buffer_memory=1_500) as producer:
             await producer.prepare("t")
             taken = producer.send_nowait("t", b"v" * 800)
-            gives_up = asyncio.ensure_future(producer.send("t", b"w" * 800))
+            cancelled = asyncio.ensure_future(producer.send("t", b"w" * 800))
             following = asyncio.ensure_future(producer.send("t", b"x" * 800))
             await asyncio.sleep(0)
-            taken.add_done_callback(lambda _: gives_up.cancel())
-            # Who gives up in this very moment may have been served already.
+            taken.add_done_callback(lambda _: cancelled.cancel())
+            # The cancelled call may have been served already.
             assert (await following).offset in (1, 2)
             with pytest.raises(asyncio.CancelledError):
-                await gives_up
+                await cancelled

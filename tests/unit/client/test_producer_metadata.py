@@ -1,4 +1,4 @@
-"""What a producer knows of topics, as scenarios: topics that come, grow, move, go and return."""
+"""A producer and topics that are created, extended, moved, deleted and created again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -55,14 +55,14 @@ GROWING = {
 
 @pytest.mark.parametrize("nodes", [1, 3])
 @scenario(play, properties=GROWING)
-async def test_a_topic_grows_to_the_partition_that_is_named(
+async def test_broker_creates_partitions_on_demand(
     cluster: VirtualCluster, producer: Producer, /, nodes: int
 ) -> None:
     assert await producer.prepare("auto") == 2
     deliveries = [
         await producer.enqueue("auto", b"%d" % i, partition=7, timestamp_ms=1) for i in range(5)
     ]
-    assert [(await one).offset for one in deliveries] == list(range(5))
+    assert [(await delivery).offset for delivery in deliveries] == list(range(5))
     while await producer.prepare("auto") < 8:
         await asyncio.sleep(0.1)
     assert (await producer.send("auto", b"v", partition=3)).offset == 0
@@ -72,14 +72,14 @@ async def test_a_topic_grows_to_the_partition_that_is_named(
 
 
 @scenario(play, {"max.block.ms": 5000})
-async def test_where_it_does_not_grow_the_count_is_named_after_max_block_ms(
+async def test_missing_partition_times_out_after_max_block_ms(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await cluster.test_client("admin").create_topic("t", partitions=2)
-    began = cluster.loop.time()
+    started = cluster.loop.time()
     with pytest.raises(TimedOut, match=r"topic 't' has 2 partitions, so there is no partition 7"):
         await producer.send("t", b"v", partition=7)
-    assert 4.9 < cluster.loop.time() - began < 6.5
+    assert 4.9 < cluster.loop.time() - started < 6.5
     assert (await producer.send("t", b"v", partition=1)).offset == 0
     with pytest.raises(WrongUse, match="numbered from 0"):
         await producer.send("t", b"v", partition=-1)
@@ -88,7 +88,7 @@ async def test_where_it_does_not_grow_the_count_is_named_after_max_block_ms(
 
 
 @scenario(play)
-async def test_a_partition_that_comes_in_time_is_used(
+async def test_partition_created_within_max_block_ms_is_used(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     admin = cluster.test_client("admin")
@@ -96,15 +96,15 @@ async def test_a_partition_that_comes_in_time_is_used(
     waiting = asyncio.ensure_future(producer.send("t", b"v", partition=2))
     await asyncio.sleep(3)
     assert not waiting.done()
-    await grow(cluster, "t", 3)
+    await add_partitions(cluster, "t", 3)
     assert (await waiting).partition == 2
 
 
 @scenario(play, {"request.timeout.ms": 3000}, nodes=3)
-async def test_a_topic_that_was_made_anew_is_written_to_from_its_start(
+async def test_recreated_topic_is_written_from_offset_0(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
-    """Another id: leader epochs begin again, and the old ones do not hide the new leaders."""
+    """With a new topic id, leader epochs start again and must not be compared with the old ones."""
     admin = cluster.test_client("admin")
     await admin.create_topic("t", partitions=1, replication_factor=3)
     await producer.send("t", b"old", partition=0)
@@ -121,42 +121,42 @@ async def test_a_topic_that_was_made_anew_is_written_to_from_its_start(
     assert (await producer.send("t", b"new", partition=0)).offset == 0
 
 
-async def ask(cluster: VirtualCluster, request: Message, answer: type[R]) -> R:
+async def send_request(cluster: VirtualCluster, request: Message, response_type: type[R]) -> R:
     servers = ",".join(map(str, cluster.bootstrap()))
     core = ClientCore(
         ClientSettings.read({"bootstrap.servers": servers}), runtime=cluster.client_runtime("other")
     )
     try:
-        return await core.network.request(request, answer)
+        return await core.network.request(request, response_type)
     finally:
         await core.close()
 
 
-async def grow(cluster: VirtualCluster, topic: str, count: int) -> None:
-    wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
-    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000)
-    answer = await ask(cluster, request, CreatePartitionsResponse)
-    assert answer.results[0].error_code == 0
+async def add_partitions(cluster: VirtualCluster, topic: str, count: int) -> None:
+    topic_request = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic_request], timeout_ms=10_000)
+    response = await send_request(cluster, request, CreatePartitionsResponse)
+    assert response.results[0].error_code == 0
 
 
 async def delete(cluster: VirtualCluster, topic: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
-    answer = await ask(cluster, request, DeleteTopicsResponse)
-    assert answer.responses[0].error_code == 0
+    response = await send_request(cluster, request, DeleteTopicsResponse)
+    assert response.responses[0].error_code == 0
 
 
 @scenario(play)
-async def test_an_invalid_topic_fails_at_once(
+async def test_invalid_topic_fails_immediately(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
-    began = cluster.loop.time()
+    started = cluster.loop.time()
     with pytest.raises(InvalidTopic):
         await producer.send("no such/topic", b"v")
-    assert cluster.loop.time() - began < 1
+    assert cluster.loop.time() - started < 1
 
 
 @scenario(play, {"max.block.ms": 10000}, properties={"auto.create.topics.enable": "false"})
-async def test_a_topic_that_is_not_there_is_waited_for(
+async def test_missing_topic_is_awaited_for_max_block_ms(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     waiting = asyncio.ensure_future(producer.send("late", b"v"))
@@ -164,10 +164,10 @@ async def test_a_topic_that_is_not_there_is_waited_for(
     assert not waiting.done()
     await cluster.test_client("admin").create_topic("late")
     assert (await waiting).offset == 0
-    began = cluster.loop.time()
+    started = cluster.loop.time()
     with pytest.raises(TimedOut, match="topic 'never' is not in the cluster"):
         await producer.send("never", b"v")
-    assert 9.9 < cluster.loop.time() - began < 11
+    assert 9.9 < cluster.loop.time() - started < 11
 
 
 @scenario(
@@ -176,7 +176,7 @@ async def test_a_topic_that_is_not_there_is_waited_for(
     nodes=3,
     properties={"auto.create.topics.enable": "false"},
 )
-async def test_one_budget_covers_metadata_and_room(
+async def test_max_block_ms_covers_metadata_and_buffer_space(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     admin = cluster.test_client("admin")
@@ -186,11 +186,11 @@ async def test_one_budget_covers_metadata_and_room(
     cluster.pause(silent)
     for _ in range(6):
         producer.send_nowait("t", b"v" * 100)
-    began = cluster.loop.time()
+    started = cluster.loop.time()
     waiting = asyncio.ensure_future(producer.send("late", b"v" * 500))
     await asyncio.sleep(2)
     await admin.create_topic("late")
     with pytest.raises(TimedOut, match=r"no space in the buffer \(buffer.memory="):
         await waiting
-    assert 4.9 < cluster.loop.time() - began < 5.6
+    assert 4.9 < cluster.loop.time() - started < 5.6
     cluster.resume(silent)

@@ -1,4 +1,4 @@
-"""Interceptors, partitioners and listeners of the program's own."""
+"""Interceptors, partitioners and cluster listeners of the application."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,12 +39,12 @@ def play(scenario: Scenario, settings: dict[str, Any]) -> None:
     VirtualCluster(nodes=1, seed=3, properties=properties).play(main)
 
 
-class Seeing:
-    """What on_acknowledgement was told: an offset, or the kind of the error."""
+class RecordingInterceptor:
+    """Records the calls of on_acknowledgement: an offset, or the type of the error."""
 
     def __init__(self) -> None:
         self.sent = 0
-        self.told: list[int | type[Exception]] = []
+        self.outcomes: list[int | type[Exception]] = []
 
     def on_send(self, record: Outgoing) -> Outgoing:
         self.sent += 1
@@ -53,11 +53,11 @@ class Seeing:
     def on_acknowledgement(
         self, acknowledged: Acknowledged | None, error: Exception | None
     ) -> None:
-        self.told.append(acknowledged.offset if acknowledged else type(error))  # type: ignore[arg-type]
+        self.outcomes.append(acknowledged.offset if acknowledged else type(error))  # type: ignore[arg-type]
 
 
-def test_interceptors_hear_of_records_that_never_come_into_the_buffer() -> None:
-    seeing = Seeing()
+def test_interceptors_get_failures_of_records_that_are_not_buffered() -> None:
+    interceptor = RecordingInterceptor()
 
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         with pytest.raises(WrongUse, match="no metadata of topic"):
@@ -73,7 +73,7 @@ def test_interceptors_hear_of_records_that_never_come_into_the_buffer() -> None:
             producer.send_nowait("t", b"x" * 1_000, partition=1)
         with pytest.raises(BufferFull):
             producer.send_nowait("t", b"x" * 1_000, partition=1)
-        assert seeing.told[:6] == [
+        assert interceptor.outcomes[:6] == [
             WrongUse,
             0,
             SerializationFailed,
@@ -81,25 +81,25 @@ def test_interceptors_hear_of_records_that_never_come_into_the_buffer() -> None:
             TimedOut,
             BufferFull,
         ]
-        seen = seeing.sent
+        sent_before = interceptor.sent
         waiting = asyncio.ensure_future(producer.send("missing", b"v"))
-        await cluster.wait_for(lambda: seeing.sent > seen)
+        await cluster.wait_for(lambda: interceptor.sent > sent_before)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await producer.flush()
-        # Every record that was seen has an end, and one only.
-        assert len(seeing.told) == seeing.sent
-        assert seeing.told.count(Closed) == 1
+        # Every record passed to on_send has exactly one outcome.
+        assert len(interceptor.outcomes) == interceptor.sent
+        assert interceptor.outcomes.count(Closed) == 1
 
-    settings = {"interceptor.classes": [seeing], "max.block.ms": 500, "linger.ms": 60_000}
+    settings = {"interceptor.classes": [interceptor], "max.block.ms": 500, "linger.ms": 60_000}
     limits = {"max.request.size": 5_000, "buffer.memory": 5_000, "delivery.timeout.ms": 120_000}
 
     play(scenario, {**settings, **limits})
 
 
-class Choosing:
-    """Keeps to a partition until a batch of it is full; notes what it was told."""
+class RecordingPartitioner:
+    """Stays on a partition until its batch is full; records its calls."""
 
     def __init__(self) -> None:
         self.chosen = 0
@@ -115,7 +115,7 @@ class Choosing:
         value_bytes: bytes | None,
         cluster: ClusterView,
     ) -> int:
-        available = [one.partition for one in cluster.available_partitions(topic)]
+        available = [partition.partition for partition in cluster.available_partitions(topic)]
         brokers = sorted(cluster.brokers)
         self.seen.append((topic, key, key_bytes, value, value_bytes, available, brokers))
         assert cluster.partition_count(topic) == len(cluster.partitions(topic)) == 3
@@ -129,27 +129,27 @@ class Choosing:
         self.chosen = (previous_partition + 1) % 3
 
 
-def test_a_partitioner_sees_the_record_and_the_cluster_and_new_batches() -> None:
-    choosing = Choosing()
+def test_partitioner_gets_record_cluster_and_new_batches() -> None:
+    partitioner = RecordingPartitioner()
 
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
-        one = await producer.send("t", 7, key="k")
-        assert choosing.seen[0] == ("t", "k", b"k", 7, b"7", [0, 1, 2], [1])
-        # It would have opened a batch in partition 0: asked again, it chose the next one.
-        assert choosing.batches == [("t", 0)]
-        assert one.partition == 1
+        acknowledged = await producer.send("t", 7, key="k")
+        assert partitioner.seen[0] == ("t", "k", b"k", 7, b"7", [0, 1, 2], [1])
+        # The record would open a batch in partition 0: called again, it chose the next one.
+        assert partitioner.batches == [("t", 0)]
+        assert acknowledged.partition == 1
         deliveries = await producer.send_many("t", range(100, 130))
-        places = [delivery.partition for delivery in await deliveries]
-        changes = [places[0], *(b for a, b in pairwise(places) if a != b)]
-        # Batches of several records, in partitions that take turns.
-        assert 1 < len(changes) < len(places)
+        partitions = [delivery.partition for delivery in await deliveries]
+        changes = [partitions[0], *(b for a, b in pairwise(partitions) if a != b)]
+        # Batches of several records, in the partitions in turn.
+        assert 1 < len(changes) < len(partitions)
         assert all(b == (a + 1) % 3 for a, b in pairwise(changes))
-        elsewhere = await producer.send("t", 8, partition=2)
-        assert elsewhere.partition == 2
-        assert not any(seen[3] == 8 for seen in choosing.seen)
+        explicit = await producer.send("t", 8, partition=2)
+        assert explicit.partition == 2
+        assert not any(seen[3] == 8 for seen in partitioner.seen)
 
     settings = {
-        "partitioner.class": choosing,
+        "partitioner.class": partitioner,
         "value.serializer": lambda topic, value: str(value).encode(),
         "batch.size": 200,
         "linger.ms": 5,
@@ -157,8 +157,8 @@ def test_a_partitioner_sees_the_record_and_the_cluster_and_new_batches() -> None
     play(scenario, settings)
 
 
-class Listening:
-    """A serializer, deserializer, interceptor or partitioner that wants to know the cluster."""
+class ClusterListener:
+    """A serializer, deserializer, interceptor and partitioner with on_update."""
 
     def __init__(self) -> None:
         self.clusters: list[str | None] = []
@@ -175,7 +175,7 @@ class Listening:
     def on_send(self, record: Outgoing) -> Outgoing:
         return record
 
-    def on_acknowledgement(self, *told: Any) -> None:
+    def on_acknowledgement(self, *outcome: Any) -> None:
         pass
 
     def on_consume(self, records: Any) -> Any:
@@ -185,33 +185,33 @@ class Listening:
         pass
 
 
-class Failing(Listening):
+class FailingListener(ClusterListener):
     def on_update(self, cluster: ClusterResource) -> None:
         raise RuntimeError("no")
 
 
-def test_whoever_listens_learns_the_cluster_id_with_every_update() -> None:
+def test_listeners_get_the_cluster_id_with_every_update() -> None:
     names = ("key.serializer", "value.serializer", "partitioner.class")
-    listening = {name: Listening() for name in names}
-    intercepting = Listening()
+    listeners = {name: ClusterListener() for name in names}
+    intercepting = ClusterListener()
     settings = {
-        **listening,
-        "interceptor.classes": [Failing(), intercepting, intercepting],
+        **listeners,
+        "interceptor.classes": [FailingListener(), intercepting, intercepting],
         "max.block.ms": 500,
     }
 
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.send("t", b"v", key=b"k")
-        heard = [one.clusters for one in (*listening.values(), intercepting)]
-        (cluster_id,) = set(heard[0])
+        updates = [listener.clusters for listener in (*listeners.values(), intercepting)]
+        (cluster_id,) = set(updates[0])
         assert cluster_id
-        assert all(clusters == heard[0] for clusters in heard)
+        assert all(clusters == updates[0] for clusters in updates)
         before = len(intercepting.clusters)
         with pytest.raises(TimedOut):
             await producer.prepare("missing")
         assert len(intercepting.clusters) > before
-        reading = {name: Listening() for name in ("key.deserializer", "value.deserializer")}
-        interceptor = Listening()
+        reading = {name: ClusterListener() for name in ("key.deserializer", "value.deserializer")}
+        interceptor = ClusterListener()
         async with Consumer(
             {
                 "bootstrap.servers": ",".join(map(str, cluster.bootstrap())),
@@ -223,14 +223,14 @@ def test_whoever_listens_learns_the_cluster_id_with_every_update() -> None:
             consumer.assign([TopicPartition("t", 0)])
             consumer.seek_to_beginning()
             assert await consumer.poll(timeout_ms=10_000)
-        for one in (*reading.values(), interceptor):
-            assert set(one.clusters) == {cluster_id}
+        for listener in (*reading.values(), interceptor):
+            assert set(listener.clusters) == {cluster_id}
 
     play(scenario, settings)
 
 
-def test_interceptors_of_a_closed_producer_see_record_and_failure() -> None:
-    seeing = Seeing()
+def test_interceptors_of_closed_producer_get_record_and_failure() -> None:
+    interceptor = RecordingInterceptor()
 
     async def scenario(_cluster: VirtualCluster, producer: Producer) -> None:
         await producer.prepare("t")
@@ -240,9 +240,9 @@ def test_interceptors_of_a_closed_producer_see_record_and_failure() -> None:
         with pytest.raises(Closed):
             producer.send_nowait("t", b"v")
 
-    play(scenario, {"interceptor.classes": [seeing]})
-    assert seeing.sent == 2
-    assert seeing.told == [Closed, Closed]
+    play(scenario, {"interceptor.classes": [interceptor]})
+    assert interceptor.sent == 2
+    assert interceptor.outcomes == [Closed, Closed]
 
 
 class AlwaysTwo:
@@ -257,7 +257,7 @@ class NeedsNumber(AlwaysTwo):
         self.number = number
 
 
-def test_a_partitioner_may_be_given_as_a_class() -> None:
+def test_partitioner_class_is_instantiated() -> None:
     async def scenario(_cluster: VirtualCluster, producer: Producer) -> None:
         assert (await producer.send("t", b"v")).partition == 2
 

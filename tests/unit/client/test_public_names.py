@@ -1,4 +1,4 @@
-"""What `from lograft.client import …` offers."""
+"""The public names of `lograft.client`."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 import lograft.client
 
 
-def test_every_public_name_is_there_and_no_other_is_promised() -> None:
+def test_all_public_names_can_be_imported() -> None:
     for name in lograft.client.__all__:
         assert getattr(lograft.client, name) is not None, name
     assert set(lograft.client._LAZY) <= set(lograft.client.__all__)
@@ -17,7 +17,7 @@ def test_every_public_name_is_there_and_no_other_is_promised() -> None:
         lograft.client.Prodcer  # noqa: B018
 
 
-def test_a_client_is_loaded_when_it_is_used() -> None:
+def test_clients_are_imported_lazily() -> None:
     """The command line imports errors and values at every start."""
     shown = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""A client's `ssl.*` settings: the stores are those of a node, read by the same code."""
+"""A client's `ssl.*` settings. Clients and nodes read stores with the same code."""
 
 import ssl
 from pathlib import Path
@@ -59,9 +59,8 @@ def stores(pem: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["files", "text", "pkcs12"])
-def test_both_sides_of_a_connection_prove_who_they_are(pem: str, kind: str) -> None:
-    given = stores(pem)[kind]
-    client = context_of(given)
+def test_client_and_server_authenticate_each_other(pem: str, kind: str) -> None:
+    client = context_of(stores(pem)[kind])
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if kind == "pkcs12":
         from lograft.net.tls_contexts import TlsParameters, server_context

@@ -1,5 +1,5 @@
-"""The producer's transactions on simulated clusters, in both protocols: all or nothing whatever
-fails, one producer per transactional id."""
+"""Transactions on simulated clusters, with both protocols: atomic despite failures, one producer
+for each transactional id."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -76,8 +76,8 @@ def play(scenario: Scenario, *, nodes: int = 1, seed: int = 5, **settings: Any) 
     cluster_of(nodes, seed).play(main)
 
 
-async def committed(cluster: VirtualCluster, partition: int, topic: str = "t") -> list[str]:
-    """What a reader of committed records sees, once nothing is open."""
+async def read_committed(cluster: VirtualCluster, partition: int, topic: str = "t") -> list[str]:
+    """Returns the committed values, once no transaction is open."""
     client = cluster.test_client("reader")
 
     async def attempt() -> list[str]:
@@ -92,7 +92,7 @@ async def committed(cluster: VirtualCluster, partition: int, topic: str = "t") -
             if data.error_code:
                 raise ErrorResponse(data.error_code)
             if data.last_stable_offset < data.high_watermark:
-                raise ErrorResponse(14)  # markers are still on their way
+                raise ErrorResponse(14)  # markers are pending
             values += [value for _, value in records]
             if position >= data.high_watermark:
                 return values
@@ -101,8 +101,8 @@ async def committed(cluster: VirtualCluster, partition: int, topic: str = "t") -
     return await client.retry(attempt)
 
 
-async def dropped(producer: Producer, work: Awaitable[object]) -> None:
-    """Does it in a transaction that is aborted."""
+async def run_in_aborted_transaction(producer: Producer, work: Awaitable[object]) -> None:
+    """Awaits the work in a transaction, and aborts it."""
     try:
         async with producer.transaction():
             await work
@@ -115,7 +115,7 @@ async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int],
     coordinator = Coordinator(producer._open_core(), CoordinatorType.GROUP, group)
 
     async def attempt() -> dict[tuple[str, int], int]:
-        answer = await coordinator.request(
+        response = await coordinator.request(
             OffsetFetchRequest(
                 groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
             ),
@@ -123,20 +123,20 @@ async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int],
             at_least=8,
             at_most=9,
         )
-        found = answer.groups[0]
+        found = response.groups[0]
         coordinator.raise_for(found.error_code, group)
         offsets = {}
         for topic in found.topics:
-            for one in topic.partitions:
-                coordinator.raise_for(one.error_code, group)
-                offsets[topic.name, one.partition_index] = one.committed_offset
+            for partition in topic.partitions:
+                coordinator.raise_for(partition.error_code, group)
+                offsets[topic.name, partition.partition_index] = partition.committed_offset
         return offsets
 
     return await retry(producer._open_core(), attempt, what="offsets", timeout_ms=60_000)
 
 
 @scenario(play)
-async def test_all_or_nothing(cluster: VirtualCluster, producer: Producer, /) -> None:
+async def test_transactions_are_atomic(cluster: VirtualCluster, producer: Producer, /) -> None:
     for number in range(6):
         await producer.begin_transaction()
         for partition in (0, 1):
@@ -146,23 +146,23 @@ async def test_all_or_nothing(cluster: VirtualCluster, producer: Producer, /) ->
         else:
             await producer.commit_transaction()
     for partition in (0, 1):
-        assert await committed(cluster, partition) == ["0", "2", "4"]
+        assert await read_committed(cluster, partition) == ["0", "2", "4"]
 
 
 @scenario(play)
-async def test_a_block_commits_at_its_end_and_aborts_when_something_is_raised(
+async def test_transaction_block_commits_at_its_end_and_aborts_on_exception(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     async with producer.transaction():
         await producer.send("t", b"kept", partition=0)
-    await dropped(producer, producer.send("t", b"dropped", partition=0))
+    await run_in_aborted_transaction(producer, producer.send("t", b"dropped", partition=0))
     async with producer.transaction():
         await producer.send("t", b"kept too", partition=0)
-    assert await committed(cluster, 0) == ["kept", "kept too"]
+    assert await read_committed(cluster, 0) == ["kept", "kept too"]
 
 
 @scenario(play)
-async def test_an_empty_transaction_ends_without_a_word_to_anybody(
+async def test_empty_transaction_ends_without_requests(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     async with producer.transaction():
@@ -171,11 +171,11 @@ async def test_an_empty_transaction_ends_without_a_word_to_anybody(
     await producer.abort_transaction()
     async with producer.transaction():
         await producer.send("t", b"v", partition=0)
-    assert await committed(cluster, 0) == ["v"]
+    assert await read_committed(cluster, 0) == ["v"]
 
 
 @scenario(play)
-async def test_calls_that_make_no_sense_are_named(
+async def test_invalid_calls_raise_wrong_use(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     with pytest.raises(WrongUse, match="no transaction has been started"):
@@ -191,7 +191,7 @@ async def test_calls_that_make_no_sense_are_named(
 
 
 @scenario(play)
-async def test_a_newer_producer_fences_the_older_for_good(
+async def test_newer_producer_fences_the_older_one(
     cluster: VirtualCluster, old: Producer, /
 ) -> None:
     await old.begin_transaction()
@@ -208,11 +208,11 @@ async def test_a_newer_producer_fences_the_older_for_good(
             await old.send("t", b"late", partition=0)
         async with new.transaction():
             await new.send("t", b"newer", partition=0)
-    assert await committed(cluster, 0) == ["new", "newer"]
+    assert await read_committed(cluster, 0) == ["new", "newer"]
 
 
 @scenario(play)
-async def test_records_that_fail_break_the_transaction_but_not_the_producer(
+async def test_failed_record_requires_abort_and_producer_stays_usable(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     admin = cluster.test_client("second")
@@ -230,30 +230,32 @@ async def test_records_that_fail_break_the_transaction_but_not_the_producer(
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send("t", b"%d" % number, partition=0)
-    assert await committed(cluster, 0) == ["0", "1", "2"]
+    assert await read_committed(cluster, 0) == ["0", "1", "2"]
 
 
 @scenario(play)
-async def test_offsets_are_committed_with_the_records_or_not_at_all(
+async def test_offsets_are_committed_with_the_transaction(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     async with producer.transaction():
         await producer.send("t", b"one", partition=0)
         await producer.send_offsets({TopicPartition("t", 1): 7}, "readers")
     offsets = {TopicPartition("t", 1): OffsetAndMetadata(9, "note")}
-    await dropped(producer, producer.send_offsets(offsets, GroupMetadata("readers")))
+    await run_in_aborted_transaction(
+        producer, producer.send_offsets(offsets, GroupMetadata("readers"))
+    )
     assert await group_offsets(producer, "readers") == {("t", 1): 7}
     async with producer.transaction():
         await producer.send_offsets({TopicPartition("t", 0): 3}, "readers")
-    assert await committed(cluster, 0) == ["one"]
+    assert await read_committed(cluster, 0) == ["one"]
     assert await group_offsets(producer, "readers") == {("t", 0): 3, ("t", 1): 7}
 
 
 @scenario(play)
-async def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transaction(
+async def test_offsets_of_unknown_member_require_abort(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
-    stranger = GroupMetadata("readers", generation=3, member_id="nobody")
+    stranger = GroupMetadata("readers", generation=3, member_id="unknown")
     await producer.begin_transaction()
     await producer.send("t", b"dropped", partition=0)
     with pytest.raises(ClientError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
@@ -263,11 +265,11 @@ async def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transa
     await producer.abort_transaction()
     async with producer.transaction():
         await producer.send("t", b"kept", partition=0)
-    assert await committed(cluster, 0) == ["kept"]
+    assert await read_committed(cluster, 0) == ["kept"]
 
 
 @scenario(play, nodes=3)
-async def test_brokers_die_and_every_transaction_is_whole(
+async def test_broker_failures_do_not_split_transactions(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     expected = []
@@ -286,10 +288,10 @@ async def test_brokers_die_and_every_transaction_is_whole(
             continue
         expected.append(f"{number}")
     for partition in (0, 1):
-        assert await committed(cluster, partition) == expected
+        assert await read_committed(cluster, partition) == expected
 
 
-def test_closing_aborts_what_is_open() -> None:
+def test_close_aborts_open_transaction() -> None:
     async def main(cluster: VirtualCluster) -> None:
         await cluster.test_client("admin").create_topic("t")
         async with producer_of(cluster) as producer:
@@ -298,13 +300,13 @@ def test_closing_aborts_what_is_open() -> None:
             waiting = await producer.enqueue("t", b"waiting", partition=0)
         with pytest.raises(TransactionFailed, match="aborted"):
             waiting.result()
-        assert await committed(cluster, 0) == []
+        assert await read_committed(cluster, 0) == []
 
     cluster_of(1).play(main)
 
 
 @scenario(play, max_block_ms=2000)
-async def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again(
+async def test_commit_can_be_retried_after_timeout(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.begin_transaction()
@@ -316,11 +318,11 @@ async def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again
         await producer.abort_transaction()
     cluster.resume(1)
     await producer.commit_transaction()
-    assert await committed(cluster, 0) == ["v"]
+    assert await read_committed(cluster, 0) == ["v"]
 
 
 @scenario(play)
-async def test_cancelled_in_the_middle_the_block_is_aborted(
+async def test_cancelled_transaction_block_is_aborted(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     async def write() -> None:
@@ -335,7 +337,7 @@ async def test_cancelled_in_the_middle_the_block_is_aborted(
         await task
     async with producer.transaction():
         await producer.send("t", b"kept", partition=0)
-    assert await committed(cluster, 0) == ["kept"]
+    assert await read_committed(cluster, 0) == ["kept"]
 
 
 async def complete(
@@ -347,7 +349,7 @@ async def complete(
 
 
 @scenario(play)
-async def test_a_prepared_transaction_is_ended_by_somebody_else(
+async def test_prepared_transaction_is_completed_by_another_client(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.begin_transaction()
@@ -357,17 +359,17 @@ async def test_a_prepared_transaction_is_ended_by_somebody_else(
         await producer.send("t", b"too late", partition=0)
     await producer.close()
     await complete(cluster, kept)
-    await complete(cluster, kept)  # asked for again, it does no harm
+    await complete(cluster, kept)  # idempotent
     async with producer_of(cluster) as other:
         await other.begin_transaction()
         await other.enqueue("t", b"dropped", partition=0)
         dropped = await other.prepare_transaction()
     await complete(cluster, dropped, commits=False)
-    assert await committed(cluster, 0) == ["kept"]
+    assert await read_committed(cluster, 0) == ["kept"]
 
 
 @scenario(play)
-async def test_a_prepared_transaction_ends_with_its_transactional_id_taken_over(
+async def test_newer_producer_fences_prepared_transaction(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.begin_transaction()
@@ -378,11 +380,11 @@ async def test_a_prepared_transaction_ends_with_its_transactional_id_taken_over(
         with pytest.raises(ProducerFenced):
             await complete(cluster, lost)
         await complete(cluster, lost, commits=False)
-    assert await committed(cluster, 0) == []
+    assert await read_committed(cluster, 0) == []
 
 
 @scenario(play)
-async def test_an_empty_prepared_transaction_is_ended_without_a_word(
+async def test_empty_prepared_transaction_is_completed_without_requests(
     cluster: VirtualCluster, producer: Producer, /
 ) -> None:
     await producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""WorkScheduler: one for any number of calls, another when the time is up, none after the end."""
+"""WorkScheduler: one run for many wakes, runs by timer, no run after stop."""
 
 import asyncio
 
@@ -13,53 +13,53 @@ def unexpected(error: BaseException) -> None:
 
 
 @scenario()
-async def test_many_calls_are_one_turn() -> None:
-    taken: list[int] = []
+async def test_many_wakes_cause_one_run() -> None:
+    runs: list[int] = []
 
     def work() -> int:
-        taken.append(1)
+        runs.append(1)
         return NO_DEADLINE_MS
 
     scheduler = WorkScheduler(work, on_failure=unexpected)
     for _ in range(3):
         scheduler.wake()
-    assert not taken
+    assert not runs
     await asyncio.sleep(0)
-    assert taken == [1]
+    assert runs == [1]
     scheduler.wake()
     scheduler.stop()
     scheduler.wake()
     await asyncio.sleep(0)
-    assert taken == [1]
+    assert runs == [1]
 
 
 @scenario()
-async def test_a_turn_may_be_taken_at_once_but_not_inside_another() -> None:
-    taken: list[str] = []
+async def test_run_now_runs_immediately_but_not_inside_a_run() -> None:
+    runs: list[str] = []
 
     def work() -> int:
-        taken.append("begins")
-        if len(taken) == 1:
+        runs.append("start")
+        if len(runs) == 1:
             scheduler.run_now()
-        taken.append("ends")
+        runs.append("end")
         return NO_DEADLINE_MS
 
     scheduler = WorkScheduler(work, on_failure=unexpected)
     scheduler.run_now()
-    assert taken == ["begins", "ends"]
-    scheduler.run_now()  # one is to come
-    assert taken == ["begins", "ends"]
+    assert runs == ["start", "end"]
+    scheduler.run_now()  # a run is pending
+    assert runs == ["start", "end"]
     await asyncio.sleep(0)
-    assert taken == ["begins", "ends"] * 2
+    assert runs == ["start", "end"] * 2
     scheduler.run_now()
-    assert taken == ["begins", "ends"] * 3
+    assert runs == ["start", "end"] * 3
     scheduler.stop()
     scheduler.run_now()
-    assert taken == ["begins", "ends"] * 3
+    assert runs == ["start", "end"] * 3
 
 
 @scenario()
-async def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
+async def test_timer_causes_a_run_and_earlier_deadline_replaces_it() -> None:
     waits = [60_000, 10, NO_DEADLINE_MS]
     done = asyncio.Event()
 
@@ -78,7 +78,7 @@ async def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
 
 
 @scenario()
-async def test_a_failure_is_told_and_ends_the_turns() -> None:
+async def test_failure_is_reported_and_stops_the_scheduler() -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, _context: None)
     failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Records of threads on their way into the loop: in order, whatever the first of them waits for."""
+"""The queue of records from other threads: order, waiting records, rejected records, close."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from tests.support.scenarios import scenario
 
 
 class StandInPipeline(RecordPipeline):
-    """Takes what it is told to: `full` and `unknown` topics make a record wait for `released`."""
+    """Records wait for `released` while `is_full`, or if their topic is `unknown`."""
 
     def __init__(self) -> None:
         self.taken: list[Any] = []
         self.is_full = False
         self.released = asyncio.Event()
-        self.refuses = False
+        self.rejects = False
         self.reported: list[Exception] = []
 
     def report_failure(self, error: Exception) -> None:
@@ -45,8 +45,8 @@ class StandInPipeline(RecordPipeline):
 
     async def enqueue_intercepted(self, record: Outgoing) -> Delivery:
         await self.released.wait()
-        if self.refuses:
-            raise TimedOut("never came")
+        if self.rejects:
+            raise TimedOut("no metadata")
         self.is_full = False
         return self._delivery(record)
 
@@ -76,25 +76,25 @@ def play(scenario: Callable[[StandInPipeline, CrossThreadQueue], Any]) -> None:
 
 
 @scenario(play)
-async def test_what_lies_there_is_taken_in_one_turn(
+async def test_queued_records_are_taken_in_one_iteration(
     pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
     promises = [queue.put(Outgoing("t", number)) for number in range(5)]
     assert not promises[0].is_settled
     await queue.wait_empty()
     assert pipeline.taken == [0, 1, 2, 3, 4]
-    assert all(one.delivery is not None for one in promises)
+    assert all(promise.delivery is not None for promise in promises)
     queue.put(Outgoing("t", 5))
     await queue.wait_empty()
     assert pipeline.taken[-1] == 5
 
 
-@pytest.mark.parametrize("reason", ["no room", "unknown topic"])
+@pytest.mark.parametrize("reason", ["no space", "unknown topic"])
 @scenario(play)
-async def test_those_behind_a_record_that_waits_keep_their_places(
+async def test_records_behind_a_waiting_record_keep_their_order(
     pipeline: StandInPipeline, queue: CrossThreadQueue, /, reason: str
 ) -> None:
-    pipeline.is_full = reason == "no room"
+    pipeline.is_full = reason == "no space"
     first = "t" if pipeline.is_full else "unknown"
     promises = [queue.put(Outgoing(first, "first")), queue.put(Outgoing("t", "second"))]
     settled: list[str] = []
@@ -109,14 +109,14 @@ async def test_those_behind_a_record_that_waits_keep_their_places(
     assert settled == ["second"]
 
 
-def test_what_cannot_be_taken_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_record_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(pipeline: StandInPipeline, queue: CrossThreadQueue) -> None:
         bad, good = queue.put(Outgoing("bad", 1)), queue.put(Outgoing("t", 2))
         await queue.wait_empty()
         assert isinstance(bad.error, SerializationFailed)
         assert good.error is None
         assert pipeline.reported == [bad.error]
-        pipeline.refuses = True
+        pipeline.rejects = True
         pipeline.released.set()
         late, after = queue.put(Outgoing("unknown", 3)), queue.put(Outgoing("t", 4))
         await queue.wait_empty()
@@ -129,20 +129,20 @@ def test_what_cannot_be_taken_fails_alone(caplog: pytest.LogCaptureFixture) -> N
 
 
 @scenario(play)
-async def test_the_queue_says_when_it_is_full_and_ends_with_the_client(
+async def test_close_rejects_queued_and_later_records(
     pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
     promises = [queue.put(Outgoing("t", number)) for number in range(RECORDS_MAX)]
     assert queue.is_full
     queue.close()
-    assert {type(one.error) for one in promises} == {Closed}
+    assert {type(promise.error) for promise in promises} == {Closed}
     assert isinstance(queue.put(Outgoing("t", "late")).error, Closed)
     assert len(pipeline.reported) == RECORDS_MAX + 1
     await queue.wait_empty()
 
 
 @scenario(play)
-async def test_it_says_what_the_loop_will_not_take_at_once(
+async def test_takes_at_once_is_false_while_records_wait(
     pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
     known = Outgoing("t", 1)
@@ -156,7 +156,7 @@ async def test_it_says_what_the_loop_will_not_take_at_once(
     waiting = queue.put(known)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not queue.takes_at_once(known), "the one before it waits for room"
+    assert not queue.takes_at_once(known), "the record before it waits for space"
     pipeline.released.set()
     await queue.wait_empty()
     assert waiting.delivery is not None
@@ -164,7 +164,7 @@ async def test_it_says_what_the_loop_will_not_take_at_once(
 
 
 @scenario(play)
-async def test_the_end_finds_a_record_that_waits(
+async def test_close_rejects_waiting_record(
     pipeline: StandInPipeline, queue: CrossThreadQueue, /
 ) -> None:
     waiting = queue.put(Outgoing("unknown", 1))
@@ -174,4 +174,4 @@ async def test_the_end_finds_a_record_that_waits(
     pipeline.released.set()
     await queue.wait_empty()
     assert isinstance(waiting.error, Closed)
-    assert pipeline.reported == [], "the pipeline reports the record that waits in it"
+    assert pipeline.reported == [], "the pipeline itself reports the waiting record"

@@ -1,4 +1,4 @@
-"""Keys go where Java's clients send them."""
+"""Partitions by key, as in the Java client, sticky partitions, and custom partitioners."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from lograft.runtime.randomness import SystemRandomness
 @pytest.mark.parametrize(
     ("key", "hashed"),
     [
-        # What org.apache.kafka.common.utils.Utils.murmur2 says of them, made positive.
+        # Results of org.apache.kafka.common.utils.Utils.murmur2, with the sign bit.
         (b"21", -973932308),
         (b"foobar", -790332482),
         (b"a-little-bit-long-string", -985981536),
@@ -30,11 +30,11 @@ from lograft.runtime.randomness import SystemRandomness
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_javas(key: bytes, hashed: int) -> None:
+def test_murmur2_equals_javas(key: bytes, hashed: int) -> None:
     assert murmur2(key) == hashed & 0x7FFF_FFFF
 
 
-def test_a_partition_is_kept_for_a_batch_and_longer_queues_come_up_less() -> None:
+def test_partition_is_kept_for_a_batch_and_short_queues_are_preferred() -> None:
     choice = StickyChoice(SystemRandomness())
     first = choice.draw([0, 1, 2], None)
     choice.add(99, 100)
@@ -46,18 +46,18 @@ def test_a_partition_is_kept_for_a_batch_and_longer_queues_come_up_less() -> Non
 
 
 def always(chosen: Any) -> PartitionFunction:
-    def rule(topic: str, key: bytes | None, partition_count: int) -> int:
+    def partitioner(topic: str, key: bytes | None, partition_count: int) -> int:
         number: int = chosen
         return number
 
-    return rule
+    return partitioner
 
 
-def test_a_rule_has_to_choose_what_there_is() -> None:
+def test_invalid_choice_of_partitioner_is_rejected() -> None:
     record = Unplaced("t", "k", b"k", "v", b"v")
     cluster = ClusterView(MetadataCache())
-    for right in (0, 2, np.int64(1)):
-        assert Chooser(always(right), cluster).choose(record, 3) == right
-    for wrong in (3, -1, "0", None, 1.0):
+    for valid in (0, 2, np.int64(1)):
+        assert Chooser(always(valid), cluster).choose(record, 3) == valid
+    for invalid in (3, -1, "0", None, 1.0):
         with pytest.raises(WrongUse, match=r"partitioner_class chose partition .* which has 3"):
-            Chooser(always(wrong), cluster).choose(record, 3)
+            Chooser(always(invalid), cluster).choose(record, 3)
