@@ -104,7 +104,7 @@ class Link:
 
     def on_received(self, count: int) -> None:
         try:
-            for each in self._frames.received(count):
+            for each in self._frames.add_received(count):
                 self._on_frame(bytes(each))
         except FrameTooLarge:
             assert self._channel is not None

@@ -146,11 +146,13 @@ class SimulatedNode:
         return response
 
 
-def read_response(answer: EncodedResponse, key: int, version: int, correlation_id: int) -> Message:
+def read_response(
+    response: EncodedResponse, key: int, version: int, correlation_id: int
+) -> Message:
     """Reads the response, and checks that a client could read it, to the last byte."""
     data = b"".join(
         part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part
-        for part in answer.parts
+        for part in response.parts
     )
     assert int.from_bytes(data[:4]) == len(data) - 4
     data = data[4:]

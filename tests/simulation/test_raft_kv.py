@@ -275,7 +275,7 @@ class Guest:
         return self.frames.get_buffer()
 
     def on_received(self, count: int) -> None:
-        self.answers += [unpack_tuple(each) for each in self.frames.received(count)]
+        self.answers += [unpack_tuple(each) for each in self.frames.add_received(count)]
 
     def on_drained(self) -> None: ...
 

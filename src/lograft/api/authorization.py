@@ -92,9 +92,9 @@ def _check(
     if not names:
         return
     for permission in need.any_of:
-        if not _ask(context, authorizer, permission, names):
+        if not _find_denied_names(context, authorizer, permission, names):
             return
-    raise denied(need.any_of[-1], names[0])
+    raise permission_error(need.any_of[-1], names[0])
 
 
 def find_denied(
@@ -112,12 +112,12 @@ def find_denied(
     unique_names = list(dict.fromkeys(names))
     if not unique_names or (unless is not None and is_allowed(context, unless)):
         return NO_NAMES
-    return _ask(context, authorizer, permission, unique_names)
+    return _find_denied_names(context, authorizer, permission, unique_names)
 
 
 def is_allowed(context: "Context", permission: Permission, name: str = CLUSTER_NAME) -> bool:
     authorizer = context.authorizer
-    return authorizer is None or not _ask(context, authorizer, permission, [name])
+    return authorizer is None or not _find_denied_names(context, authorizer, permission, [name])
 
 
 def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
@@ -128,7 +128,7 @@ def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
     )
 
 
-def denied(permission: Permission, name: str) -> Rejected:
+def permission_error(permission: Permission, name: str) -> Rejected:
     operation, resource_type = permission
     return Rejected(
         DENIED_CODE[resource_type],
@@ -152,7 +152,7 @@ def authorized_operations(
     )
 
 
-def _ask(
+def _find_denied_names(
     context: "Context", authorizer: Authorizer, permission: Permission, names: list[str]
 ) -> frozenset[str]:
     """Returns the names that are denied."""

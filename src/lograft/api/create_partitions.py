@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lograft.api.authorization import denied, find_denied
+from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
@@ -28,7 +28,7 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     )
     response = await _create(context, permitted)
     for name in sorted(denied_names):
-        error = denied(TOPIC_ALTER, name)
+        error = permission_error(TOPIC_ALTER, name)
         response.results.append(
             CreatePartitionsTopicResult(
                 name=name, error_code=error.code, error_message=error.message

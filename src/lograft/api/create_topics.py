@@ -6,7 +6,7 @@ replicas. v5: the response has the configuration of each new topic. v7: topic id
 
 from typing import Final
 
-from lograft.api.authorization import denied, find_denied
+from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
@@ -38,7 +38,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     response = await _create(context, permitted)
     _hide_configs(context, response)
     for name in sorted(denied_names):
-        error = denied(TOPIC_CREATE, name)
+        error = permission_error(TOPIC_CREATE, name)
         response.topics.append(
             CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
         )

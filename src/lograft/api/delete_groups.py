@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import Final
 
-from lograft.api.authorization import denied, find_denied
+from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.types import each_item
@@ -24,7 +24,7 @@ async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroups
     # All groups write their records before the first commit is awaited.
     denied_groups = find_denied(context, GROUP_DELETE, request.groups_names)
     started = [
-        (group_id, denied(GROUP_DELETE, group_id))
+        (group_id, permission_error(GROUP_DELETE, group_id))
         if group_id in denied_groups
         else _start_deletion(context, group_id)
         for group_id in dict.fromkeys(request.groups_names)

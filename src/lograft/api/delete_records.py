@@ -8,7 +8,7 @@ have deleted them, or with REQUEST_TIMED_OUT; the low watermark is the lowest lo
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
-from lograft.api.authorization import denied, find_denied
+from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.types import each_item
@@ -50,7 +50,7 @@ def handle(
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _error_result(partition, denied(TOPIC_DELETE, topic.name))
+                    _error_result(partition, permission_error(TOPIC_DELETE, topic.name))
                     if topic.name in denied_topics
                     else _delete(context.broker, topic.name, partition, pending)
                     for partition in topic.partitions

@@ -5,7 +5,7 @@ Rejected if delete.topic.enable=false. v5: error messages.
 
 from typing import Final
 
-from lograft.api.authorization import denied, find_denied
+from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
@@ -59,7 +59,7 @@ def _delete(
     )
     for topic, name in topics:
         if name in denied_names:
-            error = denied(TOPIC_DELETE, name if topic.name or name in visible else "")
+            error = permission_error(TOPIC_DELETE, name if topic.name or name in visible else "")
             outcome.reply.responses.append(
                 DeletableTopicResult(
                     name=topic.name or (name if name in visible else None),

@@ -6,7 +6,7 @@ each of them.
 
 from typing import Final
 
-from lograft.api.authorization import denied, find_denied
+from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.types import each_item
@@ -34,7 +34,7 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _error_response(index, denied(TOPIC_READ, topic.name))
+                    _error_response(index, permission_error(TOPIC_READ, topic.name))
                     if topic.name in hidden
                     else _describe(context.broker, topic.name, index)
                     for index in topic.partition_indexes

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from lograft.api import follower_fetch
-from lograft.api.authorization import NO_NAMES, denied, find_denied, is_allowed
+from lograft.api.authorization import NO_NAMES, find_denied, is_allowed, permission_error
 from lograft.api.context import Api, Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
@@ -89,7 +89,7 @@ def handle(
         # The replica's next request may end the wait of this one.
         context.allows_pipelining = True
         if not is_allowed(context, CLUSTER_ACTION):
-            raise denied(CLUSTER_ACTION, CLUSTER_NAME)
+            raise permission_error(CLUSTER_ACTION, CLUSTER_NAME)
         return fetch_metadata(context, request)
     if is_from_replica(request):
         return follower_fetch.handle(context, request, replica_of(request))
@@ -226,7 +226,7 @@ class Fetch:
         table = self._broker.partitions
         index = requested.partition
         if self._denied_topics and (name := self._name_of(wanted)) in self._denied_topics:
-            raise denied(TOPIC_READ, name)
+            raise permission_error(TOPIC_READ, name)
         if self._by_id:
             partition = table.get_by_id(topic_id, index)
             if partition is None:

@@ -8,7 +8,7 @@ leader. v1: transactions (key type 1). v4: several keys in one request. v6: shar
 
 from typing import Any, Final
 
-from lograft.api.authorization import denied, is_allowed
+from lograft.api.authorization import is_allowed, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.types import each_item
@@ -106,7 +106,7 @@ def _check_access(context: Context, key_type: int, key: str) -> None:
         return
     name = CLUSTER_NAME if permission is CLUSTER_ACTION else key
     if not is_allowed(context, permission, name):
-        raise denied(permission, name)
+        raise permission_error(permission, name)
 
 
 def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRuntime[Any]:

@@ -10,7 +10,7 @@ members. v9: member epochs of the new protocol. v10: topic ids. Lograft extends 
 from collections.abc import Sequence
 from typing import Final
 
-from lograft.api.authorization import denied
+from lograft.api.authorization import permission_error
 from lograft.api.claimed_topics import check_claims
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
@@ -85,7 +85,7 @@ def _reject_first(
     for topic, code in rejected:
         name = topic.name or topic.topic_id
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise denied(TOPIC_READ, str(name))
+            raise permission_error(TOPIC_READ, str(name))
         if code is ErrorCode.POLICY_VIOLATION:
             raise Rejected(code, f"Another group has claimed topic {name} (subscription.mode=ptp).")
         if topic.name in image.topic_ids:

@@ -10,7 +10,7 @@ v10: topic ids.
 
 from typing import Final
 
-from lograft.api.authorization import denied, find_denied, is_allowed
+from lograft.api.authorization import find_denied, is_allowed, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.topic_names import named_topics
@@ -73,7 +73,7 @@ async def _fetch(
         group.topics, rejected = named_topics(image, group.topics)
     try:
         if not is_allowed(context, GROUP_DESCRIBE, group.group_id):
-            raise denied(GROUP_DESCRIBE, group.group_id)
+            raise permission_error(GROUP_DESCRIBE, group.group_id)
         rejected += _drop_denied(context, group)
         rejected += await _drop_claimed(context, group)
         reply: OffsetFetchResponseGroup = await context.broker.groups.ask(

@@ -4,7 +4,7 @@ settings and loggers."""
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from lograft.api.authorization import denied, is_allowed
+from lograft.api.authorization import is_allowed, permission_error
 from lograft.api.context import Context
 from lograft.api.errors import code_of
 from lograft.api.forwarding import must_forward
@@ -53,7 +53,7 @@ def check_may_describe(context: Context, resource_type: int, name: str) -> None:
 
 def _check(context: Context, permission: Permission, name: str) -> None:
     if not is_allowed(context, permission, name):
-        raise denied(permission, name)
+        raise permission_error(permission, name)
 
 
 def check_may_alter(context: Context, resource_type: int, name: str) -> None:

@@ -13,7 +13,7 @@ ids.
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
-from lograft.api.authorization import NO_NAMES, denied, find_denied, is_allowed
+from lograft.api.authorization import NO_NAMES, find_denied, is_allowed, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.produce_rejections import RecordErrorBudget, set_error
 from lograft.api.produce_transactions import verify, verify_immediately
@@ -71,7 +71,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 class Pending(NamedTuple):
     """A batch that has been appended, but not acknowledged."""
 
-    partition_response: PartitionProduceResponse
+    response: PartitionProduceResponse
     partition: Partition
     end: Offset
     #: The epoch of the append: what a later leader commits at these offsets may be other records.
@@ -82,7 +82,7 @@ class Deferred(NamedTuple):
     """A batch that has not been appended yet: its partition is being created or opened, a worker
     must validate its records, or a coordinator must verify its transaction."""
 
-    partition_response: PartitionProduceResponse
+    response: PartitionProduceResponse
     topic: TopicProduceData
     data: PartitionProduceData
 
@@ -116,7 +116,7 @@ def handle(
             appending = None
             try:
                 if denied_topics and (name := _name_of(context, topic)) in denied_topics:
-                    raise denied(TOPIC_WRITE, name)
+                    raise permission_error(TOPIC_WRITE, name)
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _check_records(context, partition, data)
                 verification = None
@@ -186,7 +186,7 @@ def _may_write_transaction(context: Context, request: ProduceRequest) -> bool:
 
 
 def _reject_transaction(request: ProduceRequest) -> ProduceResponse:
-    error = denied(TRANSACTIONAL_ID_WRITE, request.transactional_id or "")
+    error = permission_error(TRANSACTIONAL_ID_WRITE, request.transactional_id or "")
     if request.acks == ACKS_NONE:
         raise CloseConnection(f"Produce with acks=0 failed: {error}")
     return _reject_all(request, error.code, error.message)

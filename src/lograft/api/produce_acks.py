@@ -86,13 +86,13 @@ class ResponsePattern:
             return table.get_by_id(self._topic_id, self._index)
         return table.get(self._name, self._index)
 
-    def success(self, correlation_id: int, result: AppendResult) -> bytes:
+    def build_success(self, correlation_id: int, result: AppendResult) -> bytes:
         base, _, log_append_time_ms, log_start, _, _ = result
         return self._pack(
             self._size, correlation_id, self._head, base, log_append_time_ms, log_start, self._tail
         )
 
-    def failure(self, correlation_id: int, error: LograftError) -> EncodedResponse:
+    def build_failure(self, correlation_id: int, error: LograftError) -> EncodedResponse:
         partition_response = PartitionProduceResponse(index=self._index)
         set_error(partition_response, error)
         response = self._build_response(partition_response)
@@ -180,8 +180,8 @@ class DelayedAck(DelayedReply):
         assert self._timer is not None
         self._timer.cancel()
         if self._error is not None:
-            return self._pattern.failure(self._correlation_id, self._error)
-        return self._pattern.success(self._correlation_id, self._result)
+            return self._pattern.build_failure(self._correlation_id, self._error)
+        return self._pattern.build_success(self._correlation_id, self._result)
 
     def cancel(self) -> None:
         assert self._timer is not None

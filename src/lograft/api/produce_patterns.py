@@ -132,9 +132,9 @@ class ProducePatterns:
         self.served += 1
         try:
             if produce.is_acknowledged(partition, result.end_offset, acks):
-                return pattern.success(correlation_id, result)
+                return pattern.build_success(correlation_id, result)
         except LograftError as error:
-            return pattern.failure(correlation_id, error)
+            return pattern.build_failure(correlation_id, error)
         return DelayedAck(pattern, correlation_id, partition, result)
 
     def learn(

@@ -84,7 +84,7 @@ async def verify(
             if version < ADDS_SINCE and not broker.config.transaction_partition_verification_enable:
                 verifications[slot] = UNVERIFIED
                 continue
-            verification = _begin(context, partition, records)
+            verification = _begin_verification(context, partition, records)
         except LograftError as error:
             verifications[slot] = error
             continue
@@ -96,10 +96,10 @@ async def verify(
     assert producer is not None
     assert request.transactional_id is not None
 
-    def begin_again() -> None:
+    def restart_verifications() -> None:
         for slot in unverified:
             try:
-                verifications[slot] = _begin(context, *batches[slot])
+                verifications[slot] = _begin_verification(context, *batches[slot])
             except LograftError as error:
                 verifications[slot] = error
 
@@ -108,7 +108,7 @@ async def verify(
         producer,
         list(unverified.values()),
         adds=version >= ADDS_SINCE,
-        on_repeat=begin_again,
+        on_repeat=restart_verifications,
     )
     for slot, partition_name in unverified.items():
         if codes[partition_name]:
@@ -116,7 +116,9 @@ async def verify(
     return verifications
 
 
-def _begin(context: Context, partition: Partition, records: memoryview) -> Verification | None:
+def _begin_verification(
+    context: Context, partition: Partition, records: memoryview
+) -> Verification | None:
     fields = unpack_header(records)
     return partition.leader_log().producers.begin_verification(
         fields[_PRODUCER_ID],

@@ -63,7 +63,9 @@ def node_layout(values: Mapping[str, str]) -> NodeLayout:
         )
     listeners = parse_endpoints("listeners", listener_texts, security)
     check_distinct(listeners)
-    advertised, advertised_controllers = _advertised(values, listeners, controller_names, security)
+    advertised, advertised_controllers = _advertised_endpoints(
+        values, listeners, controller_names, security
+    )
     _check_roles(roles, listeners, advertised, controller_names)
     voters, servers = _quorum(values, roles, node_id)
     log_dirs = _log_dirs(values)
@@ -131,7 +133,7 @@ def _security_map(
     return security
 
 
-def _advertised(
+def _advertised_endpoints(
     values: Mapping[str, str],
     listeners: tuple[Endpoint, ...],
     controller_names: tuple[str, ...],

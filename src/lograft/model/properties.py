@@ -25,14 +25,14 @@ def parse_properties(text: str) -> dict[str, str]:
             value_start += 1
             while value_start < len(line) and line[value_start] in _BLANK:
                 value_start += 1
-        result[_unescaped(line[:key_end], number)] = _unescaped(line[value_start:], number)
+        result[_unescape(line[:key_end], number)] = _unescape(line[value_start:], number)
     return result
 
 
 def format_properties(values: Mapping[str, str], *, comments: tuple[str, ...] = ()) -> str:
     """Returns text that Java parses to the same values, one per line in the given order."""
     lines = [f"#{comment}" for comment in comments]
-    lines += [f"{_escaped(key, ' ')}={_escaped(value, '')}" for key, value in values.items()]
+    lines += [f"{_escape(key, ' ')}={_escape(value, '')}" for key, value in values.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -70,7 +70,7 @@ def _key_end(line: str) -> int:
     return len(line)
 
 
-def _unescaped(text: str, line_number: int) -> str:
+def _unescape(text: str, line_number: int) -> str:
     if "\\" not in text:
         return text
     result = []
@@ -102,7 +102,7 @@ def _bad_escape() -> str:
     raise ValueError
 
 
-def _escaped(text: str, always: str) -> str:
+def _escape(text: str, always: str) -> str:
     result = []
     for position, char in enumerate(text):
         if char in "=:#!\\" or char in always or (char == " " and position == 0):

@@ -243,7 +243,7 @@ class Connection:
         capacity = self._buffer.capacity
         if capacity != self._capacity:
             self._capacity = capacity
-            self._budget.changed(self, capacity)
+            self._budget.report_capacity(self, capacity)
 
     # Receiver of the channel.
 
@@ -255,7 +255,7 @@ class Connection:
         buffer = self._buffer
         if not buffer.pending_bytes:
             self._frames_since_ms = now_ms
-        self._frames = buffer.received(count)
+        self._frames = buffer.add_received(count)
         if buffer.capacity != self._capacity:
             self._report_capacity()
         self._handle_frames()
@@ -278,7 +278,7 @@ class Connection:
         if self._unmute is not None:
             self._unmute.cancel()
             self._unmute = None
-        self._budget.changed(self, 0)
+        self._budget.report_capacity(self, 0)
         if self._budget.request_bytes_max > 0:
             self._budget.dismiss(self)
         self._handler.on_closed()
@@ -289,7 +289,7 @@ class Connection:
     def _handle_frames(self) -> None:
         handler = self._handler
         out, slots = self._out, self._slots
-        may_continue = not self._is_held_back()
+        may_continue = not self._is_blocked()
         try:
             while may_continue:
                 frame = self._held
@@ -321,7 +321,7 @@ class Connection:
                     assert isinstance(reply, PendingReply)
                     self._wait_for(reply)
                 out = self._out
-                may_continue = not self._is_held_back()
+                may_continue = not self._is_blocked()
             handler.on_frames_handled()
             self._flush()
             self._decide_reading()
@@ -332,7 +332,7 @@ class Connection:
             LOGGER.exception("%s: failed to handle a request of %s", self._name, self._channel.peer)
             self._close_with(error)
 
-    def _is_held_back(self) -> bool:
+    def _is_blocked(self) -> bool:
         return (
             self._blocker is not None
             or self._is_saturated
@@ -348,7 +348,7 @@ class Connection:
         if lacks_memory:
             self._channel.pause_reading()
             return
-        if not self._is_held_back():
+        if not self._is_blocked():
             self._channel.resume_reading()
             return
         if self._held is None:

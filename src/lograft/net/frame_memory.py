@@ -40,7 +40,7 @@ class FrameHolder(Protocol):
         """None if the buffer has no part of a frame."""
 
     def release_memory(self) -> None:
-        """Shrinks the buffer, and reports its new size with `changed`."""
+        """Shrinks the buffer, and reports its new size with `report_capacity`."""
 
     def drop_frame(self) -> None:
         """Closes the connection and releases the buffer."""
@@ -82,7 +82,7 @@ class FrameBudget:
         yield QUEUED_BYTES.sample(self._admitted_bytes, role)
         yield CONNECTIONS_PAUSED.sample(len(self._waiting), role)
 
-    def changed(self, holder: FrameHolder, capacity: int) -> None:
+    def report_capacity(self, holder: FrameHolder, capacity: int) -> None:
         """`holder` now has a buffer of `capacity` bytes; 0 if its connection has ended."""
         self._total += capacity - self._capacities.pop(holder, 0)
         if capacity:

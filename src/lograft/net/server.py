@@ -139,10 +139,10 @@ class Server:
         for end in (Connection.close, Connection.abort):
             for connection in list(self._connections):
                 end(connection)
-            if await self._are_all_gone_within(grace_ms):
+            if await self._wait_all_closed(grace_ms):
                 return
 
-    async def _are_all_gone_within(self, wait_ms: int) -> bool:
+    async def _wait_all_closed(self, wait_ms: int) -> bool:
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._connections:

@@ -86,10 +86,10 @@ class TlsTransports:
     def check(self, config: BrokerConfig, named: Collection[str]) -> None:
         """Raises InvalidConfig if `reload` would reject the TLS settings of `config` that a request
         sets. Changes nothing. A damaged store of one listener does not prevent other changes."""
-        for listener in self._used(config):
+        for listener in self._used_listeners(config):
             prefix = f"{LISTENER_PREFIX}{listener.lower()}.ssl."
             if any(name.startswith((prefix, "ssl.")) for name in named):
-                self._changed(listener, config)
+                self._build_changed(listener, config)
 
     @property
     def failures(self) -> list[str]:
@@ -106,7 +106,7 @@ class TlsTransports:
         self._forget_closed(config)
         for listener, transport in self._transports.items():
             try:
-                changed = self._changed(listener, config, is_start=is_start)
+                changed = self._build_changed(listener, config, is_start=is_start)
             except InvalidConfig as error:
                 reason = str(error)
                 if self._failures.get(listener) != reason:
@@ -120,7 +120,7 @@ class TlsTransports:
                 if not is_start:
                     LOGGER.info("Listener %s uses new TLS settings for new connections.", listener)
 
-    def _changed(
+    def _build_changed(
         self, listener: str, config: BrokerConfig, *, is_start: bool = False
     ) -> _Contexts | None:
         """Returns None if nothing has changed. Raises InvalidConfig."""
@@ -133,13 +133,13 @@ class TlsTransports:
         self._check_peers(listener, config, None if is_start else old, new)
         return new
 
-    def _used(self, config: BrokerConfig) -> list[str]:
+    def _used_listeners(self, config: BrokerConfig) -> list[str]:
         names = {endpoint.name for endpoint in config.listeners} | self._connected | self._fixed
         return [listener for listener in self._transports if listener in names]
 
     def _forget_closed(self, config: BrokerConfig) -> None:
         """Dynamic settings may remove a listener and later add it again with other stores."""
-        for listener in set(self._transports) - set(self._used(config)):
+        for listener in set(self._transports) - set(self._used_listeners(config)):
             del self._transports[listener], self._contexts[listener]
             self._opened.discard(listener)
             self._failures.pop(listener, None)

@@ -72,7 +72,7 @@ def restrict(
         raise InvalidConfig(
             f"{where}ssl.protocol is {protocol}, but must be one of {', '.join(PROTOCOLS)}"
         )
-    versions = _enabled(where, enabled_protocols)
+    versions = _enabled_versions(where, enabled_protocols)
     if protocol == "TLSv1.2" and context.protocol is ssl.PROTOCOL_TLS_CLIENT:
         versions = [version for version in versions if version is ssl.TLSVersion.TLSv1_2]
         if not versions:
@@ -85,7 +85,7 @@ def restrict(
     context.minimum_version, context.maximum_version = min(versions), max(versions)
 
 
-def _enabled(where: str, names: Sequence[str]) -> list[ssl.TLSVersion]:
+def _enabled_versions(where: str, names: Sequence[str]) -> list[ssl.TLSVersion]:
     unknown = [name for name in names if name not in VERSIONS]
     if unknown:
         raise InvalidConfig(

@@ -69,10 +69,10 @@ class BackgroundLoop:
         if self.is_own_thread:
             return function()
 
-        async def called() -> T:
+        async def call_function() -> T:
             return function()
 
-        return self.run(called())
+        return self.run(call_function())
 
     def post(self, function: Callable[[], object]) -> None:
         """Schedules a function in the loop. Raises RuntimeError after the loop has ended."""

@@ -33,7 +33,7 @@ class OwnedSpawn:
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_end)
         return task
 
     async def close(self) -> None:
@@ -42,7 +42,7 @@ class OwnedSpawn:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)

@@ -381,18 +381,18 @@ def _write_records(records: Iterable[Record], base_offset: int, base_timestamp: 
     for offset, timestamp, key, value, headers in records:
         # A record starts with its attributes, of which none are defined.
         parts = [b"\0", _varint(timestamp - base_timestamp), _varint(offset - base_offset)]
-        parts += _sized(key)
-        parts += _sized(value)
+        parts += _encode_sized(key)
+        parts += _encode_sized(value)
         parts.append(_varint(len(headers)))
         for header_key, header_value in headers:
-            parts += _sized(header_key.encode())
-            parts += _sized(header_value)
+            parts += _encode_sized(header_key.encode())
+            parts += _encode_sized(header_value)
         body = b"".join(parts)
         data += (_varint(len(body)), body)
     return b"".join(data)
 
 
-def _sized(value: bytes | None) -> tuple[bytes, bytes]:
+def _encode_sized(value: bytes | None) -> tuple[bytes, bytes]:
     return _NULL if value is None else (_varint(len(value)), value)
 
 

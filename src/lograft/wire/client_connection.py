@@ -64,7 +64,7 @@ class ClientConnection:
 
     def on_received(self, count: int) -> None:
         try:
-            for frame in self._frames.received(count):
+            for frame in self._frames.add_received(count):
                 handler = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
                 if handler is not None:
                     handler.on_frame(frame)

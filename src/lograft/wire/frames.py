@@ -1,8 +1,8 @@
 """Splits the bytes of a connection into frames: an int32 size, then that many bytes.
 
-Bytes are received in place: `get_buffer` returns the buffer for the next ones, `received` returns
-the complete frames as views, without a copy. A size that a peer announces allocates nothing: memory
-grows only with the bytes received.
+Bytes are received in place: `get_buffer` returns the buffer for the next ones, `add_received`
+returns the complete frames as views, without a copy. A size that a peer announces allocates
+nothing: memory grows only with the bytes received.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class FrameBuffer:
             return self._view[end : min(start + size, capacity)]
         return self._view[end:]
 
-    def received(self, count: int) -> Iterator[memoryview]:
+    def add_received(self, count: int) -> Iterator[memoryview]:
         """Adds `count` bytes at the start of the last buffer; see `frames`."""
         self._filled_up = self._end + count == len(self._data)
         self._end += count

@@ -70,11 +70,10 @@ def smallest(kind: object, version: int, flexible: bool, nullable: bool = False)
     return size
 
 
-def holds_records(kind: type[Message]) -> bool:
+def has_records(kind: type[Message]) -> bool:
     """Returns whether the message has a field of record batches, also in nested structs."""
     return any(
-        field.kind == "records"
-        or (isinstance(field.element, type) and holds_records(field.element))
+        field.kind == "records" or (isinstance(field.element, type) and has_records(field.element))
         for field in kind.FIELDS
     )
 
@@ -98,7 +97,7 @@ class ReadCompiler(SourceBuilder):
         super().__init__(kind, version, names)
         #: Record batches are returned as views of the input; without them, bytes are faster to
         #: read.
-        self._view = holds_records(kind)
+        self._view = has_records(kind)
         #: The current fixed-size run: formats, targets, and the code after it.
         self._formats: list[str] = []
         self._targets: list[str] = []

@@ -60,7 +60,7 @@ class WriteCompiler(SourceBuilder):
         if form != "x":
             self._values.append(value)
 
-    def _packed(self, *more: str) -> str:
+    def _pack_expression(self, *more: str) -> str:
         """Returns an expression for the bytes of the run, with more (format, value) pairs
         appended."""
         formats = "".join([*self._formats, *more[::2]])
@@ -75,7 +75,7 @@ class WriteCompiler(SourceBuilder):
         if self._formats == ["16s"]:
             self._emit(f"w({self._values[0]})")
         elif self._formats:
-            self._emit(f"w({self._packed()})")
+            self._emit(f"w({self._pack_expression()})")
         self._formats, self._values = [], []
 
     def _flush_with_uvarint(self, value: str) -> None:
@@ -83,8 +83,10 @@ class WriteCompiler(SourceBuilder):
         if self._formats == ["16s"]:
             self._flush()
         if self._formats:
-            short = self._packed("B", value)
-            self._emit(f"w({short} if {value} < 128 else {self._packed()} + uvarint({value}))")
+            short = self._pack_expression("B", value)
+            self._emit(
+                f"w({short} if {value} < 128 else {self._pack_expression()} + uvarint({value}))"
+            )
         else:
             self._emit(f"w(SMALL[{value}] if {value} < 128 else uvarint({value}))")
         self._formats, self._values = [], []
@@ -200,10 +202,10 @@ class WriteCompiler(SourceBuilder):
         function = self._tags_function(tagged)
         self._emit(f"if {any_set}:")
         if self._formats:
-            self._emit(f"  w({self._packed()})")
+            self._emit(f"  w({self._pack_expression()})")
         self._emit(f"  w({function}({source}))")
         self._emit("else:")
-        self._emit(f"  w({self._packed('x', '')})")
+        self._emit(f"  w({self._pack_expression('x', '')})")
         self._formats, self._values = [], []
 
     def _is_set(self, field: Field, source: str) -> str:
@@ -266,7 +268,7 @@ class WriteCompiler(SourceBuilder):
         elif field.kind in FORMATS:
             self._value(field.kind, source)
         else:
-            self._sized(field, source)
+            self._write_sized(field, source)
 
     def _inner_struct(
         self, kind: type[Message], source: str, nullable: bool, *, is_tagged: bool = False
@@ -301,7 +303,7 @@ class WriteCompiler(SourceBuilder):
         else:
             self._fixed(FORMATS[kind], source)
 
-    def _sized(self, field: Field, source: str) -> None:
+    def _write_sized(self, field: Field, source: str) -> None:
         """Writes a string, bytes or record batches."""
         body, size = self._measure(field, source)
         self._length("h" if field.kind == "string" else "i", size)
@@ -358,7 +360,7 @@ class WriteCompiler(SourceBuilder):
         if isinstance(element, type):
             self._struct(element, item)
         else:
-            self._sized(_ELEMENTS[element], item)
+            self._write_sized(_ELEMENTS[element], item)
         self._flush()
         self._depth -= 1
 

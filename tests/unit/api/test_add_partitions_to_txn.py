@@ -59,8 +59,8 @@ async def test_old_and_unknown_producers_are_rejected(bench: Bench, /, version: 
     newer = await begin(bench)
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
 
-    async def code(asks: Producer) -> int:
-        return (await add(bench, asks, {"t": [0]}, version=version))["t", 0]
+    async def code(sender: Producer) -> int:
+        return (await add(bench, sender, {"t": [0]}, version=version))["t", 0]
 
     assert await code(producer) == fenced
     assert await code(newer._replace(producer_id=5)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -46,7 +46,7 @@ async def test_errors_of_the_core_become_error_codes(
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("invalid", "code"),
     [
         (request(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (request(voter_directory_id=UUID(int=0)), ErrorCode.INVALID_REQUEST),
@@ -57,8 +57,8 @@ async def test_errors_of_the_core_become_error_codes(
 )
 @scenario(run)
 async def test_voter_without_the_quorum_listener_is_rejected(
-    bench: Bench, /, asked: AddRaftVoterRequest, code: ErrorCode
+    bench: Bench, /, invalid: AddRaftVoterRequest, code: ErrorCode
 ) -> None:
-    response = await bench.ask(asked, 0, AddRaftVoterResponse, role="controller")
+    response = await bench.ask(invalid, 0, AddRaftVoterResponse, role="controller")
     assert response.error_code == code
     assert bench.quorum.asked is None

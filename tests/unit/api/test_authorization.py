@@ -281,7 +281,7 @@ def codes_in(message: Message) -> set[int]:
     return found
 
 
-async def ask(bench: Bench, case: Case) -> Any:
+async def send_request(bench: Bench, case: Case) -> Any:
     spec = SPECS[case.api]
     version = spec.max_version if case.version is None else case.version
     fields = {"topic_id": bench.topic_id("t"), "timeout_ms": 5_000} | case.fields
@@ -299,7 +299,7 @@ async def test_requests_with_denied_and_allowed_permission(bench: Bench, /, case
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     authorizer.denied.update(case.denied)
-    codes = codes_in(await ask(bench, case))
+    codes = codes_in(await send_request(bench, case))
     assert code in codes
     assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
     assert bench.broker.image.offset == before
@@ -309,7 +309,7 @@ async def test_requests_with_denied_and_allowed_permission(bench: Bench, /, case
     for allowed in case.denied[:-1] or ((),):
         # An alternative permission is sufficient.
         authorizer.denied.update({case.denied[-1]} if allowed else ())
-        assert code not in codes_in(await ask(bench, case))
+        assert code not in codes_in(await send_request(bench, case))
     declared = import_module(f"lograft.api.{SPECS[case.api].module}").API.needs.permissions
     if case.api != "DescribeTopicPartitions":  # It always returns all authorized operations.
         assert authorizer.permissions_requested <= declared
@@ -334,7 +334,7 @@ async def test_requests_without_needs_are_not_authorized(bench: Bench, /) -> Non
         needs = import_module(f"lograft.api.{spec.module}").API.needs
         if not needs.permissions:
             fields = {"client_software_name": "a", "client_software_version": "1"}
-            await ask(bench, Case(spec.name, (), fields))
+            await send_request(bench, Case(spec.name, (), fields))
     assert authorizer.requested == []
 
 
@@ -545,13 +545,13 @@ async def test_first_missing_permission_fails_the_request(bench: Bench, /) -> No
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
     authorizer.denied |= {TRANSACTIONAL_ID_WRITE, GROUP_READ, TOPIC_READ}
-    codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
+    codes = codes_in(await send_request(bench, case("TxnOffsetCommit")))
     assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     ((principal, host, need),) = authorizer.requested
     assert (principal, need) == ("User:ANONYMOUS", Need(*TRANSACTIONAL_ID_WRITE, "x"))
     assert host
     authorizer.denied.remove(TRANSACTIONAL_ID_WRITE)
-    codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
+    codes = codes_in(await send_request(bench, case("TxnOffsetCommit")))
     assert codes == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
     assert authorizer.requested[-1][-1] == Need(*GROUP_READ, "g")
 
@@ -561,6 +561,6 @@ async def test_cluster_resource_has_kafkas_name(bench: Bench, /) -> None:
     await bench.create_topic("t")
     authorizer = StandInAuthorizer()
     bench.authorize_with(authorizer)
-    await ask(bench, case("DescribeAcls"))
+    await send_request(bench, case("DescribeAcls"))
     ((_, _, need),) = authorizer.requested
     assert need == Need(*CLUSTER_DESCRIBE, CLUSTER_NAME)

@@ -24,7 +24,7 @@ def record(user: str, mechanism: int, iterations: int) -> UserScramCredentialRec
 
 @scenario(run)
 async def test_credentials_are_read_from_the_metadata(bench: Bench, /) -> None:
-    async def ask(*users: str) -> dict[str, tuple[int, list[tuple[int, int]]]]:
+    async def send_request(*users: str) -> dict[str, tuple[int, list[tuple[int, int]]]]:
         request = DescribeUserScramCredentialsRequest(
             users=[UserName(name=user) for user in users] or None
         )
@@ -39,7 +39,7 @@ async def test_credentials_are_read_from_the_metadata(bench: Bench, /) -> None:
             for result in response.results
         }
 
-    assert await ask() == {}
+    assert await send_request() == {}
     bench.controller.append(
         (
             record("alice", SHA_256, 4096),
@@ -49,13 +49,13 @@ async def test_credentials_are_read_from_the_metadata(bench: Bench, /) -> None:
     )
     alice = (0, [(SHA_256, 4096), (SHA_512, 8192)])
     bob = (0, [(SHA_512, 4096)])
-    assert await ask() == {"alice": alice, "bob": bob}
-    assert await ask("bob") == {"bob": bob}
-    assert await ask("carol", "alice") == {
+    assert await send_request() == {"alice": alice, "bob": bob}
+    assert await send_request("bob") == {"bob": bob}
+    assert await send_request("carol", "alice") == {
         "carol": (ErrorCode.RESOURCE_NOT_FOUND, []),
         "alice": alice,
     }
-    assert await ask("bob", "alice", "bob") == {
+    assert await send_request("bob", "alice", "bob") == {
         "bob": (ErrorCode.DUPLICATE_RESOURCE, []),
         "alice": alice,
     }

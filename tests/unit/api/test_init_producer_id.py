@@ -8,7 +8,7 @@ from tests.unit.api.transactions_bench import play
 from tests.unit.broker.bench import Bench, run
 
 
-async def ask(
+async def send_request(
     bench: Bench,
     version: int = 5,
     transactional_id: str | None = None,
@@ -27,33 +27,33 @@ async def ask(
 @pytest.mark.parametrize("version", range(6))
 @scenario(run)
 async def test_every_request_gets_a_new_id(bench: Bench, /, version: int) -> None:
-    first, second = await ask(bench, version), await ask(bench, version)
+    first, second = await send_request(bench, version), await send_request(bench, version)
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert first.producer_id != second.producer_id
     if version >= 3:
-        third = await ask(bench, version, producer_id=first.producer_id, producer_epoch=3)
+        third = await send_request(bench, version, producer_id=first.producer_id, producer_epoch=3)
         assert third.producer_epoch == 0
         assert third.producer_id not in (first.producer_id, second.producer_id)
 
 
 @scenario(run)
 async def test_invalid_requests_are_rejected(bench: Bench, /) -> None:
-    rejected = await ask(bench, transactional_id="t")
+    rejected = await send_request(bench, transactional_id="t")
     assert rejected.error_code == ErrorCode.NOT_COORDINATOR
     assert (rejected.producer_id, rejected.producer_epoch) == (-1, -1)
-    assert (await ask(bench, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
-    assert (await ask(bench, producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
-    assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await send_request(bench, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
+    assert (await send_request(bench, producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await send_request(bench, producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(6))
 @scenario(play)
 async def test_transactional_id_keeps_its_producer_id(bench: Bench, /, version: int) -> None:
-    first, second = await ask(bench, version, "x"), await ask(bench, version, "x")
+    first, second = await send_request(bench, version, "x"), await send_request(bench, version, "x")
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert (second.error_code, second.producer_epoch) == (0, 1)
     assert first.producer_id == second.producer_id
-    assert (await ask(bench, version, "y")).producer_id != first.producer_id
+    assert (await send_request(bench, version, "y")).producer_id != first.producer_id
 
 
 @pytest.mark.parametrize("version", range(3, 6))
@@ -61,14 +61,14 @@ async def test_transactional_id_keeps_its_producer_id(bench: Bench, /, version: 
 async def test_only_the_latest_producer_continues_after_an_error(
     bench: Bench, /, version: int
 ) -> None:
-    first = await ask(bench, version, "x")
-    goes_on = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+    first = await send_request(bench, version, "x")
+    goes_on = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
     assert (goes_on.producer_id, goes_on.producer_epoch) == (first.producer_id, 1)
     # The response was lost.
-    again = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+    again = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
     assert again == goes_on
-    await ask(bench, version, "x")
-    fenced = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+    await send_request(bench, version, "x")
+    fenced = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
     assert fenced.error_code == (
         ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH
     )
@@ -111,4 +111,4 @@ def test_two_phase_commit_needs_two_settings(is_allowed: bool) -> None:
 @scenario(play)
 async def test_unstable_versions_are_not_served_by_default(bench: Bench, /) -> None:
     with pytest.raises(CloseConnection, match="not supported"):
-        await ask(bench, UNSTABLE, "x")
+        await send_request(bench, UNSTABLE, "x")

@@ -20,16 +20,16 @@ async def test_lists_resources_by_type(bench: Bench, /) -> None:
         )
     )
 
-    async def ask(version: int, *types: int) -> list[tuple[int, str]]:
+    async def send_request(version: int, *types: int) -> list[tuple[int, str]]:
         request = ListConfigResourcesRequest(resource_types=list(types))
         response = await bench.ask(request, version, ListConfigResourcesResponse)
         assert response.error_code == 0
         return [(r.resource_type, r.resource_name) for r in response.config_resources]
 
-    assert await ask(0) == [(METRICS, "m")]
+    assert await send_request(0) == [(METRICS, "m")]
     everything = [(TOPIC, "a"), (BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (GROUP, "g")]
-    assert await ask(1) == everything
-    assert await ask(1, GROUP, TOPIC) == [(GROUP, "g"), (TOPIC, "a")]
+    assert await send_request(1) == everything
+    assert await send_request(1, GROUP, TOPIC) == [(GROUP, "g"), (TOPIC, "a")]
     request = ListConfigResourcesRequest(resource_types=[99])
     response = await bench.ask(request, 1, ListConfigResourcesResponse)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -25,7 +25,7 @@ def fill(bench: Bench, partition: Partition, *timestamps: int) -> None:
         partition.append(batch, now_ms=bench.broker.clock.wall_ms())
 
 
-async def ask(
+async def send_request(
     bench: Bench,
     *timestamps: int,
     version: int = 11,
@@ -63,7 +63,7 @@ async def test_every_version_finds_earliest_latest_and_timestamps(
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, START, START + 100, START + 200)
     partition.advance_log_start(Offset(1))
-    responses = await ask(
+    responses = await send_request(
         bench, EARLIEST, LATEST, START + 150, START + 100, START + 999, version=version
     )
     assert [response.offset for response in responses] == [1, 3, 2, 1, -1]
@@ -76,10 +76,10 @@ async def test_every_version_finds_earliest_latest_and_timestamps(
 @scenario(run)
 async def test_special_timestamps_of_later_versions(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
-    (empty,) = await ask(bench, MAX_TIMESTAMP)
+    (empty,) = await send_request(bench, MAX_TIMESTAMP)
     assert (empty.offset, empty.timestamp, empty.error_code) == (-1, -1, 0)
     fill(bench, partition, START + 5, START + 50, START + 10)
-    largest, local, tiered, pending = await ask(
+    largest, local, tiered, pending = await send_request(
         bench, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING
     )
     assert (largest.offset, largest.timestamp) == (1, START + 50)
@@ -95,8 +95,8 @@ async def test_special_timestamps_are_rejected_in_older_versions(
     bench: Bench, /, timestamp: int, since: int
 ) -> None:
     await bench.create_topic("a")
-    (before,) = await ask(bench, timestamp, version=since - 1)
-    (after,) = await ask(bench, timestamp, version=since)
+    (before,) = await send_request(bench, timestamp, version=since - 1)
+    (after,) = await send_request(bench, timestamp, version=since)
     assert before.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert after.error_code == 0
 
@@ -114,13 +114,13 @@ async def test_latest_depends_on_what_the_client_may_read(bench: Bench, /) -> No
         base_sequence=0,
     )
     partition.append(memoryview(bytearray(batch)), now_ms=START, verification=UNVERIFIED)
-    (uncommitted,) = await ask(bench, LATEST)
-    (committed,) = await ask(bench, LATEST, isolation_level=1)
+    (uncommitted,) = await send_request(bench, LATEST)
+    (committed,) = await send_request(bench, LATEST, isolation_level=1)
     assert (uncommitted.offset, committed.offset) == (2, 1)
-    (found,) = await ask(bench, START + 100)
-    (hidden,) = await ask(bench, START + 100, isolation_level=1)
+    (found,) = await send_request(bench, START + 100)
+    (hidden,) = await send_request(bench, START + 100, isolation_level=1)
     assert (found.offset, hidden.offset) == (1, -1)
-    (debugging,) = await ask(bench, LATEST, isolation_level=1, replica_id=-2)
+    (debugging,) = await send_request(bench, LATEST, isolation_level=1, replica_id=-2)
     assert debugging.offset == 2
 
 
@@ -128,9 +128,9 @@ async def test_latest_depends_on_what_the_client_may_read(bench: Bench, /) -> No
 async def test_unflushed_records_are_not_visible_with_flush_messages_1(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", flush_messages="1")
     fill(bench, partition, START)
-    (before,) = await ask(bench, LATEST)
+    (before,) = await send_request(bench, LATEST)
     await partition.wait_committed(Offset(1), timeout_ms=1000)
-    (after,) = await ask(bench, LATEST)
+    (after,) = await send_request(bench, LATEST)
     assert (before.offset, after.offset) == (0, 1)
 
 
@@ -138,15 +138,15 @@ async def test_unflushed_records_are_not_visible_with_flush_messages_1(bench: Be
 async def test_errors(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     set_leader(partition, 1, epoch=3)
-    (unknown,) = await ask(bench, LATEST, topic="b")
-    (fenced,) = await ask(bench, LATEST, epoch=2)
-    (ahead,) = await ask(bench, LATEST, epoch=4)
+    (unknown,) = await send_request(bench, LATEST, topic="b")
+    (fenced,) = await send_request(bench, LATEST, epoch=2)
+    (ahead,) = await send_request(bench, LATEST, epoch=4)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (unknown.offset, unknown.timestamp) == (-1, -1)
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert ahead.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     set_leader(partition, 2, epoch=4)
-    (moved,) = await ask(bench, LATEST)
+    (moved,) = await send_request(bench, LATEST)
     assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -167,6 +167,6 @@ async def test_read_error_takes_the_log_dir_offline(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, START, START + 100)
     bench.life.disk.faults.append(DiskFault(operation="read", path_part="a-0"))
-    (response,) = await ask(bench, START + 50)
+    (response,) = await send_request(bench, START + 50)
     assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.offline

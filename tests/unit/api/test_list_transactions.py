@@ -14,13 +14,13 @@ from tests.unit.api.transactions_bench import begin, play, produce
 from tests.unit.broker.bench import Bench
 
 
-async def ask(bench: Bench, version: int = 2, **filters: Any) -> ListTransactionsResponse:
+async def send_request(bench: Bench, version: int = 2, **filters: Any) -> ListTransactionsResponse:
     request = ListTransactionsRequest(**filters)
     return await bench.ask(request, version, ListTransactionsResponse)
 
 
 async def names(bench: Bench, version: int = 2, **filters: Any) -> list[str]:
-    found = await ask(bench, version, **filters)
+    found = await send_request(bench, version, **filters)
     assert found.error_code == 0
     return sorted(one.transactional_id for one in found.transaction_states)
 
@@ -36,11 +36,11 @@ async def test_filters(bench: Bench, /) -> None:
         assert await names(bench, version) == ["busier", "busy", "idle"]
         assert await names(bench, version, state_filters=["Empty"]) == ["idle"]
         assert await names(bench, version, producer_id_filters=[producer.producer_id]) == ["busier"]
-    odd = await ask(bench, state_filters=["Odd"])
+    odd = await send_request(bench, state_filters=["Odd"])
     assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
     assert await names(bench, transactional_id_pattern="bus.*") == ["busier", "busy"]
     assert await names(bench, transactional_id_pattern="bus") == []
-    rejected = await ask(bench, transactional_id_pattern="(")
+    rejected = await send_request(bench, transactional_id_pattern="(")
     assert rejected.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     await asyncio.sleep(1)
     assert await names(bench, duration_filter=500, state_filters=["Ongoing"]) == [

@@ -17,7 +17,7 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 VERSIONS = range(14)
 
 
-async def ask(
+async def send_request(
     bench: Bench, *names: str, version: int = 13, create: bool = False
 ) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
@@ -31,7 +31,7 @@ async def ask(
 @scenario(run)
 async def test_every_version_returns_topics(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a", partitions=2)
-    response = await ask(bench, "a", version=version)
+    response = await send_request(bench, "a", version=version)
     (broker,) = response.brokers
     assert (broker.node_id, broker.host, broker.port) == (1, "localhost", 9092)
     assert response.cluster_id == (CLUSTER_ID if version >= 2 else None)
@@ -78,7 +78,7 @@ async def test_topics_by_id(bench: Bench, /) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario(run, num_partitions="3")
 async def test_topics_are_created_on_demand(bench: Bench, /, version: int) -> None:
-    response = await ask(bench, "fresh", version=version, create=True)
+    response = await send_request(bench, "fresh", version=version, create=True)
     (topic,) = response.topics
     assert (topic.error_code, len(topic.partitions)) == (0, 3)
     assert "fresh" in bench.broker.image.topic_ids
@@ -89,11 +89,11 @@ async def test_topics_are_created_on_demand(bench: Bench, /, version: int) -> No
 
 def test_topics_are_created_only_if_client_and_broker_allow_it() -> None:
     async def unwanted(bench: Bench) -> None:
-        (topic,) = (await ask(bench, "fresh", create=False)).topics
+        (topic,) = (await send_request(bench, "fresh", create=False)).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def disabled(bench: Bench) -> None:
-        (topic,) = (await ask(bench, "fresh", create=True)).topics
+        (topic,) = (await send_request(bench, "fresh", create=True)).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert bench.broker.image.topic_ids == {}
 
@@ -104,7 +104,7 @@ def test_topics_are_created_only_if_client_and_broker_allow_it() -> None:
 @scenario(run)
 async def test_topic_that_cannot_be_created_has_an_error(bench: Bench, /) -> None:
     await bench.create_topic("a.b")
-    response = await ask(bench, "bad name", "..", "a_b", "fine", create=True)
+    response = await send_request(bench, "bad name", "..", "a_b", "fine", create=True)
     codes = {topic.name: topic.error_code for topic in response.topics}
     assert codes == {
         "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -113,7 +113,7 @@ async def test_topic_that_cannot_be_created_has_an_error(bench: Bench, /) -> Non
         "fine": 0,
     }
     bench.controller.down = True
-    response = await ask(bench, "later", create=True)
+    response = await send_request(bench, "later", create=True)
     assert response.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -139,7 +139,7 @@ async def test_authorized_operations_on_request(bench: Bench, /) -> None:
 async def test_fenced_leader_is_not_returned(bench: Bench, /, version: int) -> None:
     await bench.create_topic("a")
     await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
-    response = await ask(bench, "a", version=version)
+    response = await send_request(bench, "a", version=version)
     assert response.brokers == []
     (partition,) = response.topics[0].partitions
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
@@ -150,12 +150,12 @@ async def test_fenced_leader_is_not_returned(bench: Bench, /, version: int) -> N
 @scenario(run)
 async def test_internal_topics_are_marked(bench: Bench, /) -> None:
     await bench.create_topic("__consumer_offsets")
-    assert (await ask(bench, "__consumer_offsets")).topics[0].is_internal
+    assert (await send_request(bench, "__consumer_offsets")).topics[0].is_internal
 
 
 @scenario(run)
 async def test_internal_topics_are_not_created_on_demand(bench: Bench, /) -> None:
-    response = await ask(bench, "__consumer_offsets", create=True)
+    response = await send_request(bench, "__consumer_offsets", create=True)
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert bench.broker.image.topic_ids == {}
 
@@ -163,5 +163,5 @@ async def test_internal_topics_are_not_created_on_demand(bench: Bench, /) -> Non
 @scenario(run)
 async def test_duplicate_topic_is_returned_once(bench: Bench, /) -> None:
     await bench.create_topic("a")
-    response = await ask(bench, "a", "b", "a", "b")
+    response = await send_request(bench, "a", "b", "a", "b")
     assert [topic.name for topic in response.topics] == ["a", "b"]

@@ -12,7 +12,7 @@ from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 
-async def ask(
+async def send_request(
     bench: Bench, epoch: int, *, version: int = 4, current: int = -1, topic: str = "a"
 ) -> EpochEndOffset:
     request = OffsetForLeaderEpochRequest(
@@ -45,7 +45,7 @@ async def test_returns_the_end_of_epochs(bench: Bench, /, version: int) -> None:
             )
     found = {}
     for epoch in range(8):
-        response = await ask(bench, epoch, version=version)
+        response = await send_request(bench, epoch, version=version)
         assert response.error_code == 0
         found[epoch] = (response.leader_epoch, response.end_offset)
     assert found == {
@@ -64,7 +64,9 @@ async def test_returns_the_end_of_epochs(bench: Bench, /, version: int) -> None:
 async def test_errors(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     set_leader(partition, 1, epoch=3)
-    assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await ask(bench, 0, current=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert (await ask(bench, 0, current=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert (await ask(bench, 0, current=3)).error_code == 0
+    assert (
+        await send_request(bench, 0, topic="b")
+    ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await send_request(bench, 0, current=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (await send_request(bench, 0, current=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await send_request(bench, 0, current=3)).error_code == 0

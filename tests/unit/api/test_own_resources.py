@@ -14,30 +14,30 @@ def build_error(resource: str, code: int, message: str) -> str:
     return f"{resource}: {ErrorCode(code).name}"
 
 
-def ask(*resources: str, fails: bool = False) -> tuple[list[str], list[list[str]]]:
+def handle(*resources: str, fails: bool = False) -> tuple[list[str], list[list[str]]]:
     """Returns the responses, and the requests to the controller."""
-    asked: list[list[str]] = []
+    forwarded: list[list[str]] = []
 
     async def decide(rest: list[str]) -> list[str]:
-        asked.append(rest)
+        forwarded.append(rest)
         if fails:
             raise DiskFailed("dir", OSError("gone"))
         return [f"decided {each}" for each in rest]
 
     work = handle_each(resources, here=handle_here, decide=decide, build_error=build_error)
-    return asyncio.run(work), asked
+    return asyncio.run(work), forwarded
 
 
 def test_responses_are_in_the_order_of_the_resources() -> None:
-    responses, asked = ask("a", "bad", "b", "logger", "c")
+    responses, forwarded = handle("a", "bad", "b", "logger", "c")
     assert responses == ["decided a", "bad: INVALID_REQUEST", "decided b", "here", "decided c"]
-    assert asked == [["a", "b", "c"]], "one decision for all of them"
+    assert forwarded == [["a", "b", "c"]], "one decision for all of them"
 
 
 def test_controller_gets_no_empty_request() -> None:
-    assert ask("bad", "logger") == (["bad: INVALID_REQUEST", "here"], [])
+    assert handle("bad", "logger") == (["bad: INVALID_REQUEST", "here"], [])
 
 
 def test_failed_decision_affects_only_its_resources() -> None:
-    responses, _ = ask("logger", "a", fails=True)
+    responses, _ = handle("logger", "a", fails=True)
     assert responses == ["here", "a: KAFKA_STORAGE_ERROR"]

@@ -165,7 +165,7 @@ async def test_later_requests_of_the_connection_wait_for_the_verification(bench:
 
 
 @pytest.mark.parametrize(
-    ("code", "version", "told"),
+    ("code", "version", "expected"),
     [
         (ErrorCode.TRANSACTION_ABORTABLE, 12, ErrorCode.TRANSACTION_ABORTABLE),
         (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
@@ -180,12 +180,12 @@ async def test_later_requests_of_the_connection_wait_for_the_verification(bench:
 )
 @scenario(run)
 async def test_error_codes_for_the_producer(
-    bench: Bench, /, code: ErrorCode, version: int, told: ErrorCode
+    bench: Bench, /, code: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     (partition,) = await bench.create_topic("a")
     coordinator = StandInCoordinator(bench)
     coordinator.codes = [code]
-    assert await produce(bench, request_of(bench, 0), version) == [told]
+    assert await produce(bench, request_of(bench, 0), version) == [expected]
     assert partition.high_watermark == 0
     assert len(coordinator.asked) == 1
     assert await produce(bench, request_of(bench, 0), version) == [OK]

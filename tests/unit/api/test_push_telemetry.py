@@ -6,7 +6,7 @@ from lograft.model.errors import ErrorCode
 from lograft.wire.compression import Codec, compress
 from lograft.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from tests.support.scenarios import scenario
-from tests.unit.api.test_get_telemetry_subscriptions import ask, subscribe
+from tests.unit.api.test_get_telemetry_subscriptions import send_request, subscribe
 from tests.unit.broker.bench import Bench, run
 
 CLIENT = UUID(int=5)
@@ -15,7 +15,7 @@ MAX_BYTES = 1000
 
 
 async def push(bench: Bench, metrics: bytes, codec: int = Codec.NONE, client: UUID = CLIENT) -> int:
-    subscription = await ask(bench, client)
+    subscription = await send_request(bench, client)
     request = PushTelemetryRequest(
         client_instance_id=client,
         subscription_id=subscription.subscription_id,
@@ -67,13 +67,13 @@ async def test_reserved_ids_are_rejected(bench: Bench, /, client: UUID) -> None:
 
 @scenario(run)
 async def test_unknown_subscription_id_allows_an_immediate_request(bench: Bench, /) -> None:
-    first = await ask(bench, CLIENT)
+    first = await send_request(bench, CLIENT)
     request = PushTelemetryRequest(
         client_instance_id=CLIENT, subscription_id=first.subscription_id + 1, metrics=b"x"
     )
     response = await bench.ask(request, 0, PushTelemetryResponse)
     assert response.error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    again = await ask(bench, CLIENT)
+    again = await send_request(bench, CLIENT)
     assert again.error_code == 0
     assert again.subscription_id == first.subscription_id
     # It has pushed in this interval.

@@ -53,7 +53,7 @@ async def test_vote_of_the_core_is_returned(bench: Bench, /) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("invalid", "code"),
     [
         (request(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (request(topic="another"), ErrorCode.INVALID_REQUEST),
@@ -62,8 +62,8 @@ async def test_vote_of_the_core_is_returned(bench: Bench, /) -> None:
 )
 @scenario(run)
 async def test_requests_for_other_quorums_are_rejected(
-    bench: Bench, /, asked: VoteRequest, code: ErrorCode
+    bench: Bench, /, invalid: VoteRequest, code: ErrorCode
 ) -> None:
-    response = await bench.ask(asked, 2, VoteResponse, role="controller")
+    response = await bench.ask(invalid, 2, VoteResponse, role="controller")
     assert response.error_code == code
     assert bench.quorum.asked is None

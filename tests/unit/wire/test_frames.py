@@ -33,7 +33,7 @@ def feed(buffer: FrameBuffer, stream: bytes, chunks: list[int]) -> list[bytes]:
         room[:count] = stream[position : position + count]
         position += count
         turn += 1
-        frames += [bytes(frame) for frame in buffer.received(count)]
+        frames += [bytes(frame) for frame in buffer.add_received(count)]
     return frames
 
 
@@ -68,7 +68,7 @@ def test_invalid_size_raises_after_the_frames_before_it(size: int) -> None:
     buffer = FrameBuffer(LIMIT)
     stream = framed([b"good"]) + size.to_bytes(4, "big", signed=True)
     buffer.get_buffer()[: len(stream)] = stream
-    frames = buffer.received(len(stream))
+    frames = buffer.add_received(len(stream))
     assert bytes(next(frames)) == b"good"
     with pytest.raises(FrameTooLarge) as raised:
         next(frames)
@@ -86,7 +86,7 @@ def test_announced_sizes_allocate_nothing() -> None:
     for _ in range(200):
         buffer = FrameBuffer(2**31 - 1)
         buffer.get_buffer()[:4] = (2**31 - 1).to_bytes(4, "big")
-        assert list(buffer.received(4)) == []
+        assert list(buffer.add_received(4)) == []
         buffer.get_buffer()
         buffers.append(buffer)
     _, peak = tracemalloc.get_traced_memory()
@@ -98,13 +98,13 @@ def test_announced_sizes_allocate_nothing() -> None:
 def test_memory_grows_with_the_bytes_received() -> None:
     buffer = FrameBuffer(1 << 30)
     buffer.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
-    assert list(buffer.received(4)) == []
+    assert list(buffer.add_received(4)) == []
     received = 4
     while received < 3_000_000:
         room = buffer.get_buffer()
         assert buffer.capacity <= max(BASE_BYTES, 4 * received)
         count = min(len(room), 50_000)
-        assert list(buffer.received(count)) == []
+        assert list(buffer.add_received(count)) == []
         received += count
 
 
@@ -117,7 +117,7 @@ def test_stream_of_large_frames_is_received_in_place() -> None:
     assert len(frame) + 4 <= capacity
     # The size was received alone; the rest of the frame then gets a buffer of exactly its size.
     buffer.get_buffer()[:4] = len(frame).to_bytes(4, "big")
-    assert list(buffer.received(4)) == []
+    assert list(buffer.add_received(4)) == []
     assert len(buffer.get_buffer()) == len(frame)
     assert buffer.capacity == capacity
 
@@ -146,7 +146,7 @@ def test_frames_may_be_consumed_one_at_a_time() -> None:
     buffer = FrameBuffer(LIMIT)
     stream = framed([b"one", b"two"])
     buffer.get_buffer()[: len(stream)] = stream
-    assert bytes(next(buffer.received(len(stream)))) == b"one"
+    assert bytes(next(buffer.add_received(len(stream)))) == b"one"
     assert bytes(next(buffer.frames())) == b"two"
     assert buffer.pending_bytes == 0
 
@@ -155,6 +155,6 @@ def test_released_buffer_is_empty() -> None:
     buffer = FrameBuffer(1 << 20)
     view = buffer.get_buffer()
     view[:4] = (1 << 20).to_bytes(4, "big")
-    assert list(buffer.received(4)) == []
+    assert list(buffer.add_received(4)) == []
     buffer.release()
     assert (buffer.capacity, buffer.pending_bytes) == (0, 0)

@@ -1,6 +1,6 @@
 """Every record class against bytes that Apache Kafka 4.3.1's own classes wrote.
 
-The golden file is made by this file and tools/RewriteRecords.java (its head says how):
+This file and tools/RewriteRecords.java generate the golden file:
     python tests/unit/wire/test_records.py | java -cp "LIBS/*" tools/RewriteRecords.java
 """
 

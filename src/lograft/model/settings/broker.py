@@ -292,7 +292,7 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     layout = node_layout(raw)
     config = BrokerConfig(
         {name: getattr(layout, name) for name in _NODE_FIELDS}
-        | _settable(raw)
+        | _settable_fields(raw)
         | {"raw": raw, "dynamic_default": {}, "dynamic_broker": {}}
     )
     _check_together(config)
@@ -316,7 +316,7 @@ def with_dynamic(
     return BrokerConfig(
         config.__dict__
         | layout
-        | _settable(values)
+        | _settable_fields(values)
         | {"dynamic_default": default, "dynamic_broker": broker}
     )
 
@@ -390,7 +390,7 @@ def check_value(name: str, text: str) -> None:
         _ip_overrides(text)
 
 
-def _settable(values: Mapping[str, str]) -> dict[str, Any]:
+def _settable_fields(values: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields that are computed from single values, whatever their source."""
     result: dict[str, Any] = {}
     for field_name, name in _PLAIN.items():

@@ -172,7 +172,7 @@ def resolve_dynamic(
             reasons = [*_contradictions(static, {**values, (source, name): text}), *violations]
             reason = next((v for v in reasons if name in v.names), violations[0])
             skipped.append(SkippedValue(name, source, reason.message))
-    return ResolvedConfig(_overlaid(static, values), tuple(skipped))
+    return ResolvedConfig(_overlay(static, values), tuple(skipped))
 
 
 def check_change(
@@ -322,7 +322,7 @@ def check_no_variables(values: Mapping[str, str]) -> None:
             )
 
 
-def _overlaid(static: BrokerConfig, values: Mapping[_Entry, str]) -> BrokerConfig:
+def _overlay(static: BrokerConfig, values: Mapping[_Entry, str]) -> BrokerConfig:
     layers: dict[ConfigSource, dict[str, str]] = {}
     for (source, name), text in values.items():
         layers.setdefault(source, {})[name] = text
@@ -335,7 +335,7 @@ def _overlaid(static: BrokerConfig, values: Mapping[_Entry, str]) -> BrokerConfi
 
 def _contradictions(static: BrokerConfig, values: Mapping[_Entry, str]) -> list[Violation]:
     try:
-        config = _overlaid(static, values)
+        config = _overlay(static, values)
     except InvalidConfig as error:
         rest = {entry: text for entry, text in values.items() if entry[1] not in _LAYOUT}
         if len(rest) == len(values):

@@ -233,13 +233,13 @@ class ConfigKey(NamedTuple):
         if text is None:
             return None
         check_length(self.name, text)
-        value = self._typed(text.strip(), text)
+        value = self._convert(text.strip(), text)
         problem = self.check.find_problem(value) if self.check is not None else None
         if problem is not None:
             raise self._invalid(text, problem)
         return value
 
-    def _typed(self, text: str, original: str) -> ConfigValue:
+    def _convert(self, text: str, original: str) -> ConfigValue:
         match self.type:
             case ConfigType.BOOLEAN:
                 if text.lower() in ("true", "false"):

@@ -52,7 +52,7 @@ def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """Returns all settings of a topic, or those in `names`; internal ones only if overridden."""
-    values = _effective(broker)
+    values = _effective_values(broker)
     entries = []
     for key in TOPIC_CONFIGS.values():
         if names is not None and key.name not in names:
@@ -71,7 +71,7 @@ def describe_topic(
         entries.append(
             ConfigEntry(
                 name=key.name,
-                value=_shown(key, text),
+                value=_displayed_value(key, text),
                 source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 synonyms=synonyms,
                 type=key.type,
@@ -94,7 +94,7 @@ def describe_override(
         synonyms = (Synonym(key.name, override, source), *synonyms)
     return ConfigEntry(
         name=key.name,
-        value=_shown(key, text),
+        value=_displayed_value(key, text),
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         type=key.type,
@@ -106,7 +106,7 @@ def describe_broker(
 ) -> list[ConfigEntry]:
     """Returns all settings of this broker, including unknown names of its file and of the dynamic
     settings."""
-    values = _effective(broker)
+    values = _effective_values(broker)
     known = [key.name for key in BROKER_CONFIGS.values() if not key.internal]
     extra = sorted(set(values) - set(known))
     return [
@@ -167,7 +167,7 @@ def with_effect(text: str | None, key: ConfigKey | None) -> str | None:
     return " ".join(part for part in (text, note) if part) or None
 
 
-def _effective(broker: BrokerConfig) -> dict[str, str]:
+def _effective_values(broker: BrokerConfig) -> dict[str, str]:
     return {**broker.raw, **broker.dynamic_default, **broker.dynamic_broker}
 
 
@@ -187,7 +187,7 @@ def _broker_entry(
     text = values.get(name, key.default if key else None)
     return ConfigEntry(
         name=name,
-        value=_shown(key, text),
+        value=_displayed_value(key, text),
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         is_sensitive=_is_sensitive(key),
@@ -196,7 +196,7 @@ def _broker_entry(
     )
 
 
-def _shown(key: ConfigKey | None, text: str | None) -> str | None:
+def _displayed_value(key: ConfigKey | None, text: str | None) -> str | None:
     if key is None or key.is_sensitive or text is None:
         return None
     value = key.parse(text)

@@ -38,7 +38,7 @@ class Clerk:
         return self._frames.get_buffer()
 
     def on_received(self, count: int) -> None:
-        for frame in self._frames.received(count):
+        for frame in self._frames.add_received(count):
             header = read_request_header(frame)
             world = self._world
             if header.api_key == API_VERSIONS_KEY:
