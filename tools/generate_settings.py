@@ -73,7 +73,8 @@ stored settings or in the controller's configuration file. Kafka's controllers a
 A broker skips a stored value that it cannot apply, because the value comes from a Kafka data folder
 or conflicts with the broker's own configuration file. All other values are applied. The broker logs
 the skipped value once, and `lograft doctor` shows it with the reason. If values conflict with each
-other, the broker skips as few as possible, per-broker values before cluster-wide defaults.
+other, the broker skips as few as possible, per-broker values before cluster-wide defaults. The same
+applies to nodes that are only controllers; `lograft doctor` asks those that it can reach.
 
 Changing `listeners` opens and closes listeners at run time. As in Kafka, the advertised listeners,
 the address of an existing listener and the controller listeners change only with a restart. If a

@@ -11,6 +11,7 @@ from lograft.cli.output import count
 from tests.compatibility import conftest
 from tests.compatibility.clusters import Cluster
 from tests.compatibility.command_line import done, lograft
+from tests.compatibility.servers import Server
 from tests.support.waiting import wait_until
 
 NewName = Callable[[], str]
@@ -148,6 +149,37 @@ def test_a_broker_that_is_offline_cannot_be_chosen(cluster: Cluster, new_topic: 
     finally:
         cluster.node(3).start()
     cluster.wait_joined()
+
+
+def test_doctor_reports_a_setting_that_a_controller_cannot_apply(
+    new_server: Callable[..., Server],
+) -> None:
+    """A controller that is no broker has other settings in its file than the brokers."""
+    controller, broker = new_server("lograft"), new_server("lograft")
+    controller.node_id = 100
+    for server in (controller, broker):
+        server.voters = f"100@{controller.controller}"
+    controller.settings |= {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{controller.controller}",
+        "advertised.listeners": f"CONTROLLER://{controller.controller}",
+        "log.cleaner.threads": "8",
+    }
+    broker.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{broker.bootstrap}"}
+    controller.launch()
+    try:
+        with broker.started():
+            where = ("-b", broker.bootstrap)
+            change = ("--set", "log.cleaner.dedupe.buffer.size=2000000")
+            assert "cannot apply" not in done("doctor", *where).out
+            done("configs", "alter", "--broker", "all", *change, *where)
+            wait_until(lambda: "controller 100 cannot apply" in lograft("doctor", *where).out)
+            shown = lograft("doctor", *where)
+            assert shown.code == 1
+            assert "log.cleaner.dedupe.buffer.size (of all brokers)" in shown.out
+            assert "broker 1 cannot apply" not in shown.out
+    finally:
+        controller.kill()
 
 
 def _offline(cluster: Cluster) -> set[str]:

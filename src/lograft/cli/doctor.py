@@ -76,8 +76,9 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
     if not reachable:
         return report
     try:
-        await _brokers(admin, report, reachable, resolve)
-        await _quorum(admin, report)
+        brokers = await _brokers(admin, report, reachable, resolve)
+        quorum = await _quorum(admin, report)
+        await _dynamic_settings(admin, report, brokers, quorum)
         await _partitions(admin, report)
     except ClientError as error:
         report.add(
@@ -154,7 +155,8 @@ async def _brokers(
     report: Report,
     reachable: list[Address],
     resolve: Resolve,
-) -> None:
+) -> list[int]:
+    """Returns the brokers that are reachable."""
     cluster = await registered_brokers(admin)
     online = [broker for broker in cluster.brokers if not broker.is_fenced]
     fenced = [broker.id for broker in cluster.brokers if broker.is_fenced]
@@ -188,27 +190,50 @@ async def _brokers(
                 f"set advertised.listeners of node {broker.id} to a name that clients can reach",
             )
 
-    await _dynamic_settings(admin, report, available)
+    return available
 
 
-async def _dynamic_settings(admin: Admin, report: Report, brokers: list[int]) -> None:
-    """Reports stored values that brokers skip: operators assume that they are effective."""
-    for broker, skipped in (await admin.describe_skipped_configs(brokers)).items():
+async def _dynamic_settings(
+    admin: Admin, report: Report, brokers: list[int], quorum: QuorumDescription
+) -> None:
+    """Reports stored values that nodes skip: operators assume that they are effective."""
+    controllers = await _reachable_controllers(admin, quorum, other_than=brokers)
+    found = await admin.describe_skipped_configs(brokers, controllers=controllers)
+    for node, skipped in found.items():
+        name = f"{'controller' if node in controllers else 'broker'} {node}"
         for value in skipped[:NAMED_MAX]:
             report.add(
                 "bad",
-                f"broker {broker} cannot apply the dynamic setting {value}",
+                f"{name} cannot apply the dynamic setting {value}",
                 "correct or delete it with `lograft configs`",
             )
         if len(skipped) > NAMED_MAX:
             report.add(
                 "bad",
-                f"broker {broker} cannot apply {len(skipped) - NAMED_MAX} more dynamic settings",
-                "check the broker's log",
+                f"{name} cannot apply {len(skipped) - NAMED_MAX} more dynamic settings",
+                "check the node's log",
             )
 
 
-async def _quorum(admin: Admin, report: Report) -> None:
+async def _reachable_controllers(
+    admin: Admin, quorum: QuorumDescription, *, other_than: list[int]
+) -> dict[int, Address]:
+    """Returns controllers that answer here. Clients need not be able to reach them."""
+    found: dict[int, Address] = {}
+    for voter in quorum.voters:
+        if voter.node in other_than or not _fetches(voter, quorum):
+            continue
+        for address in quorum.addresses.get(voter.node, {}).values():
+            try:
+                await admin.probe(address)
+            except ConnectionFailed:
+                continue
+            found[voter.node] = address
+            break
+    return found
+
+
+async def _quorum(admin: Admin, report: Report) -> QuorumDescription:
     quorum = await admin.describe_quorum()
     if any(voter.last_fetch_ms < 0 for voter in quorum.voters):
         # A controller that has just been elected may not have received a fetch from every voter.
@@ -240,6 +265,7 @@ async def _quorum(admin: Admin, report: Report) -> None:
         )
     if not silent and not behind:
         report.add("good", f"{summary}, all voters have caught up")
+    return quorum
 
 
 def _fetches(voter: QuorumReplica, quorum: QuorumDescription) -> bool:

@@ -386,13 +386,16 @@ class Admin(AsyncResource):
             self._driver, resources, names=names, synonyms=synonyms, documentation=documentation
         )
 
-    async def describe_skipped_configs(self, brokers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """Returns dynamic settings that are stored for a broker or for all brokers but that the
-        broker cannot apply, each with the reason. Only Lograft brokers report them.
+    async def describe_skipped_configs(
+        self, brokers: Iterable[int], *, controllers: Mapping[int, Address] | None = None
+    ) -> dict[int, tuple[str, ...]]:
+        """Returns dynamic settings that are stored for a node or for all nodes but that the node
+        cannot apply, each with the reason. Only Lograft nodes report them. `controllers` are
+        requested at the addresses of their controller listeners.
 
         print((await admin.describe_skipped_configs([1]))[1])
         """
-        return await configs.describe_skipped_configs(self._driver, brokers)
+        return await configs.describe_skipped_configs(self._driver, brokers, controllers or {})
 
     async def alter_configs(
         self,

@@ -9,6 +9,7 @@ from lograft.client.administering.request_driver import Destinations, RequestDri
 from lograft.client.arguments import as_iterable
 from lograft.client.errors import ClientError, WrongUse, broker_error, raise_for
 from lograft.client.network import Node
+from lograft.model.seams import Address
 from lograft.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -190,8 +191,17 @@ async def describe_configs(
 
 
 async def describe_skipped_configs(
-    driver: RequestDriver, brokers: Iterable[int]
+    driver: RequestDriver, brokers: Iterable[int], controllers: Mapping[int, Address]
 ) -> dict[int, tuple[str, ...]]:
+    async def find_nodes(items: Sequence[ConfigResource]) -> Destinations[ConfigResource]:
+        nodes = {item: int(item.name) for item in items}
+        ids = [node for node in nodes.values() if node not in controllers]
+        known = await driver.find_brokers(ids) if ids else {}
+        return {
+            item: controllers[node] if node in controllers else known[node]
+            for item, node in nodes.items()
+        }
+
     async def send(
         node: Node | None, items: Sequence[ConfigResource]
     ) -> dict[ConfigResource, tuple[str, ...] | ClientError]:
@@ -219,9 +229,7 @@ async def describe_skipped_configs(
         }
 
     found = await driver.results_of(
-        [broker_resource(broker) for broker in brokers],
-        _config_lookup(driver, driver.any_node),
-        send,
+        [broker_resource(node) for node in (*brokers, *controllers)], find_nodes, send
     )
     return {int(resource.name): skipped for resource, skipped in found.items()}
 
