@@ -81,11 +81,13 @@ class Node:
         host_name: str = "localhost",
         interpose: Callable[[Router], HandlerFactory] | None = None,
         api_ranges: ApiRanges | None = None,
+        metric_sources: Sequence[MetricSource] = (),
     ) -> None:
         """`halt` is called with a reason when the node cannot continue. `host_name` is advertised
-        for listeners that are bound to all interfaces. For tests, `interpose` wraps the handlers
-        of a listener's connections, and `api_ranges` restricts the API versions that the node
-        serves and uses, as in an older build."""
+        for listeners that are bound to all interfaces. `metric_sources` has further metrics, such
+        as those of the process. For tests, `interpose` wraps the handlers of a listener's
+        connections, and `api_ranges` restricts the API versions that the node serves and uses, as
+        in an older build."""
         _check_supported(config)
         self.config = config
         self._runtime = runtime
@@ -100,7 +102,7 @@ class Node:
         self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
         #: In the order of their construction.
-        self._metric_sources: list[MetricSource] = []
+        self._metric_sources: list[MetricSource] = [*metric_sources]
         self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None
@@ -545,6 +547,7 @@ def run(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:
 
 async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:
     from lograft.net.sockets import SocketTransport
+    from lograft.runtime.process_metrics import ProcessMetrics
     from lograft.runtime.system import system_runtime
     from lograft.runtime.workers import ThreadWorkers
 
@@ -566,7 +569,15 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
                 workers=workers,
                 task_group=group,
             )
-            node = Node(config, runtime, halt=halt, host_name=socket.gethostname())
+            process = ProcessMetrics(runtime.clock)
+            runtime.spawn(process.measure_loop_delay(), name="event loop delay")
+            node = Node(
+                config,
+                runtime,
+                halt=halt,
+                host_name=socket.gethostname(),
+                metric_sources=[process],
+            )
             await _start_unless_stopped(node, stop)
             # The objects of the start live as long as the process: exclude them from collections.
             gc.collect()

@@ -10,6 +10,8 @@ from lograft.client.consuming.fetcher import FETCHED_BYTES
 from lograft.client.producer import Producer
 from lograft.client.producing.sender import RECORDS_ACKNOWLEDGED
 from lograft.model.metrics import SLICE_SAMPLES, Families, Metric, gather_all, value_of
+from lograft.runtime.clock import SystemClock
+from lograft.runtime.process_metrics import ProcessMetrics
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import run_in_virtual_cluster, scenario
 from tools.generate_metrics import declared_metrics
@@ -46,6 +48,8 @@ async def use_clients(cluster: VirtualCluster) -> set[Metric]:
 async def test_nodes_and_clients_yield_each_declared_metric(cluster: VirtualCluster, /) -> None:
     await cluster.test_client().create_topic("t", partitions=2, replication_factor=3)
     collected = await use_clients(cluster)
+    # Nodes of the simulator have no process of their own.
+    collected |= set(gather_all(ProcessMetrics(SystemClock()).collect_samples()).by_metric)
     collected |= {
         metric
         for node in cluster.nodes().values()
