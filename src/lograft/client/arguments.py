@@ -1,5 +1,6 @@
-"""Checks of the arguments of public methods that only type checkers would find otherwise. A wrong
-argument is rejected immediately: later, it would break more than the call that contains it."""
+"""Validates arguments of public methods at run time, for applications that use no type checker. A
+wrong argument is rejected immediately: later, it would affect more than the call that contains
+it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index

@@ -1,9 +1,9 @@
 """Serializers and deserializers: convert values of the application to the bytes of records and
 back.
 
-A serializer is any function `(topic, value) -> bytes | None`, a deserializer any function `(topic,
-data) -> value`; None stays None. Without one, producers accept bytes and str (as UTF-8) and
-consumers return bytes.
+A serializer is any function `(topic, value) -> bytes | None`, a deserializer any function
+`(topic, data) -> value`; None stays None. Without serializers, producers accept bytes and str (as
+UTF-8); without deserializers, consumers return bytes.
 
     Producer(..., value_serializer=json_serializer)
 """

@@ -183,10 +183,10 @@ async def test_invalid_calls_raise_wrong_use(
     with pytest.raises(WrongUse, match="send records after begin_transaction"):
         await producer.send("t", b"v")
     await producer.begin_transaction()
-    with pytest.raises(WrongUse, match="begin: a transaction is open"):
+    with pytest.raises(WrongUse, match="cannot begin: a transaction is open"):
         await producer.begin_transaction()
     await producer.commit_transaction()
-    with pytest.raises(WrongUse, match="abort: no transaction is open"):
+    with pytest.raises(WrongUse, match="cannot abort: no transaction is open"):
         await producer.abort_transaction()
 
 

@@ -13,16 +13,17 @@ from lograft.model.errors import ErrorCode
 
 
 class State(Enum):
-    """The values are the error messages for calls that the state does not allow."""
+    """Named after the states of Kafka's TransactionManager. The values are the error messages for
+    calls that the state does not allow."""
 
-    NEW = "no transaction has been started"
+    UNINITIALIZED = "no transaction has been started"
     READY = "no transaction is open"
-    OPEN = "a transaction is open"
+    IN_TRANSACTION = "a transaction is open"
     COMMITTING = "the transaction is being committed: call commit_transaction again"
     ABORTING = "the transaction is being aborted: call abort_transaction again"
     PREPARED = "the transaction is prepared: complete it with complete_transactions"
-    BROKEN = "the transaction cannot be committed: call abort_transaction"
-    FENCED = "the producer has failed: close it"
+    ABORTABLE_ERROR = "the transaction cannot be committed: call abort_transaction"
+    FATAL_ERROR = "the producer has failed: close it"
 
 
 class Event(Enum):
@@ -30,31 +31,31 @@ class Event(Enum):
     BEGIN = auto()
     COMMIT = auto()
     ABORT = auto()
-    PREPARED = auto()
+    PREPARE = auto()
     ENDED = auto()
     #: The transaction must be aborted.
-    BROKE = auto()
+    ABORTABLE_ERROR = auto()
     #: The producer cannot be used any longer.
-    FAILED = auto()
+    FATAL_ERROR = auto()
 
 
 NEXT: Final = {
-    (State.NEW, Event.INITIALIZED): State.READY,
-    (State.READY, Event.BEGIN): State.OPEN,
-    (State.OPEN, Event.COMMIT): State.COMMITTING,
-    (State.OPEN, Event.ABORT): State.ABORTING,
-    (State.OPEN, Event.PREPARED): State.PREPARED,
-    (State.OPEN, Event.BROKE): State.BROKEN,
-    (State.BROKEN, Event.BROKE): State.BROKEN,
-    (State.BROKEN, Event.ABORT): State.ABORTING,
+    (State.UNINITIALIZED, Event.INITIALIZED): State.READY,
+    (State.READY, Event.BEGIN): State.IN_TRANSACTION,
+    (State.IN_TRANSACTION, Event.COMMIT): State.COMMITTING,
+    (State.IN_TRANSACTION, Event.ABORT): State.ABORTING,
+    (State.IN_TRANSACTION, Event.PREPARE): State.PREPARED,
+    (State.IN_TRANSACTION, Event.ABORTABLE_ERROR): State.ABORTABLE_ERROR,
+    (State.ABORTABLE_ERROR, Event.ABORTABLE_ERROR): State.ABORTABLE_ERROR,
+    (State.ABORTABLE_ERROR, Event.ABORT): State.ABORTING,
     # Retried after a failure: the end has been requested, but its outcome is unknown.
     (State.COMMITTING, Event.COMMIT): State.COMMITTING,
-    (State.COMMITTING, Event.BROKE): State.BROKEN,
+    (State.COMMITTING, Event.ABORTABLE_ERROR): State.ABORTABLE_ERROR,
     (State.COMMITTING, Event.ENDED): State.READY,
     (State.ABORTING, Event.ABORT): State.ABORTING,
-    (State.ABORTING, Event.BROKE): State.ABORTING,
+    (State.ABORTING, Event.ABORTABLE_ERROR): State.ABORTING,
     (State.ABORTING, Event.ENDED): State.READY,
-    **{(state, Event.FAILED): State.FENCED for state in State},
+    **{(state, Event.FATAL_ERROR): State.FATAL_ERROR for state in State},
 }
 
 
@@ -63,7 +64,7 @@ def next_state(state: State, event: Event) -> State:
     try:
         return NEXT[state, event]
     except KeyError:
-        raise WrongUse(f"{event.name.lower()}: {state.value}") from None
+        raise WrongUse(f"cannot {event.name.lower()}: {state.value}") from None
 
 
 #: Errors of coordinators after which the transaction must be aborted. Retriable errors are retried,
@@ -98,8 +99,8 @@ _FATAL: Final = frozenset(
 def event_of_coordinator_error(error: ClientError) -> Event:
     """Returns what an error of a coordinator means for the transaction."""
     if error.is_retriable or (isinstance(error, BrokerError) and error.code in _ABORTABLE):
-        return Event.BROKE
-    return Event.FAILED
+        return Event.ABORTABLE_ERROR
+    return Event.FATAL_ERROR
 
 
 def event_of_partition_error(error: Exception) -> Event:
@@ -107,4 +108,4 @@ def event_of_partition_error(error: Exception) -> Event:
     is_fatal = isinstance(error, UnsupportedByBroker) or (
         isinstance(error, BrokerError) and error.code in _FATAL
     )
-    return Event.FAILED if is_fatal else Event.BROKE
+    return Event.FATAL_ERROR if is_fatal else Event.ABORTABLE_ERROR

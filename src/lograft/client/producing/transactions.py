@@ -75,7 +75,7 @@ class Transactions:
         accumulator.admission = self.check_may_send
         self._sender = sender
         self._coordinator = Coordinator(core, CoordinatorType.TRANSACTION, name)
-        self._state = State.NEW
+        self._state = State.UNINITIALIZED
         #: The error of the transaction, or of the producer.
         self._error: Exception | None = None
         #: Number of the transaction: requests for an earlier one are not retried.
@@ -97,26 +97,26 @@ class Transactions:
 
     def check_may_send(self) -> None:
         """Raises if no transaction is open."""
-        if self._state is not State.OPEN:
+        if self._state is not State.IN_TRANSACTION:
             self._raise_error()
             raise WrongUse(f"{self._state.value}: send records after begin_transaction")
 
     @property
     def is_unfinished(self) -> bool:
         """Whether a transaction must be aborted."""
-        return self._state in (State.OPEN, State.BROKEN, State.ABORTING)
+        return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING)
 
     async def initialize(self) -> None:
         """Gets producer id and epoch. Fences the previous producer with the transactional id, and
         aborts its open transaction."""
-        if self._state is State.NEW:
+        if self._state is State.UNINITIALIZED:
             await self._retry(
                 lambda: self._init_producer_id(is_first=True), "initializing the producer id"
             )
             self._transition(Event.INITIALIZED)
 
     async def begin(self) -> None:
-        if self._state is State.FENCED:
+        if self._state is State.FATAL_ERROR:
             self._raise_error()
         await self.initialize()
         next_state(self._state, Event.BEGIN)
@@ -150,7 +150,7 @@ class Transactions:
         )
 
     async def commit(self) -> None:
-        if self._state in (State.BROKEN, State.FENCED):
+        if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
             self._raise_error()
         self._transition(Event.COMMIT)
         await self._accumulator.flush()
@@ -160,12 +160,12 @@ class Transactions:
     async def prepare(self) -> PreparedTransaction:
         """Waits until all records are acknowledged, and leaves the transaction open. Returns what
         is needed to complete it."""
-        if self._state in (State.BROKEN, State.FENCED):
+        if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
             self._raise_error()
-        next_state(self._state, Event.PREPARED)
+        next_state(self._state, Event.PREPARE)
         await self._accumulator.flush()
         self._raise_error()
-        self._transition(Event.PREPARED)
+        self._transition(Event.PREPARE)
         sequences = self.sequences
         return PreparedTransaction(
             self.transactional_id,
@@ -176,7 +176,7 @@ class Transactions:
         )
 
     async def abort(self) -> None:
-        if self._state is State.FENCED:
+        if self._state is State.FATAL_ERROR:
             self._raise_error()
         self._transition(Event.ABORT)
         self._fail_unsent(
@@ -192,7 +192,7 @@ class Transactions:
         return None if self._uses_v2 else _V1_PRODUCE_MAX
 
     def is_ready(self) -> bool:
-        return self._state in (State.OPEN, State.COMMITTING)
+        return self._state in (State.IN_TRANSACTION, State.COMMITTING)
 
     def admits(self, queue: PartitionQueue) -> bool:
         partition = TopicPartition(queue.topic, queue.partition)
@@ -212,7 +212,7 @@ class Transactions:
         self._fail(event_of_partition_error(error), error)
 
     def retry_error(self) -> Exception | None:
-        if self._state in (State.ABORTING, State.BROKEN):
+        if self._state in (State.ABORTING, State.ABORTABLE_ERROR):
             return TransactionFailed("the record belongs to a transaction that must be aborted")
         return self._error
 
@@ -224,16 +224,16 @@ class Transactions:
     def _fail(self, event: Event, error: Exception) -> None:
         """Handles an error after which the transaction must be aborted, or the producer closed."""
         before = self._state
-        if before is State.FENCED:
+        if before is State.FATAL_ERROR:
             return
-        if before in (State.NEW, State.READY) and event is Event.BROKE:
+        if before in (State.UNINITIALIZED, State.READY) and event is Event.ABORTABLE_ERROR:
             return  # the error belongs to a transaction that has ended
-        if self._error is None or event is Event.FAILED:
+        if self._error is None or event is Event.FATAL_ERROR:
             self._error = error
         self._transition(event)
-        if event is Event.FAILED:
+        if event is Event.FATAL_ERROR:
             self._sender.fail(error)
-        elif self._state is State.BROKEN is not before:
+        elif self._state is State.ABORTABLE_ERROR is not before:
             cause = TransactionFailed(f"the transaction cannot be committed: {error}")
             cause.__cause__ = error
             self._fail_unsent(cause)
@@ -241,7 +241,7 @@ class Transactions:
     def _raise_error(self) -> None:
         if self._error is None:
             return
-        if self._state is State.FENCED:
+        if self._state is State.FATAL_ERROR:
             raise self._error
         raise TransactionFailed(
             f"the transaction cannot be committed: {self._error}; abort it and begin a new one"
@@ -300,7 +300,7 @@ class Transactions:
             while self._partitions_to_add:
                 await self._retry(self._in_current_transaction(self._add_pending_partitions), what)
         except (TimedOut, TransactionFailed) as error:
-            self._fail(Event.BROKE, error)
+            self._fail(Event.ABORTABLE_ERROR, error)
         except ClientError:
             pass  # `_retry` has failed the transaction
         finally:
