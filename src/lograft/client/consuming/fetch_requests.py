@@ -60,13 +60,19 @@ class SinglePartitionFetch:
     __slots__ = ("_after", "_content", "_head", "_middle", "_pack", "version")
 
     def __init__(
-        self, settings: ConsumerSettings, link: BrokerConnection, plan: FetchPlan, version: int
+        self,
+        settings: ConsumerSettings,
+        connection: BrokerConnection,
+        plan: FetchPlan,
+        version: int,
     ) -> None:
-        self._content = _constant_content(link, plan)
+        self._content = _constant_content(connection, plan)
         self.version = version
         ((partition, entry),) = plan.send.items()
         template = plan._replace(send={partition: entry._replace(offset=_OFFSET_PLACEHOLDER)})
-        parts = request_parts(build_fetch_request(settings, template), version, 0, link.client_id)
+        parts = request_parts(
+            build_fetch_request(settings, template), version, 0, connection.client_id
+        )
         before, placeholder, self._after = b"".join(parts).partition(
             _OFFSET.pack(_OFFSET_PLACEHOLDER)
         )
@@ -75,17 +81,17 @@ class SinglePartitionFetch:
         layout = f">{len(self._head)}si{len(self._middle)}sq{len(self._after)}s"
         self._pack = Struct(layout).pack
 
-    def matches(self, link: BrokerConnection, plan: FetchPlan) -> bool:
+    def matches(self, connection: BrokerConnection, plan: FetchPlan) -> bool:
         """Whether the request of the plan differs only in the offset."""
-        return self._content == _constant_content(link, plan)
+        return self._content == _constant_content(connection, plan)
 
     def encode(self, correlation_id: int, offset: int) -> list[Buffer]:
         return [self._pack(self._head, correlation_id, self._middle, offset, self._after)]
 
 
-def _constant_content(link: BrokerConnection, plan: FetchPlan) -> tuple[object, ...]:
+def _constant_content(connection: BrokerConnection, plan: FetchPlan) -> tuple[object, ...]:
     ((partition, (topic_id, _, leader_epoch, bytes_max)),) = plan.send.items()
-    return link, partition, topic_id, leader_epoch, bytes_max
+    return connection, partition, topic_id, leader_epoch, bytes_max
 
 
 def build_closing_request(session_id: int) -> FetchRequest:

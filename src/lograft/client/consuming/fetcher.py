@@ -135,9 +135,9 @@ class Fetcher:
         """Closes the fetch sessions where that is possible without waiting."""
         self._scheduler.stop()
         for node, session in self._sessions.items():
-            link = self._core.network.ready_connection(node, FETCH_LANE)
-            if session.id != NO_SESSION and link is not None:
-                closed = link.send_for_future(
+            connection = self._core.network.ready_connection(node, FETCH_LANE)
+            if session.id != NO_SESSION and connection is not None:
+                closed = connection.send_for_future(
                     build_closing_request(session.id), FetchResponse, timeout_ms=1_000
                 )
                 closed.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -167,11 +167,11 @@ class Fetcher:
                     by_node.setdefault(node, []).append(state)
         for node, states in by_node.items():
             if node not in self._in_flight:
-                link = self._core.network.ready_connection(node, FETCH_LANE)
-                if link is None:
+                connection = self._core.network.ready_connection(node, FETCH_LANE)
+                if connection is None:
                     self._connect(node)
                 else:
-                    self._fetch(node, link, states)
+                    self._fetch(node, connection, states)
         return wait_ms
 
     def _is_full(self) -> bool:
@@ -218,7 +218,7 @@ class Fetcher:
 
     # ── one fetch ────────────────────────────────────────────────────────────────────────────
 
-    def _fetch(self, node: int, link: BrokerConnection, states: list[PartitionState]) -> None:
+    def _fetch(self, node: int, connection: BrokerConnection, states: list[PartitionState]) -> None:
         cache = self._core.metadata.cache
         partitions: dict[TopicPartition, PartitionFetch] = {}
         entries: list[_RequestedPartition] = []
@@ -239,11 +239,11 @@ class Fetcher:
             session = self._sessions[node] = FetchSession()
         plan = session.plan(partitions)
         single = self._single_fetches.get(node) if plan.is_sessionless else None
-        if single is not None and not single.matches(link, plan):
+        if single is not None and not single.matches(connection, plan):
             single = None
         if single is None:
             at_most = None if plan.uses_ids else FETCH_NAMES_UNTIL
-            version = link.version_of(FETCH_KEY, at_most=at_most)
+            version = connection.version_of(FETCH_KEY, at_most=at_most)
         else:
             version = single.version
         by_id = version > FETCH_NAMES_UNTIL
@@ -259,7 +259,7 @@ class Fetcher:
         on_outcome = partial(self._handle_outcome, node, session, requested)
         timeout_ms = self._settings.request_timeout_ms
         if single is not None:
-            link.send_packed(
+            connection.send_packed(
                 single.encode,
                 offset,
                 FetchResponse,
@@ -269,9 +269,11 @@ class Fetcher:
             )
             return
         request = build_fetch_request(self._settings, plan)
-        link.send(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
+        connection.send(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
         if plan.is_sessionless:
-            self._single_fetches[node] = SinglePartitionFetch(self._settings, link, plan, version)
+            self._single_fetches[node] = SinglePartitionFetch(
+                self._settings, connection, plan, version
+            )
 
     def _handle_outcome(
         self,

@@ -289,8 +289,8 @@ class RangeRead:
         known = None if topic is None else topic.partition(self._range.partition.partition)
         if topic is None or known is None or topic.id != self._topic_id:
             return None
-        link = self._core.network.ready_connection(known.leader, FETCH_LANE)
-        if link is None:
+        connection = self._core.network.ready_connection(known.leader, FETCH_LANE)
+        if connection is None:
             return None
         settings = self._settings
         partition_fetch = PartitionFetch(
@@ -300,10 +300,12 @@ class RangeRead:
         plan = FetchPlan(
             NO_SESSION, LAST_EPOCH, uses_ids, {self._range.partition: partition_fetch}, {}
         )
-        return link.send_for_future(
+        return connection.send_for_future(
             build_fetch_request(settings, plan),
             FetchResponse,
-            version=link.version_of(FETCH_KEY, at_most=None if uses_ids else FETCH_NAMES_UNTIL),
+            version=connection.version_of(
+                FETCH_KEY, at_most=None if uses_ids else FETCH_NAMES_UNTIL
+            ),
             timeout_ms=settings.request_timeout_ms,
         )
 
