@@ -236,7 +236,7 @@ async def test_who_has_no_groups_of_the_newer_protocol_is_named(
     topic = group.topic
     consumer = await group.consumer({"group.protocol": "consumer"})
     if server.kind == "kafka39":
-        with pytest.raises(UnsupportedByBroker, match=r"group\.protocol=classic is known"):
+        with pytest.raises(UnsupportedByBroker, match=r"use group\.protocol=classic"):
             await consumer.poll()
     else:
         await until(shared(topic, consumer.assignment), [consumer])

@@ -246,7 +246,7 @@ def test_records_deleted_between_planning_and_reading(readers: Readers) -> None:
         planned = reader.partitions()
         readers.topics.delete_records(readers.topic, 0, 150)
         if outcome is None:
-            with pytest.raises(LograftError, match="the log begins at 150"):
+            with pytest.raises(LograftError, match="the log starts at offset 150"):
                 readers._read(reader, planned)
             readers.topics.delete(readers.topic)
             readers.topics.create(readers.topic, 2)
