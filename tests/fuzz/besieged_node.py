@@ -100,12 +100,12 @@ class Client:
 
 
 def fetch_request(topic: str, offset: int, *, bytes_max: int = 1 << 20) -> FetchRequest:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
     return FetchRequest(
         max_wait_ms=0,
         max_bytes=bytes_max,
         session_epoch=-1,
-        topics=[FetchTopic(topic=topic, partitions=[asked])],
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
     )
 
 

@@ -71,11 +71,13 @@ async def _read_all(node: SimulatedNode, topic_id: UUID, index: int) -> dict[int
     found: dict[int, bytes] = {}
     offset, high_watermark = 0, 1
     while offset < high_watermark:
-        asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        partition = FetchPartition(
+            partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+        )
         request = FetchRequest(
             max_bytes=1 << 20,
             session_epoch=-1,
-            topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
         )
         response = await node.ask(request, FETCH_VERSION, FetchResponse)
         (result,) = response.responses[0].partitions

@@ -72,8 +72,8 @@ async def alter(node: SimulatedNode, name: str, value: str) -> None:
 
 
 async def find_offset(node: SimulatedNode, timestamp: int) -> int:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topics = [ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name=TOPIC, partitions=[partition])]
     response = await node.ask(
         ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse
     )

@@ -31,7 +31,7 @@ async def commit(
     bench: Bench, version: int, topic: str, positions: dict[int, int], **fields: object
 ) -> dict[int, int]:
     """Returns the error code of each partition."""
-    asked = OffsetCommitRequestTopic(
+    partitions_requested = OffsetCommitRequestTopic(
         partitions=[
             OffsetCommitRequestPartition(
                 partition_index=partition,
@@ -43,14 +43,14 @@ async def commit(
         ]
     )
     if version >= IDS_SINCE:
-        asked.topic_id = bench.broker.image.topic_ids.get(topic, UUID(int=99))
+        partitions_requested.topic_id = bench.broker.image.topic_ids.get(topic, UUID(int=99))
     else:
-        asked.name = topic
-    request = OffsetCommitRequest(group_id="g", topics=[asked], **fields)  # type: ignore[arg-type]
+        partitions_requested.name = topic
+    request = OffsetCommitRequest(group_id="g", topics=[partitions_requested], **fields)  # type: ignore[arg-type]
     response = await bench.ask(request, version, OffsetCommitResponse)
     (result,) = response.topics
-    assert result.topic_id == asked.topic_id
-    return {one.partition_index: one.error_code for one in result.partitions}
+    assert result.topic_id == partitions_requested.topic_id
+    return {partition.partition_index: partition.error_code for partition in result.partitions}
 
 
 async def fetch_all(
@@ -62,12 +62,12 @@ async def fetch_all(
         assert response.error_code == 0
         return {
             topic.name: {
-                one.partition_index: (
-                    one.committed_offset,
-                    one.committed_leader_epoch,
-                    one.metadata,
+                partition.partition_index: (
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.metadata,
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             }
             for topic in response.topics
         }
@@ -84,8 +84,12 @@ def name_of(bench: Bench, topic: OffsetFetchResponseTopics) -> str:
 
 def positions_of(topic: OffsetFetchResponseTopics) -> dict[int, tuple[int, int, str | None]]:
     return {
-        one.partition_index: (one.committed_offset, one.committed_leader_epoch, one.metadata)
-        for one in topic.partitions
+        partition.partition_index: (
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.metadata,
+        )
+        for partition in topic.partitions
     }
 
 

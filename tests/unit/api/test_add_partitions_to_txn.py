@@ -89,17 +89,17 @@ async def test_brokers_verify_several_transactions_in_one_request(bench: Bench, 
     request = AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                producer_epoch=one.epoch,
+                transactional_id=producer.transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
                 topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
             )
-            for one in producers
+            for producer in producers
         ]
     )
     response = await bench.ask(request, 5, AddPartitionsToTxnResponse)
     assert response.error_code == 0
     results = response.results_by_transaction
-    assert [one.transactional_id for one in results] == [f"x{n}" for n in range(5)]
-    codes = [set(codes_of(one.topic_results).values()) for one in results]
+    assert [result.transactional_id for result in results] == [f"x{n}" for n in range(5)]
+    codes = [set(codes_of(result.topic_results).values()) for result in results]
     assert codes == [{OK}] * 3 + [{ErrorCode.PRODUCER_FENCED}, {OK}]

@@ -12,15 +12,15 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
 def request(**fields: object) -> AddRaftVoterRequest:
-    made = AddRaftVoterRequest(
+    fields_used = AddRaftVoterRequest(
         cluster_id=CLUSTER_ID,
         voter_id=4,
         voter_directory_id=UUID(int=4),
         listeners=[Listener(name="CONTROLLER", host="h", port=9093)],
     )
     for name, value in fields.items():
-        setattr(made, name, value)
-    return made
+        setattr(fields_used, name, value)
+    return fields_used
 
 
 @pytest.mark.parametrize(

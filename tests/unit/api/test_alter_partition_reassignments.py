@@ -25,7 +25,7 @@ async def test_each_partition_has_its_own_error(bench: Bench, /, version: int) -
         topics=[ReassignableTopic(name="t", partitions=ones)]
     )
     response = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
-    codes = [one.error_code for one in response.responses[0].partitions]
+    codes = [partition.error_code for partition in response.responses[0].partitions]
     assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     bench.controller.down = True
     response = await bench.ask(request, version, AlterPartitionReassignmentsResponse)

@@ -36,9 +36,9 @@ async def places(bench: Bench) -> dict[str, list[tuple[bool, int, int]]]:
     response = await bench.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
     return {
         result.log_dir: [
-            (each.is_future_key, each.partition_size, each.offset_lag)
+            (partition.is_future_key, partition.partition_size, partition.offset_lag)
             for topic in result.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
         for result in response.results
     }

@@ -92,13 +92,19 @@ async def test_telemetry_is_advertised_while_there_are_subscriptions(bench: Benc
 def test_supported_and_finalized_features() -> None:
     response = api_versions.handle(context(4), REQUEST)
     supported = {
-        each.name: VersionRange(each.min_version, each.max_version)
-        for each in response.supported_features
+        supported_feature.name: VersionRange(
+            supported_feature.min_version, supported_feature.max_version
+        )
+        for supported_feature in response.supported_features
     }
     assert supported == SUPPORTED
     finalized = [
-        (each.name, each.min_version_level, each.max_version_level)
-        for each in response.finalized_features
+        (
+            finalized_feature.name,
+            finalized_feature.min_version_level,
+            finalized_feature.max_version_level,
+        )
+        for finalized_feature in response.finalized_features
     ]
     assert finalized == [("kraft.version", 1, 1), ("metadata.version", 30, 30)]
     assert response.finalized_features_epoch == 42
@@ -106,7 +112,7 @@ def test_supported_and_finalized_features() -> None:
 
 def test_version_3_omits_features_with_minimum_level_0() -> None:
     response = api_versions.handle(context(3), REQUEST)
-    names = {each.name for each in response.supported_features}
+    names = {supported_feature.name for supported_feature in response.supported_features}
     assert names == {name for name, levels in SUPPORTED.items() if levels.min_version > 0}
     assert "metadata.version" in names
 

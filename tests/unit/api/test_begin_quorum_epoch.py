@@ -14,12 +14,12 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
 def request(epoch: int, cluster_id: str = CLUSTER_ID) -> BeginQuorumEpochRequest:
-    asked = BeginQuorumEpochRequestPartitionData(leader_id=2, leader_epoch=epoch)
+    begin = BeginQuorumEpochRequestPartitionData(leader_id=2, leader_epoch=epoch)
     return BeginQuorumEpochRequest(
         cluster_id=cluster_id,
         voter_id=1,
         topics=[
-            BeginQuorumEpochRequestTopicData(topic_name="__cluster_metadata", partitions=[asked])
+            BeginQuorumEpochRequestTopicData(topic_name="__cluster_metadata", partitions=[begin])
         ],
         leader_endpoints=[
             LeaderEndpoint(name="OTHER", host="x", port=1),

@@ -12,6 +12,6 @@ from tests.unit.broker.bench import Bench, run
 async def test_every_creation_is_rejected(bench: Bench, /, version: int, role: str) -> None:
     request = CreateAclsRequest(creations=[AclCreation(), AclCreation()])
     response = await bench.ask(request, version, CreateAclsResponse, role=role)
-    assert [one.error_code for one in response.results] == [ErrorCode.SECURITY_DISABLED] * 2
-    assert all(one.error_message for one in response.results)
+    assert [result.error_code for result in response.results] == [ErrorCode.SECURITY_DISABLED] * 2
+    assert all(result.error_message for result in response.results)
     assert not bench.broker.image.acls

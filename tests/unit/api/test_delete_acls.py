@@ -16,6 +16,6 @@ from tests.unit.broker.bench import Bench, run
 async def test_every_filter_is_rejected(bench: Bench, /, version: int, role: str) -> None:
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(), DeleteAclsFilter()])
     response = await bench.ask(request, version, DeleteAclsResponse, role=role)
-    codes = [one.error_code for one in response.filter_results]
+    codes = [filter_result.error_code for filter_result in response.filter_results]
     assert codes == [ErrorCode.SECURITY_DISABLED] * 2
-    assert all(one.error_message for one in response.filter_results)
+    assert all(filter_result.error_message for filter_result in response.filter_results)

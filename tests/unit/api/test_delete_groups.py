@@ -17,7 +17,7 @@ async def test_only_empty_groups_are_deleted_with_their_offsets(
     async def delete(*groups: str) -> dict[str, int]:
         request = DeleteGroupsRequest(groups_names=list(groups))
         response = await bench.ask(request, version, DeleteGroupsResponse)
-        return {one.group_id: one.error_code for one in response.results}
+        return {result.group_id: result.error_code for result in response.results}
 
     await commit(bench, 9, "t", {0: 1, 2: 5})
     member = await member_of(bench)

@@ -32,7 +32,7 @@ async def test_topics_are_deleted_by_id(bench: Bench, /) -> None:
     await bench.create_topic("a")
     ids = [bench.topic_id("a"), UUID(int=404)]
     request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(topic_id=one) for one in ids], timeout_ms=1000
+        topics=[DeleteTopicState(topic_id=id) for id in ids], timeout_ms=1000
     )
     response = await bench.ask(request, 6, DeleteTopicsResponse)
     codes = [(topic.name, topic.error_code) for topic in response.responses]

@@ -30,7 +30,9 @@ async def test_credentials_are_read_from_the_metadata(bench: Bench, /) -> None:
         )
         response = await bench.ask(request, 0, DescribeUserScramCredentialsResponse)
         assert response.error_code == 0
-        assert all(bool(one.error_message) == bool(one.error_code) for one in response.results)
+        assert all(
+            bool(result.error_message) == bool(result.error_code) for result in response.results
+        )
         return {
             result.user: (
                 result.error_code,

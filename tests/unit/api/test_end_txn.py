@@ -109,8 +109,8 @@ async def test_old_and_unknown_producers_are_rejected(bench: Bench, /, version: 
     await begin(bench)
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
     assert (await end(bench, old, version=version)).error_code == fenced
-    nobody = old._replace(transactional_id="")
-    reply = await end(bench, nobody, version=version)
+    unknown = old._replace(transactional_id="")
+    reply = await end(bench, unknown, version=version)
     assert reply.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -144,8 +144,8 @@ async def test_transaction_beyond_its_timeout_is_aborted(bench: Bench, /) -> Non
     assert zombie == ErrorCode.INVALID_PRODUCER_EPOCH
     # The producer sends its epoch, and continues with the one that fenced its transaction
     # (KIP-360).
-    goes_on = await init(bench, had=producer)
-    assert (goes_on.error_code, goes_on.producer_epoch) == (OK, producer.epoch + 1)
+    continued = await init(bench, had=producer)
+    assert (continued.error_code, continued.producer_epoch) == (OK, producer.epoch + 1)
 
 
 @scenario(play)

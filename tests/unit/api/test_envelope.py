@@ -98,13 +98,13 @@ async def test_invalid_contents_are_rejected(bench: Bench, /) -> None:
     newer = envelope(creation("t"), 7)
     newer.request_data = b"\0\x13\0\x63" + newer.request_data[4:]
     assert (await open_envelope(bench, newer)).error_code == ErrorCode.UNSUPPORTED_VERSION
-    nobody = envelope(creation("t"), 7)
-    nobody.request_principal = None
+    no_principal = envelope(creation("t"), 7)
+    no_principal.request_principal = None
     code = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
-    assert (await open_envelope(bench, nobody)).error_code == code
-    nowhere = envelope(creation("t"), 7)
-    nowhere.client_host_address = b"123"
-    assert (await open_envelope(bench, nowhere)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await open_envelope(bench, no_principal)).error_code == code
+    no_address = envelope(creation("t"), 7)
+    no_address.client_host_address = b"123"
+    assert (await open_envelope(bench, no_address)).error_code == ErrorCode.INVALID_REQUEST
     assert bench.broker.image.topics == {}
 
 

@@ -333,14 +333,14 @@ async def test_session_returns_only_changed_partitions(bench: Bench, /, version:
     assert session_id != 0
     assert len(opened.responses[0].partitions) == 2
     # The fetch offset of partition 0 has changed; nothing else.
-    going_on = request_of(bench, offsets={0: 1}, session=(session_id, 1))
-    quiet = await bench.ask(going_on, version, FetchResponse)
-    assert (quiet.error_code, quiet.session_id, quiet.responses) == (0, session_id, [])
+    continuing = request_of(bench, offsets={0: 1}, session=(session_id, 1))
+    unchanged = await bench.ask(continuing, version, FetchResponse)
+    assert (unchanged.error_code, unchanged.session_id, unchanged.responses) == (0, session_id, [])
     fill(bench, second, b"2")
-    news = await bench.ask(
+    changed = await bench.ask(
         request_of(bench, offsets={}, session=(session_id, 2)), version, FetchResponse
     )
-    assert [p.partition_index for p in news.responses[0].partitions] == [1]
+    assert [p.partition_index for p in changed.responses[0].partitions] == [1]
     # A changed log start offset is returned without records.
     first.advance_log_start(Offset(1))
     forget = request_of(bench, offsets={}, session=(session_id, 3))

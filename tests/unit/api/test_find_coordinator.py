@@ -39,10 +39,10 @@ async def find(bench: Bench, version: int, key_type: int) -> list[Coordinator]:
 @scenario(run, offsets_topic_num_partitions="3", offsets_topic_replication_factor="1")
 async def test_first_request_creates_the_topic(bench: Bench, /, version: int) -> None:
     assert OFFSETS_TOPIC not in bench.broker.image.topic_ids
-    found = await find(bench, version, GROUP)
-    assert [one.key for one in found] == ["a", "b"][: len(found)]
-    for one in found:
-        assert (one.error_code, one.node_id, one.port) == (0, 1, 9092)
+    coordinators = await find(bench, version, GROUP)
+    assert [coordinator.key for coordinator in coordinators] == ["a", "b"][: len(coordinators)]
+    for coordinator in coordinators:
+        assert (coordinator.error_code, coordinator.node_id, coordinator.port) == (0, 1, 9092)
     topic = bench.broker.image.topic(OFFSETS_TOPIC)
     assert topic is not None
     assert len(topic.partitions) == 3
@@ -51,10 +51,10 @@ async def test_first_request_creates_the_topic(bench: Bench, /, version: int) ->
 
 @scenario(run)
 async def test_coordinator_is_unavailable_with_too_few_brokers(bench: Bench, /) -> None:
-    (found, _) = await find(bench, 6, GROUP)
-    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert found.node_id == -1
-    assert OFFSETS_TOPIC in (found.error_message or "")
+    (coordinator, _) = await find(bench, 6, GROUP)
+    assert coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert coordinator.node_id == -1
+    assert OFFSETS_TOPIC in (coordinator.error_message or "")
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -65,8 +65,8 @@ async def test_coordinator_is_unavailable_with_too_few_brokers(bench: Bench, /) 
     transaction_state_log_min_isr="1",
 )
 async def test_transactions_have_a_separate_topic(bench: Bench, /, version: int) -> None:
-    for one in await find(bench, version, TRANSACTION):
-        assert (one.error_code, one.node_id) == (0, 1)
+    for coordinator in await find(bench, version, TRANSACTION):
+        assert (coordinator.error_code, coordinator.node_id) == (0, 1)
     topic = bench.broker.image.topic(TRANSACTIONS_TOPIC)
     assert topic is not None
     assert len(topic.partitions) == 4
@@ -79,7 +79,7 @@ async def test_transactions_have_a_separate_topic(bench: Bench, /, version: int)
 @scenario(run)
 async def test_unsupported_coordinator_types_are_rejected(bench: Bench, /, version: int) -> None:
     async def codes(key_type: int) -> set[int]:
-        return {one.error_code for one in await find(bench, version, key_type)}
+        return {coordinator.error_code for coordinator in await find(bench, version, key_type)}
 
     expected = ErrorCode.COORDINATOR_NOT_AVAILABLE if version >= 6 else ErrorCode.INVALID_REQUEST
     assert await codes(SHARE) == {expected}

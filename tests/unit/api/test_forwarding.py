@@ -148,7 +148,7 @@ async def test_broker_handles_its_own_settings_and_forwards_the_others(world: Wo
         ]
     )
     reply = await world.near.ask(request, 1, IncrementalAlterConfigsResponse)
-    assert [one.error_code for one in reply.responses] == [
+    assert [response.error_code for response in reply.responses] == [
         0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]  # fmt: skip
     assert logger.level == logging.ERROR
@@ -163,7 +163,7 @@ async def test_broker_handles_its_own_settings_and_forwards_the_others(world: Wo
         ]
     )
     response = await world.near.ask(plain, 2, AlterConfigsResponse)
-    assert [one.error_code for one in response.responses] == [0]
+    assert [response.error_code for response in response.responses] == [0]
     assert world.far.broker.topic_config("a").retention_ms == 99
 
 

@@ -62,11 +62,11 @@ async def test_only_the_latest_producer_continues_after_an_error(
     bench: Bench, /, version: int
 ) -> None:
     first = await send_request(bench, version, "x")
-    goes_on = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
-    assert (goes_on.producer_id, goes_on.producer_epoch) == (first.producer_id, 1)
+    continued = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
+    assert (continued.producer_id, continued.producer_epoch) == (first.producer_id, 1)
     # The response was lost.
     again = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
-    assert again == goes_on
+    assert again == continued
     await send_request(bench, version, "x")
     fenced = await send_request(bench, version, "x", first.producer_id, first.producer_epoch)
     assert fenced.error_code == (

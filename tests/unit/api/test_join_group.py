@@ -58,12 +58,12 @@ async def test_invalid_requests_are_rejected(bench: Bench, /, version: int) -> N
 @scenario(play)
 async def test_rebalance_waits_for_the_other_members(bench: Bench, /) -> None:
     member = await member_of(bench)
-    asked = asyncio.ensure_future(join(bench, 9, join_request()))
+    join_task = asyncio.ensure_future(join(bench, 9, join_request()))
     await asyncio.sleep(1)
-    assert not asked.done()
+    assert not join_task.done()
     assert await heartbeat(bench, member) == ErrorCode.REBALANCE_IN_PROGRESS
     again = await join(bench, 9, join_request(member_id=member.member_id))
-    newcomer = await asked
+    newcomer = await join_task
     assert again.generation_id == newcomer.generation_id == 2
     assert again.leader == newcomer.leader == member.member_id
 

@@ -17,7 +17,7 @@ async def test_a_member_leaves_once(bench: Bench, /, version: int) -> None:
             assert response.error_code == expected
         else:
             assert response.error_code == 0
-            assert [one.error_code for one in response.members] == [expected]
+            assert [member.error_code for member in response.members] == [expected]
     assert await heartbeat(bench, member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -33,7 +33,7 @@ async def test_each_member_has_its_own_error(bench: Bench, /) -> None:
         ],
     )
     response = await bench.ask(request, 5, LeaveGroupResponse)
-    assert [(one.member_id, one.error_code) for one in response.members] == [
+    assert [(member.member_id, member.error_code) for member in response.members] == [
         ("stranger", ErrorCode.UNKNOWN_MEMBER_ID),
         (member.member_id, ErrorCode.NONE),
         ("", ErrorCode.UNKNOWN_MEMBER_ID),

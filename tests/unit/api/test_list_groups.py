@@ -14,13 +14,13 @@ async def test_lists_groups_of_all_partitions(bench: Bench, /, version: int) -> 
     for group in ("a", "b"):
         await member_of(bench, group)
     response = await bench.ask(ListGroupsRequest(), version, ListGroupsResponse)
-    assert {one.group_id: one.protocol_type for one in response.groups} == {
+    assert {group.group_id: group.protocol_type for group in response.groups} == {
         "a": "consumer",
         "b": "consumer",
         "g": "",
     }
     if version >= 4:
-        states = {one.group_id: one.group_state for one in response.groups}
+        states = {group.group_id: group.group_state for group in response.groups}
         assert states == {"a": "Stable", "b": "Stable", "g": "Empty"}
 
 
@@ -32,7 +32,7 @@ async def test_filters_by_state_and_type(bench: Bench, /) -> None:
     async def listed(states: list[str], types: list[str]) -> list[tuple[str, str]]:
         request = ListGroupsRequest(states_filter=states, types_filter=types)
         response = await bench.ask(request, 5, ListGroupsResponse)
-        return [(one.group_id, one.group_type) for one in response.groups]
+        return [(group.group_id, group.group_type) for group in response.groups]
 
     assert await listed(["stable"], []) == [("a", "classic")]
     assert await listed(["Empty"], ["Classic"]) == [("g", "classic")]

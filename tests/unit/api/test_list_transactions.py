@@ -22,7 +22,9 @@ async def send_request(bench: Bench, version: int = 2, **filters: Any) -> ListTr
 async def names(bench: Bench, version: int = 2, **filters: Any) -> list[str]:
     found = await send_request(bench, version, **filters)
     assert found.error_code == 0
-    return sorted(one.transactional_id for one in found.transaction_states)
+    return sorted(
+        transaction_state.transactional_id for transaction_state in found.transaction_states
+    )
 
 
 @scenario(play)

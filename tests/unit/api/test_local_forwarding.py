@@ -150,7 +150,7 @@ def informative_requests() -> list[Message]:
 
 def forwarded_frames(key: int) -> Iterator[tuple[int, bytes]]:
     """Yields versions and frames, without length, of requests of one API: an empty one, those of
-    `telling_requests`, and random ones."""
+    `informative_requests`, and random ones."""
     spec, kind = API_VERSIONS[key], request_class(key)
     for version in range(spec.min_version, spec.max_version + 1):
         messages = [kind(), *(each for each in informative_requests() if key == each.KEY)]
@@ -206,10 +206,10 @@ async def send_in_envelope(bench: Bench, key: int, version: int, frame: bytes) -
 
 #: ElectLeaders 0 without partitions has no error code in the response: the connection is closed.
 CLOSED = b""
-Way = Callable[[Bench, int, int, bytes], Awaitable[bytes]]
+Path = Callable[[Bench, int, int, bytes], Awaitable[bytes]]
 
 
-def responses_of(way: Way, key: int, authorizer: StandInAuthorizer | None) -> list[Any]:
+def responses_of(path: Path, key: int, authorizer: StandInAuthorizer | None) -> list[Any]:
     """Uses a new cluster, in which the ids of new topics are the same each time."""
     responses: list[Any] = []
 
@@ -221,7 +221,7 @@ def responses_of(way: Way, key: int, authorizer: StandInAuthorizer | None) -> li
         for version, frame in forwarded_frames(key):
             if authorizer is not None:
                 authorizer.requested.clear()
-            responses.append((version, await way(bench, key, version, frame)))
+            responses.append((version, await path(bench, key, version, frame)))
             if authorizer is not None:
                 responses.append([each for each in authorizer.requested if each[0] == CLIENT])
         responses.append(bench.controller.log)

@@ -131,7 +131,7 @@ async def reset(
 
 
 def codes_of(response: OffsetCommitResponse) -> list[int]:
-    return [one.error_code for topic in response.topics for one in topic.partitions]
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
 @pytest.mark.parametrize("version", range(8, 11))

@@ -24,7 +24,7 @@ async def test_offsets_can_be_deleted(bench: Bench, /) -> None:
 
     assert (await delete("nobody", "t")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     (unknown,) = (await delete("g", "nowhere")).topics
-    assert {one.error_code for one in unknown.partitions} == {3}
+    assert {partition.error_code for partition in unknown.partitions} == {3}
     (topic,) = (await delete("g", "t")).topics
-    assert [one.error_code for one in topic.partitions] == [0, 0]
+    assert [partition.error_code for partition in topic.partitions] == [0, 0]
     assert (await fetch_all(bench, 9))["t"].keys() == {1}

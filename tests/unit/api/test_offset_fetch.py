@@ -20,8 +20,8 @@ async def test_fetching_some_partitions_in_every_version(bench: Bench, /) -> Non
         asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
         old = OffsetFetchRequest(group_id="g", topics=asked)
         (topic,) = (await bench.ask(old, version, OffsetFetchResponse)).topics
-        assert [one.committed_offset for one in topic.partitions] == [42, -1]
-        assert [one.error_code for one in topic.partitions] == [0, 0]
+        assert [partition.committed_offset for partition in topic.partitions] == [42, -1]
+        assert [partition.error_code for partition in topic.partitions] == [0, 0]
     for version in range(8, 11):
         asked_now = OffsetFetchRequestTopics(partition_indexes=[0, 1])
         gone = OffsetFetchRequestTopics(partition_indexes=[0])
@@ -37,8 +37,11 @@ async def test_fetching_some_partitions_in_every_version(bench: Bench, /) -> Non
             ]
         )
         known, unknown = (await bench.ask(request, version, OffsetFetchResponse)).groups
-        assert [one.committed_offset for one in known.topics[0].partitions] == [42, -1]
+        assert [partition.committed_offset for partition in known.topics[0].partitions] == [42, -1]
         code = ErrorCode.UNKNOWN_TOPIC_ID if version >= IDS_SINCE else 0
         assert known.topics[1].partitions[0].error_code == code
-        assert [one.committed_offset for one in unknown.topics[0].partitions] == [-1, -1]
+        assert [partition.committed_offset for partition in unknown.topics[0].partitions] == [
+            -1,
+            -1,
+        ]
         assert unknown.error_code == 0

@@ -242,9 +242,9 @@ async def test_verification_can_be_disabled_but_not_adding(bench: Bench, /) -> N
 async def test_requests_without_transactional_id_or_with_two_producers(bench: Bench, /) -> None:
     await bench.create_topic("a", partitions=2)
     StandInCoordinator(bench)
-    nobody = request_of(bench, 0, transactional_id=None)
+    unknown_producer = request_of(bench, 0, transactional_id=None)
     rejected = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert await produce(bench, nobody) == [rejected]
+    assert await produce(bench, unknown_producer) == [rejected]
     two = request_of(bench, 0, partitions=(0, 1), same_producer=False)
     assert await produce(bench, two) == [OK, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     unnamed = request_of(bench, 0, first_producer=-1)

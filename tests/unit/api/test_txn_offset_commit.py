@@ -40,7 +40,7 @@ async def commit_in_transaction(
         ],
     )
     (response,) = (await bench.ask(request, version, TxnOffsetCommitResponse)).topics
-    return {one.partition_index: one.error_code for one in response.partitions}
+    return {partition.partition_index: partition.error_code for partition in response.partitions}
 
 
 async def end(bench: Bench, *, committed: bool, epoch: int = 0) -> None:

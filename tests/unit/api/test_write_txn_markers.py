@@ -152,10 +152,10 @@ async def test_partition_that_cannot_accept_markers_returns_an_error(bench: Benc
 async def test_leader_change_during_the_wait_returns_an_error(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a", flush_messages="1")
     begin(partition)
-    asked = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
+    response_task = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
     await asyncio.sleep(0)
     set_leader(partition, 2, epoch=5)
-    assert await asked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert await response_task == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 @scenario(run)

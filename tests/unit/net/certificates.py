@@ -42,7 +42,7 @@ class Identity:
             b"node",
             self.key,
             self.certificate,
-            [each.certificate for each in others],
+            [other.certificate for other in others],
             _encryption(password),
         )
 

@@ -161,7 +161,7 @@ class Setting:
         return self.channel.reading
 
     @property
-    def answers(self) -> list[bytes]:
+    def responses(self) -> list[bytes]:
         sent, found = bytes(self.channel.sent), []
         while sent:
             size = int.from_bytes(sent[:4], "big")
@@ -180,9 +180,9 @@ async def setting(
     limits: FlowLimits | None = None, budget: FrameBudget | None = None
 ) -> AsyncIterator[Setting]:
     async with asyncio.TaskGroup() as group:
-        made = Setting(group, limits or FlowLimits(), budget or FrameBudget())
-        yield made
-        made.connection.close()
+        setup = Setting(group, limits or FlowLimits(), budget or FrameBudget())
+        yield setup
+        setup.connection.close()
         await settle()
-        assert made.ended == [made.connection]
-        assert made.handler.closed == 1
+        assert setup.ended == [setup.connection]
+        assert setup.handler.closed == 1

@@ -19,156 +19,156 @@ from tests.unit.net.receivers import RunOnLoop
 async def test_frames_may_arrive_in_any_pieces(chunk: int) -> None:
     bodies = [b"a", b"", b"c" * 100, b"d" * 70_000, b"e"]
 
-    async with setting() as it:
-        it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
-        assert it.handler.handled == bodies
-        assert it.answers == bodies
+    async with setting() as setup:
+        setup.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
+        assert setup.handler.handled == bodies
+        assert setup.responses == bodies
 
 
 @scenario(run_on_loop)
 async def test_responses_to_one_read_are_sent_together() -> None:
-    async with setting() as it:
-        it.deliver(*[b"a%d" % number for number in range(50)])
-        assert len(it.answers) == 50
-        assert it.channel.sends == 1
+    async with setting() as setup:
+        setup.deliver(*[b"a%d" % number for number in range(50)])
+        assert len(setup.responses) == 50
+        assert setup.channel.sends == 1
 
 
 @scenario(run_on_loop)
 async def test_waiting_request_blocks_those_behind_it() -> None:
-    async with setting() as it:
-        it.deliver(b"a", b"w1", b"b2", b"w3", b"c4")
-        assert it.handler.handled == [b"a", b"w1"]
-        assert it.answers == [b"a"]
-        assert not it.reads()
-        await it.open(b"w1")
-        assert it.handler.handled == [b"a", b"w1", b"b2", b"w3"]
-        await it.open(b"w3")
-        assert it.answers == [b"a", b"w1", b"b2", b"w3", b"c4"]
-        assert it.reads()
+    async with setting() as setup:
+        setup.deliver(b"a", b"w1", b"b2", b"w3", b"c4")
+        assert setup.handler.handled == [b"a", b"w1"]
+        assert setup.responses == [b"a"]
+        assert not setup.reads()
+        await setup.open(b"w1")
+        assert setup.handler.handled == [b"a", b"w1", b"b2", b"w3"]
+        await setup.open(b"w3")
+        assert setup.responses == [b"a", b"w1", b"b2", b"w3", b"c4"]
+        assert setup.reads()
 
 
 @scenario(run_on_loop)
 async def test_pipelined_request_only_blocks_responses() -> None:
-    async with setting() as it:
-        it.deliver(b"p1", b"p2", b"a", b"n", b"p3")
-        assert it.handler.handled == [b"p1", b"p2", b"a", b"n", b"p3"]
-        assert it.reads()
-        await it.open(b"p2")
-        await it.open(b"p3")
-        assert it.answers == []
-        await it.open(b"p1")
-        assert it.answers == [b"p1", b"p2", b"a", b"p3"]
+    async with setting() as setup:
+        setup.deliver(b"p1", b"p2", b"a", b"n", b"p3")
+        assert setup.handler.handled == [b"p1", b"p2", b"a", b"n", b"p3"]
+        assert setup.reads()
+        await setup.open(b"p2")
+        await setup.open(b"p3")
+        assert setup.responses == []
+        await setup.open(b"p1")
+        assert setup.responses == [b"p1", b"p2", b"a", b"p3"]
 
 
 @scenario(run_on_loop)
 async def test_wait_may_end_without_a_response() -> None:
-    async with setting() as it:
-        it.deliver(b"N1", b"a")
-        await it.open(b"N1")
-        assert it.answers == [b"a"]
+    async with setting() as setup:
+        setup.deliver(b"N1", b"a")
+        await setup.open(b"N1")
+        assert setup.responses == [b"a"]
 
 
 @scenario(run_on_loop)
 async def test_disconnect_is_detected_while_a_request_waits() -> None:
-    async with setting() as it:
-        it.deliver(b"w1")
+    async with setting() as setup:
+        setup.deliver(b"w1")
         await settle()
         # Reading continues, so that the end of the stream is detected.
-        assert it.reads()
-        it.channel.end(None)
+        assert setup.reads()
+        setup.channel.end(None)
         await settle()
-        assert it.handler.cancelled == [b"w1"]
-        assert it.handler.closed == 1
+        assert setup.handler.cancelled == [b"w1"]
+        assert setup.handler.closed == 1
 
 
 @scenario(run_on_loop)
 async def test_request_that_never_started_is_dropped_without_a_warning() -> None:
-    async with setting() as it:
-        it.deliver(b"p1", b"w2")
-        it.channel.end(ConnectionResetError())
+    async with setting() as setup:
+        setup.deliver(b"p1", b"w2")
+        setup.channel.end(ConnectionResetError())
 
 
 @scenario(run_on_loop)
 async def test_incomplete_frame_behind_a_waiting_request() -> None:
-    async with setting() as it:
-        it.deliver(b"w1")
+    async with setting() as setup:
+        setup.deliver(b"w1")
         whole = framed(b"a" * 1000) + framed(b"b")
-        it.channel.deliver(whole[:500])
-        assert it.reads()
-        it.channel.deliver(whole[500:])
-        assert not it.reads()
-        assert it.handler.handled == [b"w1"]
-        await it.open(b"w1")
-        assert it.answers == [b"w1", b"a" * 1000, b"b"]
+        setup.channel.deliver(whole[:500])
+        assert setup.reads()
+        setup.channel.deliver(whole[500:])
+        assert not setup.reads()
+        assert setup.handler.handled == [b"w1"]
+        await setup.open(b"w1")
+        assert setup.responses == [b"w1", b"a" * 1000, b"b"]
 
 
 @scenario(run_on_loop)
 async def test_requests_of_a_slow_reader_are_not_handled() -> None:
-    async with setting(FlowLimits(unsent_bytes_max=100_000)) as it:
-        it.channel.takes_all = False
+    async with setting(FlowLimits(unsent_bytes_max=100_000)) as setup:
+        setup.channel.takes_all = False
         request = b"a" * 30_000
         for _ in range(20):
-            it.deliver(request)
+            setup.deliver(request)
         # Three are below the limit, the fourth exceeds it, the rest waits in the socket.
-        assert len(it.handler.handled) == 4
-        assert not it.reads()
-        it.channel.takes_all = True
-        it.channel.drain()
+        assert len(setup.handler.handled) == 4
+        assert not setup.reads()
+        setup.channel.takes_all = True
+        setup.channel.drain()
         await settle()
-        assert len(it.handler.handled) == 20
-        assert len(it.answers) == 20
+        assert len(setup.handler.handled) == 20
+        assert len(setup.responses) == 20
 
 
 @scenario(run_on_loop)
 async def test_requests_in_flight_are_limited() -> None:
-    async with setting(FlowLimits(responses_max=3)) as it:
-        it.deliver(*[b"p%d" % number for number in range(6)])
-        assert len(it.handler.handled) == 3
-        assert not it.reads()
+    async with setting(FlowLimits(responses_max=3)) as setup:
+        setup.deliver(*[b"p%d" % number for number in range(6)])
+        assert len(setup.handler.handled) == 3
+        assert not setup.reads()
         for number in range(6):
-            await it.open(b"p%d" % number)
-        assert it.answers == [b"p%d" % number for number in range(6)]
+            await setup.open(b"p%d" % number)
+        assert setup.responses == [b"p%d" % number for number in range(6)]
 
 
 @scenario(run_on_loop)
 async def test_muted_connection_is_read_later() -> None:
-    async with setting() as it:
-        it.deliver(b"m", b"a")
-        assert it.answers == [b"m"]
-        assert not it.reads()
-        while len(it.answers) < 2:
+    async with setting() as setup:
+        setup.deliver(b"m", b"a")
+        assert setup.responses == [b"m"]
+        assert not setup.reads()
+        while len(setup.responses) < 2:
             await asyncio.sleep(0.001)
-        assert it.reads()
+        assert setup.reads()
 
 
 @scenario(run_on_loop)
 async def test_muted_connection_may_end() -> None:
-    async with setting() as it:
-        it.deliver(b"m")
-        it.channel.end(None)
+    async with setting() as setup:
+        setup.deliver(b"m")
+        setup.channel.end(None)
 
 
 @scenario(run_on_loop)
 async def test_the_frame_limit_may_change() -> None:
-    async with setting() as it:
-        it.deliver(b"a" * 1000)
-        it.handler.frame_bytes_max = 10
-        it.deliver(b"b")
-        it.deliver(b"c" * 11)
-        assert it.channel.closed
-        assert it.answers == [b"a" * 1000, b"b"]
+    async with setting() as setup:
+        setup.deliver(b"a" * 1000)
+        setup.handler.frame_bytes_max = 10
+        setup.deliver(b"b")
+        setup.deliver(b"c" * 11)
+        assert setup.channel.closed
+        assert setup.responses == [b"a" * 1000, b"b"]
 
 
 def test_invalid_size_closes_with_one_log_line(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"a")
-            it.channel.deliver(framed(b"b") + (2**31 - 1).to_bytes(4, "big") + b"rest")
-            assert it.channel.closed
+        async with setting() as setup:
+            setup.deliver(b"a")
+            setup.channel.deliver(framed(b"b") + (2**31 - 1).to_bytes(4, "big") + b"rest")
+            assert setup.channel.closed
             # The frame before it was valid, and has a response.
-            assert it.answers == [b"a", b"b"]
+            assert setup.responses == [b"a", b"b"]
 
     on_loop(main)
     assert [record.getMessage() for record in caplog.records] == [
@@ -182,11 +182,11 @@ def test_protocol_violation_closes_with_one_escaped_log_line(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"p1", b"x", b"a")
-            assert it.channel.closed
+        async with setting() as setup:
+            setup.deliver(b"p1", b"x", b"a")
+            assert setup.channel.closed
             await settle()
-            assert it.handler.handled == [b"p1", b"x"]
+            assert setup.handler.handled == [b"p1", b"x"]
 
     on_loop(main)
     assert [record.getMessage() for record in caplog.records] == [
@@ -198,10 +198,10 @@ def test_exception_in_a_handler_closes_one_connection_with_a_traceback(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"!", b"a")
-            assert it.channel.closed
-            assert it.handler.handled == [b"!"]
+        async with setting() as setup:
+            setup.deliver(b"!", b"a")
+            assert setup.channel.closed
+            assert setup.handler.handled == [b"!"]
 
     on_loop(main)
     assert len(caplog.records) == 1
@@ -213,13 +213,13 @@ def test_failure_of_a_waiting_request_closes(
     on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"w1", b"a")
+        async with setting() as setup:
+            setup.deliver(b"w1", b"a")
             await settle()
-            it.handler.gates[b"w1"].set_exception(error)
+            setup.handler.gates[b"w1"].set_exception(error)
             await settle()
-            assert it.channel.closed
-            assert it.answers == []
+            assert setup.channel.closed
+            assert setup.responses == []
 
     on_loop(main)
     assert len(caplog.records) == 1
@@ -227,50 +227,50 @@ def test_failure_of_a_waiting_request_closes(
 
 @scenario(run_on_loop)
 async def test_cancelled_wait_closes_the_connection() -> None:
-    async with setting() as it:
-        it.deliver(b"w1", b"a")
+    async with setting() as setup:
+        setup.deliver(b"w1", b"a")
         await settle()
-        it.handler.gates[b"w1"].cancel()
+        setup.handler.gates[b"w1"].cancel()
         await settle()
-        assert it.channel.closed
+        assert setup.channel.closed
 
 
 @scenario(run_on_loop)
 async def test_connection_without_requests_waits_or_reads_is_idle() -> None:
-    async with setting() as it:
+    async with setting() as setup:
 
         def idle_after(ms: int) -> bool:
-            it.clock.now_ms += ms
-            return it.connection.sweep(it.clock.now_ms, idle_ms_max=100)
+            setup.clock.now_ms += ms
+            return setup.connection.sweep(setup.clock.now_ms, idle_ms_max=100)
 
         assert not idle_after(100)
         assert idle_after(1)
-        it.deliver(b"a")
+        setup.deliver(b"a")
         assert not idle_after(100)
-        it.deliver(b"w1")
+        setup.deliver(b"w1")
         assert not idle_after(1000)
-        await it.open(b"w1")
+        await setup.open(b"w1")
         assert not idle_after(100)
         assert idle_after(1)
         # Unsent bytes that decrease show that the peer reads; bytes that stay do not.
-        it.channel.unsent_bytes = 50
+        setup.channel.unsent_bytes = 50
         assert not idle_after(1000)
-        it.channel.unsent_bytes = 40
+        setup.channel.unsent_bytes = 40
         assert not idle_after(1000)
         assert idle_after(101)
-        it.channel.unsent_bytes = 0
+        setup.channel.unsent_bytes = 0
 
 
 @scenario(run_on_loop)
 async def test_idle_connection_releases_memory() -> None:
     budget = FrameBudget()
-    async with setting(budget=budget) as it:
-        it.deliver(b"a" * 500_000)
+    async with setting(budget=budget) as setup:
+        setup.deliver(b"a" * 500_000)
         assert budget.total >= 500_000
-        it.clock.now_ms += 10
-        it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
-        it.clock.now_ms += 10
-        it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
+        setup.clock.now_ms += 10
+        setup.connection.sweep(setup.clock.now_ms, idle_ms_max=1000)
+        setup.clock.now_ms += 10
+        setup.connection.sweep(setup.clock.now_ms, idle_ms_max=1000)
         assert budget.total < 10_000
     assert budget.total == 0
 
@@ -297,7 +297,7 @@ def test_oldest_incomplete_frame_is_dropped_first(
             assert not rested.channel.closed
             assert budget.total <= 1_000_000
             young.channel.deliver(big[-1:])
-            assert young.answers == [b"a" * 900_000]
+            assert young.responses == [b"a" * 900_000]
 
     on_loop(main)
     assert len(caplog.records) == 1
@@ -307,9 +307,9 @@ def test_expected_ends_are_not_logged(on_loop: RunOnLoop, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO)
 
     async def main() -> None:
-        async with setting() as it:
-            it.deliver(b"a")
-            it.channel.end(ConnectionResetError(104, "Connection reset by peer"))
+        async with setting() as setup:
+            setup.deliver(b"a")
+            setup.channel.end(ConnectionResetError(104, "Connection reset by peer"))
 
     on_loop(main)
     assert caplog.records == []
@@ -318,9 +318,9 @@ def test_expected_ends_are_not_logged(on_loop: RunOnLoop, caplog: pytest.LogCapt
 @scenario(run_on_loop)
 async def test_stopping_node_accepts_no_new_waits() -> None:
     async with asyncio.TaskGroup() as group:
-        it = Setting(group, FlowLimits(), FrameBudget())
-    it.deliver(b"a", b"w1", b"b")
-    assert it.answers == [b"a"]
-    assert it.channel.closed
+        setup = Setting(group, FlowLimits(), FrameBudget())
+    setup.deliver(b"a", b"w1", b"b")
+    assert setup.responses == [b"a"]
+    assert setup.channel.closed
     await settle()
-    assert it.ended == [it.connection]
+    assert setup.ended == [setup.connection]

@@ -33,7 +33,7 @@ class OpenListener:
         self.woken += 1
 
     def open_connections(self) -> list[OpenConnection]:
-        return [each for each in self.connections if not each.closed]
+        return [connection for connection in self.connections if not connection.closed]
 
 
 def test_limits_of_a_listener_and_of_the_node() -> None:
@@ -67,7 +67,7 @@ def test_inter_broker_listener_closes_the_least_active_connection_of_another() -
     # Neither the limit nor the rate of the node applies to it.
     assert quota.wait_ms("INTERNAL", 1000) == 0
     quota.take("INTERNAL", "peer", 1000)
-    assert [each.closed for each in clients.connections] == [False, True]
+    assert [connection.closed for connection in clients.connections] == [False, True]
     # One beyond the limit, until the connection that is closing has ended.
     assert quota.wait_ms("INTERNAL", 1000) == UNTIL_RELEASED
     quota.release("CLIENTS", "h")

@@ -40,21 +40,21 @@ async def test_requests_and_responses_keep_their_order(
     expected = [body for body in bodies if body[:1] not in (b"n", b"N")]
 
     limits = FlowLimits(responses_max=responses_max, unsent_bytes_max=20_000)
-    async with setting(limits) as it:
-        it.channel.takes_all = not clogs
-        it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
+    async with setting(limits) as setup:
+        setup.channel.takes_all = not clogs
+        setup.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
         for _ in range(20 * len(bodies)):
             await settle()
-            handled = it.handler.handled
+            handled = setup.handler.handled
             assert handled == bodies[: len(handled)]
-            assert it.answers == expected[: len(it.answers)]
-            waiting = [gate for gate in it.handler.gates.values() if not gate.done()]
+            assert setup.responses == expected[: len(setup.responses)]
+            waiting = [gate for gate in setup.handler.gates.values() if not gate.done()]
             assert len(waiting) <= responses_max
             if waiting:
                 choices.choice(waiting).set_result(None)
-            elif it.channel.unsent_bytes:
-                it.channel.drain()
-            elif len(it.answers) == len(expected) and len(handled) == len(bodies):
+            elif setup.channel.unsent_bytes:
+                setup.channel.drain()
+            elif len(setup.responses) == len(expected) and len(handled) == len(bodies):
                 break
-        assert it.handler.handled == bodies
-        assert it.answers == expected
+        assert setup.handler.handled == bodies
+        assert setup.responses == expected

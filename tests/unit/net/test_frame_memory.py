@@ -21,27 +21,27 @@ async def test_request_waits_until_another_is_handled() -> None:
         assert [each.channel.reading for each in (first, second, third)] == [True, False, False]
         # Small requests that arrive complete are not counted.
         small = framed(b"s")
-        third_answers = third.answers
+        third_answers = third.responses
         first.channel.deliver(big[5_000:] + small)
         await settle()
-        assert first.answers == [b"a" * 99_999, b"s"]
+        assert first.responses == [b"a" * 99_999, b"s"]
         assert [each.channel.reading for each in (second, third)] == [True, False]
-        assert third.answers == third_answers
+        assert third.responses == third_answers
         second.channel.end(None)
         await settle()
         assert third.channel.reading
         third.channel.deliver(big[5_000:])
-        assert third.answers == [b"a" * 99_999]
+        assert third.responses == [b"a" * 99_999]
 
 
 @scenario(run_on_loop)
 async def test_request_larger_than_the_limit_is_handled() -> None:
-    async with setting(budget=FrameBudget(request_bytes_max=10)) as it:
+    async with setting(budget=FrameBudget(request_bytes_max=10)) as setup:
         body = b"a" * 50_000
-        it.channel.deliver(framed(body)[:100])
-        assert it.channel.reading
-        it.channel.deliver(framed(body)[100:])
-        assert it.answers == [body]
+        setup.channel.deliver(framed(body)[:100])
+        assert setup.channel.reading
+        setup.channel.deliver(framed(body)[100:])
+        assert setup.responses == [body]
 
 
 @scenario(run_on_loop)

@@ -90,7 +90,7 @@ async def wait_until_reported(listeners: ListenerSet, text: str | None) -> None:
     if text is None:
         await wait_until(lambda: not listeners.failures)
     else:
-        await wait_until(lambda: any(text in each for each in listeners.failures))
+        await wait_until(lambda: any(text in failure for failure in listeners.failures))
 
 
 @scenario(run_on_loop)
@@ -234,8 +234,8 @@ async def test_requests_to_the_broker_do_not_lock_out_the_controller() -> None:
         await wait_until(lambda: listeners._budgets["controller"]._admitted)
         other.channel.send([request[100:]])
         await other.collector.wait_bytes(len(request))
-        for each in clients:
-            each.channel.abort()
+        for client in clients:
+            client.channel.abort()
 
 
 @scenario(run_on_loop)

@@ -307,7 +307,7 @@ def test_failed_reload_is_logged_once_and_does_not_affect_others(
     rotation.transports.reload(config)
     assert inside.server is before[0]
     assert outside.server is not before[1]
-    errors = [each for each in caplog.records if each.levelno == logging.ERROR]
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1
     assert errors[0].getMessage() == (
         "listener INSIDE: ssl.keystore.location: /nowhere cannot be read: No such file or"

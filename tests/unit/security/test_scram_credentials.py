@@ -21,14 +21,14 @@ def test_keys_match_rfc_7677() -> None:
     password = salt_password(kind, "pencil", salt, 4096)
     user = credential_of("user", kind, salted_password=password, salt=salt, iterations=4096)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-    said = (
+    attributes = (
         f"n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,"
         f"c=biws,r={nonce}"
     ).encode()
-    server_signature = hmac.digest(user.server_key, said, "sha256")
+    server_signature = hmac.digest(user.server_key, attributes, "sha256")
     assert base64.b64encode(server_signature) == b"6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     proof = base64.b64decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
-    client_signature = hmac.digest(user.stored_key, said, "sha256")
+    client_signature = hmac.digest(user.stored_key, attributes, "sha256")
     client_key = bytes(a ^ b for a, b in zip(proof, client_signature, strict=True))
     assert hashlib.sha256(client_key).digest() == user.stored_key
 

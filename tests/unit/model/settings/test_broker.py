@@ -218,9 +218,9 @@ def test_contradictions_are_rejected_with_one_sentence(
     changes: dict[str, str | None], sentence: str
 ) -> None:
     merged = {**COMBINED, **changes}
-    with pytest.raises(InvalidConfig, match=sentence) as refusal:
+    with pytest.raises(InvalidConfig, match=sentence) as error:
         broker_config({name: text for name, text in merged.items() if text is not None})
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(error.value)
 
 
 def test_broker_must_not_be_a_voter() -> None:

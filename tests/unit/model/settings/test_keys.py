@@ -68,9 +68,9 @@ def test_error_message_includes_the_limit() -> None:
 def test_password_is_never_printed() -> None:
     key = BROKER_CONFIGS["ssl.key.password"]
     assert "sesame" not in repr(key.parse("sesame"))
-    with pytest.raises(InvalidConfig) as refusal:
+    with pytest.raises(InvalidConfig) as error:
         key.parse("sesame" * 10_000)
-    assert "sesame" not in str(refusal.value)
+    assert "sesame" not in str(error.value)
 
 
 @pytest.mark.parametrize("table", [BROKER_CONFIGS, TOPIC_CONFIGS], ids=["broker", "topic"])
