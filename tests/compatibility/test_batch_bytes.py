@@ -91,7 +91,7 @@ def test_batches_are_those_of_java() -> None:
     async def ours(records: list[Given], producer: tuple[int, int, int, bool]) -> str:
         batch = Batch("t", 0, 0, (0,))
         batch.is_transactional = producer[3]
-        batch.identify(*producer[:3])
+        batch.set_producer(*producer[:3])
         for one in records:
             batch.append(*one)
         return batch.data(Codec.NONE, None).hex()

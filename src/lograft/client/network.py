@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Message)
 Node: TypeAlias = int | Address
 
 #: The lane for requests whose responses do not wait.
-SHORT: Final = ""
+DEFAULT_LANE: Final = ""
 
 CONNECTIONS: Final = Gauge("lograft_client_connections", "Open connections of the client.")
 IN_FLIGHT: Final = Gauge(
@@ -87,7 +87,7 @@ class Network:
         response_type: type[R],
         *,
         node: Node | None = None,
-        lane: str = SHORT,
+        lane: str = DEFAULT_LANE,
         timeout_ms: int | None = None,
         at_least: int = 0,
         at_most: int | None = None,
@@ -107,7 +107,7 @@ class Network:
             timeout_ms=self._settings.request_timeout_ms if timeout_ms is None else timeout_ms,
         )
 
-    async def connect(self, node: Node, lane: str = SHORT) -> BrokerConnection:
+    async def connect(self, node: Node, lane: str = DEFAULT_LANE) -> BrokerConnection:
         """Returns the connection to a broker, opening it if needed. Waits until the back-off after
         a failure and the broker's throttle time are over, then tries once. Raises ConnectionFailed,
         or BrokerMissing for an id that is not in the metadata."""
@@ -124,7 +124,7 @@ class Network:
             )
         return await endpoint.connect()
 
-    def ready_connection(self, node: Node, lane: str = SHORT) -> BrokerConnection | None:
+    def ready_connection(self, node: Node, lane: str = DEFAULT_LANE) -> BrokerConnection | None:
         """Returns the connection to a broker if a request can be sent immediately."""
         endpoint = self._endpoints.get((node, lane))
         return None if endpoint is None else endpoint.ready_connection()
@@ -161,7 +161,7 @@ class Network:
         random = self._runtime.randomness
 
         def order(node: Node) -> tuple[int, float]:
-            endpoint = self._endpoints.get((node, SHORT))
+            endpoint = self._endpoints.get((node, DEFAULT_LANE))
             if endpoint is None:
                 return 1 << 20, random.uniform(0, 1)
             connection = endpoint.ready_connection()

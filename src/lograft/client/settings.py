@@ -24,7 +24,7 @@ S = TypeVar("S", bound="Settings")
 Check = Callable[[Any], str | None]
 
 _CHECK: Final = "check"
-_READS: Final = "reads"
+_CONVERT: Final = "convert"
 _TRUE: Final = frozenset(("true",))
 _FALSE: Final = frozenset(("false",))
 
@@ -44,11 +44,11 @@ class Secret(str):
 
 
 def setting(
-    default: Any = MISSING, check: Check | None = None, reads: Callable[[Any], Any] | None = None
+    default: Any = MISSING, check: Check | None = None, convert: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Returns a dataclass field. `reads`: converts alternative forms of a value before
+    """Returns a dataclass field. `convert`: converts alternative forms of a value before
     validation."""
-    return field(default=default, metadata={_CHECK: check, _READS: reads})
+    return field(default=default, metadata={_CHECK: check, _CONVERT: convert})
 
 
 def at_least(minimum: int) -> Check:
@@ -111,13 +111,13 @@ class Settings:
     def read(cls: type[S], settings: Mapping[str, Any], **keywords: Any) -> S:
         """Returns the settings with dotted or underscored names; `keywords` take precedence over
         `settings`."""
-        known = {field.name: field.metadata.get(_READS) for field in fields(cls)}
+        known = {field.name: field.metadata.get(_CONVERT) for field in fields(cls)}
         kinds = typing.get_type_hints(cls)
         values: dict[str, Any] = {}
         for name, value in {**_underscored(settings), **_underscored(keywords)}.items():
             if name in known:
-                reads = known[name]
-                converted = value if reads is None else reads(value)
+                convert = known[name]
+                converted = value if convert is None else convert(value)
                 values[name] = _convert(dotted(name), converted, kinds[name])
             elif (unsupported := cls.unsupported.get(dotted(name))) is not None:
                 if not unsupported.is_default(value):

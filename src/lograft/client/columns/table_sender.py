@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lograft.client.columns.encoder import Encoded, encode
 from lograft.client.columns.tables import (
-    ANYWHERE,
+    NO_PARTITION,
     check_table,
     choose_partitions,
     group_by_partition,
@@ -136,7 +136,7 @@ class TableSender:
 
     def _add(self, partition: int, encoded: Encoded) -> Batch:
         chosen = partition
-        if partition == ANYWHERE:
+        if partition == NO_PARTITION:
             chosen = self._accumulator.choose(self._topic, self._queues)
         batch = self._accumulator.add(
             self._queues.partition(chosen),
@@ -145,6 +145,6 @@ class TableSender:
             base_timestamp=encoded.base_timestamp,
             max_timestamp=encoded.max_timestamp,
         )
-        if partition == ANYWHERE:
-            self._queues.choice.reset()
+        if partition == NO_PARTITION:
+            self._queues.sticky.reset()
         return batch

@@ -11,7 +11,7 @@ from lograft.client.columns.encoder import BLOCK, Rows
 from lograft.client.columns.hashing import murmur2_column
 from lograft.client.columns.varints import Ints
 from lograft.client.errors import WrongUse
-from lograft.client.producing.partitioner import Chooser, Unplaced
+from lograft.client.producing.partitioner import Chooser, UnassignedRecord
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -23,7 +23,7 @@ _HEADER_OVERHEAD: Final = 10
 _CHUNK_BYTES: Final = 8 << 20
 _CHUNK_ROWS: Final = 1 << 18
 #: The partition of rows without a partition and a key.
-ANYWHERE: Final = -1
+NO_PARTITION: Final = -1
 
 _MS_PER_SECOND: Final = 1000
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -121,7 +121,7 @@ class Chunk(NamedTuple):
     keys: pa.Array | None
     headers: pa.Array | None
     timestamps_ms: Ints
-    #: ANYWHERE for null; None if the table has no such column.
+    #: NO_PARTITION for null; None if the table has no such column.
     partitions: Ints | None
 
 
@@ -139,7 +139,7 @@ def split_table(table: pa.Table, sizes: Ints, now_ms: int) -> Iterator[Chunk]:
 
         keys, partitions = column("key"), column("partition")
         if partitions is not None:
-            partitions = np.asarray(pc.fill_null(partitions.cast(pa.int64()), ANYWHERE))
+            partitions = np.asarray(pc.fill_null(partitions.cast(pa.int64()), NO_PARTITION))
         yield Chunk(
             part.column("value").chunk(0).cast(pa.binary()),
             None if keys is None or keys.null_count == len(keys) else keys.cast(pa.binary()),
@@ -179,33 +179,33 @@ def choose_partitions(
     chooser: Chooser | None,
 ) -> Ints:
     """Returns the partition of each row: `partition`, the one in its column, the one of its key, or
-    ANYWHERE."""
+    NO_PARTITION."""
     count = len(chunk.values)
     if partition is not None:
         return np.full(count, partition, np.int64)
     requested = chunk.partitions
     if requested is None:
-        requested = np.full(count, ANYWHERE, np.int64)
+        requested = np.full(count, NO_PARTITION, np.int64)
     elif int(requested.max()) >= partition_count:
         raise WrongUse(
             f"the column `partition` contains {requested.max()}, but topic {topic!r} has"
             f" {partition_count} partitions"
         )
-    is_unplaced: Mask = requested == ANYWHERE
-    if not is_unplaced.any():
+    is_unassigned: Mask = requested == NO_PARTITION
+    if not is_unassigned.any():
         return requested
     if chooser is not None:
         chosen = requested.copy()
-        for row in np.flatnonzero(is_unplaced).tolist():
+        for row in np.flatnonzero(is_unassigned).tolist():
             key = None if chunk.keys is None else chunk.keys[row].as_py()
             value = chunk.values[row].as_py()
-            record = Unplaced(topic, key, key, value, value)
+            record = UnassignedRecord(topic, key, key, value, value)
             chosen[row] = chooser.choose(record, partition_count)
         return chosen
     if chunk.keys is None or not by_keys:
         return requested
-    is_unplaced &= np.asarray(chunk.keys.is_valid())
-    return np.where(is_unplaced, murmur2_column(chunk.keys) % partition_count, requested)
+    is_unassigned &= np.asarray(chunk.keys.is_valid())
+    return np.where(is_unassigned, murmur2_column(chunk.keys) % partition_count, requested)
 
 
 def group_by_partition(chunk: Chunk, partitions: Ints) -> Iterator[tuple[int, Rows]]:
@@ -216,9 +216,9 @@ def group_by_partition(chunk: Chunk, partitions: Ints) -> Iterator[tuple[int, Ro
             yield first, block
         return
     order = np.argsort(partitions, kind="stable")
-    counts = np.bincount(partitions - ANYWHERE)
+    counts = np.bincount(partitions - NO_PARTITION)
     at = 0
-    for partition, count in enumerate(counts.tolist(), ANYWHERE):
+    for partition, count in enumerate(counts.tolist(), NO_PARTITION):
         if count:
             for block in _blocks(chunk, order[at : at + count]):
                 yield partition, block

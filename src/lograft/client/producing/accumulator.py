@@ -16,7 +16,7 @@ from lograft.client.metadata import Topic
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.buffer_queue import BufferQueue
 from lograft.client.producing.deliveries import Deliveries, Delivery
-from lograft.client.producing.partitioner import StickyChoice
+from lograft.client.producing.partitioner import StickyPartition
 from lograft.client.producing.record_parts import (
     RECORD_OVERHEAD_MAX,
     Headers,
@@ -70,12 +70,12 @@ class PartitionQueue:
 
 
 class TopicQueues:
-    __slots__ = ("choice", "name", "partitions")
+    __slots__ = ("name", "partitions", "sticky")
 
     def __init__(self, name: str, randomness: Randomness) -> None:
         self.name = name
         self.partitions: dict[int, PartitionQueue] = {}
-        self.choice = StickyChoice(randomness)
+        self.sticky = StickyPartition(randomness)
 
     def partition(self, index: int) -> PartitionQueue:
         queue = self.partitions.get(index)
@@ -175,8 +175,8 @@ class Accumulator:
         queues = self._topics.get(topic)
         if queues is None or self.admission is not None:
             return None
-        choice = queues.choice
-        queue = queues.partitions.get(choice.partition)
+        sticky = queues.sticky
+        queue = queues.partitions.get(sticky.partition)
         batch = None if queue is None else queue.open
         if batch is None:
             return None
@@ -187,7 +187,7 @@ class Accumulator:
         batch.append(timestamp, None, value)
         batch.reserved_bytes += size
         self.used_bytes += size
-        choice.add(size, self._batch_size)
+        sticky.add(size, self._batch_size)
         return Delivery(batch, index, self._acks)
 
     def extend(
@@ -222,7 +222,7 @@ class Accumulator:
         grown = batch.size_bytes - before
         batch.reserved_bytes += grown
         self.used_bytes += grown
-        queues.choice.add(grown, self._batch_size)
+        queues.sticky.add(grown, self._batch_size)
         deliveries.add(batch, index, end - start)
         return end
 
@@ -324,9 +324,9 @@ class Accumulator:
 
     def choose(self, topic: Topic, queues: TopicQueues) -> int:
         """Returns the sticky partition of the topic, drawing a new one with a leader if needed."""
-        choice = queues.choice
-        if choice.partition >= 0:
-            return choice.partition
+        sticky = queues.sticky
+        if sticky.partition >= 0:
+            return sticky.partition
         available = [partition.index for partition in topic.partitions if partition.leader >= 0]
         if not available:
             available = [partition.index for partition in topic.partitions]
@@ -339,7 +339,7 @@ class Accumulator:
         queue_sizes = None
         if self._settings.partitioner_adaptive_partitioning_enable:
             queue_sizes = [len(used[index].batches) if index in used else 0 for index in available]
-        return choice.draw(available, queue_sizes)
+        return sticky.draw(available, queue_sizes)
 
     def _is_prompt(self, queue: PartitionQueue) -> bool:
         """Whether no batch has been ready for longer than partitioner.availability.timeout.ms."""

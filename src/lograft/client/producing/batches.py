@@ -285,7 +285,7 @@ class Batch:
             4, "big"
         )
 
-    def identify(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
+    def set_producer(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
         """Sets producer id, epoch and sequence, and drops bytes that contain others."""
         if (self.producer_id, self.producer_epoch, self.sequence) != (
             producer_id,

@@ -72,7 +72,7 @@ class Chooser:
     def handles_new_batches(self) -> bool:
         return self._on_new_batch is not None
 
-    def choose(self, record: "Unplaced", partition_count: int) -> int:
+    def choose(self, record: "UnassignedRecord", partition_count: int) -> int:
         """Returns the chosen partition. Raises WrongUse if the topic does not have it: the record
         could never be sent."""
         topic, key, key_bytes, value, value_bytes = record
@@ -92,7 +92,7 @@ class Chooser:
             )
         return number
 
-    def choose_again(self, record: "Unplaced", partition_count: int, previous: int) -> int:
+    def choose_again(self, record: "UnassignedRecord", partition_count: int, previous: int) -> int:
         """Returns the partition of a record that would open a batch in `previous`."""
         if self._on_new_batch is None:
             return previous
@@ -100,7 +100,7 @@ class Chooser:
         return self.choose(record, partition_count)
 
 
-class Unplaced(NamedTuple):
+class UnassignedRecord(NamedTuple):
     """A record whose partition is not chosen yet."""
 
     topic: str
@@ -127,7 +127,7 @@ def murmur2(data: bytes) -> int:
     return (h ^ h >> 15) & 0x7FFF_FFFF
 
 
-class StickyChoice:
+class StickyPartition:
     """The sticky partition for records of one topic without a key."""
 
     __slots__ = ("_bytes", "_randomness", "partition")

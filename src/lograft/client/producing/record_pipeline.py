@@ -14,7 +14,7 @@ from lograft.client.metadata import Topic
 from lograft.client.producing.accumulator import Accumulator, TopicQueues
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.interceptors import Interceptors, Outgoing
-from lograft.client.producing.partitioner import Chooser, Unplaced, murmur2
+from lograft.client.producing.partitioner import Chooser, UnassignedRecord, murmur2
 from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.serializers import plain_serializer, serialize
@@ -217,8 +217,8 @@ class RecordPipeline:
         if partition is None:
             count = len(topic.partitions)
             if self.chooser is not None:
-                unplaced = Unplaced(name, record.key, key, record.value, value)
-                partition = self._choose(queues, unplaced, headers, count)
+                unassigned = UnassignedRecord(name, record.key, key, record.value, value)
+                partition = self._choose(queues, unassigned, headers, count)
             elif key is not None and not self._ignores_keys:
                 partition = murmur2(key) % count
             else:
@@ -232,7 +232,7 @@ class RecordPipeline:
             queues.partition(partition), timestamp, key, value, headers
         )
         if is_sticky:
-            queues.choice.add(accumulator.used_bytes - before, self._batch_size)
+            queues.sticky.add(accumulator.used_bytes - before, self._batch_size)
         if needs_sender:
             self._on_record()
         if self._has_interceptors:
@@ -240,7 +240,7 @@ class RecordPipeline:
         return delivery
 
     def _choose(
-        self, queues: TopicQueues, record: Unplaced, headers: Headers, partition_count: int
+        self, queues: TopicQueues, record: UnassignedRecord, headers: Headers, partition_count: int
     ) -> int:
         assert self.chooser is not None
         partition = self.chooser.choose(record, partition_count)

@@ -212,7 +212,7 @@ class Sender:
             self._fail(
                 batch,
                 TimedOut(
-                    f"{batch.count} records for {batch.topic}-{batch.partition} were not"
+                    f"{batch.count} record(s) for {batch.topic}-{batch.partition} were not"
                     f" acknowledged within delivery.timeout.ms: {waited_ms} ms and"
                     f" {batch.attempts} attempts"
                     + (f"; last error: {batch.last_error}" if batch.last_error else "")
@@ -456,7 +456,7 @@ class Sender:
         if final_error is not None or is_late or batch.attempts > settings.retries:
             if is_late:
                 error = TimedOut(
-                    f"{batch.count} records for {batch.topic}-{batch.partition} were not"
+                    f"{batch.count} record(s) for {batch.topic}-{batch.partition} were not"
                     f" acknowledged within delivery.timeout.ms; last error: {error}"
                 )
             self._fail(batch, final_error or error)
@@ -489,7 +489,7 @@ class Sender:
             self.sequences.fail(batch)
         self._batches_failed += 1
         LOGGER.warning(
-            "%d records for %s-%d were not delivered: %s",
+            "failed to deliver %d record(s) for %s-%d: %s",
             batch.count,
             batch.topic,
             batch.partition,

@@ -59,7 +59,7 @@ class Sequences:
         key = batch.topic, batch.partition
         sequence = self._next.get(key, 0)
         self._next[key] = increment_sequence(sequence, batch.count)
-        batch.identify(self.producer_id, self.producer_epoch, sequence)
+        batch.set_producer(self.producer_id, self.producer_epoch, sequence)
         self._open.add(batch)
 
     def is_next(self, batch: Batch) -> bool:
@@ -82,7 +82,7 @@ class Sequences:
         """Removes the sequence of a batch that is certainly not in the log, so it gets a new
         one."""
         self.fail(batch)
-        batch.identify(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        batch.set_producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
     def bump(self) -> bool:
         """Begins a new epoch after a gap, when every open batch is done. Returns False if the

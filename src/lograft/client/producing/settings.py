@@ -50,7 +50,7 @@ class ProducerSettings(ClientSettings):
     assert settings.acks == "all"
     """
 
-    acks: str = setting("all", one_of(*_ACKS), reads=_acks_as_text)
+    acks: str = setting("all", one_of(*_ACKS), convert=_acks_as_text)
     batch_size: int = setting(16_384, at_least(0))
     buffer_memory: int = setting(33_554_432, at_least(0))
     compression_type: str = setting("none", one_of(*(codec.text for codec in Codec)))
@@ -71,7 +71,7 @@ class ProducerSettings(ClientSettings):
     partitioner_adaptive_partitioning_enable: bool = setting(True)
     partitioner_availability_timeout_ms: int = setting(0, at_least(0))
     partitioner_class: Partitioner | PartitionFunction | None = setting(
-        None, reads=_create_partitioner
+        None, convert=_create_partitioner
     )
     partitioner_ignore_keys: bool = setting(False)
     receive_buffer_bytes: int = setting(32_768, at_least(-1))

@@ -10,7 +10,7 @@ import pytest
 from lograft.client.columns.decoder import HEADER_TYPE
 from lograft.client.columns.encoder import BLOCK
 from lograft.client.columns.tables import (
-    ANYWHERE,
+    NO_PARTITION,
     Chunk,
     check_table,
     choose_partitions,
@@ -80,12 +80,12 @@ def test_small_arrow_chunks_are_combined() -> None:
 def test_rows_of_a_partition_keep_their_order() -> None:
     count = 3 * BLOCK
     (chunk,) = chunks_of(pa.table({"value": [f"{i}" for i in range(count)]}))
-    partitions = np.arange(count) % 2 + ANYWHERE
-    found: dict[int, list[bytes]] = {ANYWHERE: [], 0: []}
+    partitions = np.arange(count) % 2 + NO_PARTITION
+    found: dict[int, list[bytes]] = {NO_PARTITION: [], 0: []}
     for partition, rows in group_by_partition(chunk, partitions):
         assert len(rows.values) <= BLOCK
         found[partition] += rows.values.to_pylist()
-    assert found[ANYWHERE] == [b"%d" % i for i in range(0, count, 2)]
+    assert found[NO_PARTITION] == [b"%d" % i for i in range(0, count, 2)]
     assert found[0] == [b"%d" % i for i in range(1, count, 2)]
 
 
@@ -98,5 +98,5 @@ def test_rows_without_key_or_with_ignored_keys_have_no_partition() -> None:
         ).tolist()
 
     # Java's murmur2 of "21" and "abc", without the sign bit.
-    assert partitions(True) == [(-973932308 & 0x7FFFFFFF) % 5, ANYWHERE, 479470107 % 5]
-    assert partitions(False) == [ANYWHERE] * 3
+    assert partitions(True) == [(-973932308 & 0x7FFFFFFF) % 5, NO_PARTITION, 479470107 % 5]
+    assert partitions(False) == [NO_PARTITION] * 3

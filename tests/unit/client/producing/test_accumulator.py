@@ -22,7 +22,7 @@ def draw_all(accumulator: Accumulator) -> set[int]:
     partitions = set()
     for _ in range(200):
         partitions.add(accumulator.choose(TOPIC, queues))
-        queues.choice.reset()
+        queues.sticky.reset()
     return partitions
 
 

@@ -32,7 +32,7 @@ def test_bytes_equal_those_of_plain_encoder(
     async def build() -> tuple[Batch, bytearray]:
         batch = Batch("t", 0, 0, (0,))
         batch.is_transactional = True
-        batch.identify(7, 3, 11)
+        batch.set_producer(7, 3, 11)
         for timestamp, key, value, headers in contents:
             before = batch.size_bytes
             batch.append(timestamp, key, value, headers)
@@ -124,7 +124,7 @@ async def test_new_producer_id_changes_the_bytes() -> None:
     batch.append(5, None, b"v")
     first = batch.data(Codec.NONE, None)
     assert batch.data(Codec.NONE, None) is first
-    batch.identify(1, 2, 3)
+    batch.set_producer(1, 2, 3)
     assert batch.data(Codec.NONE, None) != first
     assert len(first) > HEADER_SIZE
 

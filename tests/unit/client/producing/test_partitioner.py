@@ -11,8 +11,8 @@ from lograft.client.metadata import MetadataCache
 from lograft.client.producing.partitioner import (
     Chooser,
     PartitionFunction,
-    StickyChoice,
-    Unplaced,
+    StickyPartition,
+    UnassignedRecord,
     murmur2,
 )
 from lograft.runtime.randomness import SystemRandomness
@@ -35,13 +35,13 @@ def test_murmur2_equals_javas(key: bytes, hashed: int) -> None:
 
 
 def test_partition_is_kept_for_a_batch_and_short_queues_are_preferred() -> None:
-    choice = StickyChoice(SystemRandomness())
-    first = choice.draw([0, 1, 2], None)
-    choice.add(99, 100)
-    assert choice.partition == first
-    choice.add(1, 100)
-    assert choice.partition == -1
-    drawn = [choice.draw([4, 5], [9, 0]) for _ in range(1_000)]
+    sticky = StickyPartition(SystemRandomness())
+    first = sticky.draw([0, 1, 2], None)
+    sticky.add(99, 100)
+    assert sticky.partition == first
+    sticky.add(1, 100)
+    assert sticky.partition == -1
+    drawn = [sticky.draw([4, 5], [9, 0]) for _ in range(1_000)]
     assert 30 < drawn.count(4) < 200
 
 
@@ -54,7 +54,7 @@ def always(chosen: Any) -> PartitionFunction:
 
 
 def test_invalid_choice_of_partitioner_is_rejected() -> None:
-    record = Unplaced("t", "k", b"k", "v", b"v")
+    record = UnassignedRecord("t", "k", b"k", "v", b"v")
     cluster = ClusterView(MetadataCache())
     for valid in (0, 2, np.int64(1)):
         assert Chooser(always(valid), cluster).choose(record, 3) == valid
