@@ -298,7 +298,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "logs not truncated": ClusterMutant(
         "a follower keeps records that its leader does not have",
-        [(FollowerPartition, "_truncate", _pretend_truncation)],
+        [(FollowerPartition, "_cut", _pretend_truncation)],
         kills,
     ),
     "producer state survives a truncation": ClusterMutant(
