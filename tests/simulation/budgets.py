@@ -1,4 +1,4 @@
-"""Seeds one after another, for as long as a test may take."""
+"""Runs seeds until the CPU time of a test is used up."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +10,8 @@ from campaigns.run import RunReport
 def run_within(
     seconds: float, run: Callable[[int], RunReport], *, first: int, variable: str
 ) -> Counter[str]:
-    """What happened in all of them; none may fail. `variable` names the seed to begin with."""
+    """Returns the sum of the figures of all seeds; fails if one of them fails. The environment
+    variable `variable` sets the first seed."""
     end = process_time() + seconds
     seed = first
     figures: Counter[str] = Counter()

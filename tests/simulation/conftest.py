@@ -1,4 +1,4 @@
-"""What simulated runs share."""
+"""Fixtures of the simulated runs."""
 
 import logging
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """What nodes say under faults is of no interest."""
+    """Disables logging, because nodes log a lot during faults."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

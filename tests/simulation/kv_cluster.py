@@ -1,5 +1,5 @@
-"""A simulated cluster of the key-value example: machines that crash, links that break, clients that
-write down what they asked and what they were told."""
+"""A simulated cluster of the key-value example: machines that crash, links that break, and clients
+that record their requests and responses."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -30,7 +30,8 @@ KINDS: Final = (
     *("heal", "heal", "boot", "boot", "boot"),
 )
 
-#: Small everywhere, so that a few seconds see segments, snapshots and installations.
+#: Small sizes and timeouts, so that a few seconds include new segments, snapshots and
+#: installations.
 SETTINGS: Final = DriverSettings(
     raft=RaftSettings(
         election_timeout_ms=300, election_backoff_max_ms=300, fetch_timeout_ms=600,
@@ -73,7 +74,7 @@ class KvCluster:
         self.nodes: dict[int, KvNode] = {}
         self.clients = Machine(self.loop, self.network, "clients").boot()
         self.history: dict[bytes, list[Operation]] = {key: [] for key in KEYS}
-        #: What ended a server although nobody had crashed it.
+        #: Exceptions that ended a server without an injected crash.
         self.failures: list[BaseException] = []
         self.figures = Figures()
 
@@ -89,7 +90,7 @@ class KvCluster:
     # ── servers ──────────────────────────────────────────────────────────────────────────────
 
     async def boot(self, number: int) -> None:
-        """Returns when the server listens."""
+        """Starts a server; returns when it listens."""
         machine = self.machines.get(number)
         if machine is None:
             machine = self.machines[number] = Machine(self.loop, self.network, host(number))
@@ -113,7 +114,7 @@ class KvCluster:
 
     def crash(self, number: int, *, power: bool) -> None:
         machine = self.machines[number]
-        self.note(number)
+        self.collect_figures(number)
         self.nodes.pop(number, None)
         if power:
             self.figures.power_losses += 1
@@ -122,8 +123,8 @@ class KvCluster:
             self.figures.kills += 1
             machine.kill()
 
-    def note(self, number: int) -> None:
-        """What a server leaves behind in the figures."""
+    def collect_figures(self, number: int) -> None:
+        """Adds a server's counts to the figures."""
         node = self.nodes.get(number)
         if node is not None:
             core = node.driver.core
@@ -133,7 +134,8 @@ class KvCluster:
 
     @property
     def leader(self) -> int | None:
-        """The one with the highest epoch, if several think so."""
+        """The leader; if several servers consider themselves leader, the one with the highest
+        epoch."""
         leading = [
             (node.driver.core.epoch, number)
             for number, node in self.nodes.items()
@@ -144,7 +146,7 @@ class KvCluster:
     async def wait_until(self, condition: Callable[[], bool], *, seconds: int = 60) -> None:
         deadline_ns = self.loop.now_ns + seconds * 10**9
         while not condition():
-            assert self.loop.now_ns < deadline_ns, "this never came true"
+            assert self.loop.now_ns < deadline_ns, "the condition was not met in time"
             await asyncio.sleep(0.01)
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
@@ -157,7 +159,7 @@ class KvCluster:
         await self.clients.run(work, name="client")
 
     async def work(self, name: int, until_ns: int) -> None:
-        """One client: an operation after the other."""
+        """Runs a client that sends one operation at a time."""
         random = Random(self.random.randrange(2**32))
         client = self.client()
         number = 0
@@ -183,7 +185,7 @@ class KvCluster:
         except OutcomeUnknown:
             self.figures.unknown += 1
             return
-        operation.answered_ns = self.loop.now_ns
+        operation.completed_ns = self.loop.now_ns
 
 
 def host(number: int) -> str:
@@ -195,8 +197,8 @@ def peer(number: int) -> Peer:
 
 
 @dataclass
-class Torment:
-    """Crashes, power losses and partitions, one after the other, for some simulated seconds."""
+class FaultyRun:
+    """Runs clients with crashes, power losses and network partitions for some simulated seconds."""
 
     cluster: KvCluster
     seconds: int = 12
@@ -210,13 +212,13 @@ class Torment:
             cluster.clients.run(cluster.work(name, end_ns), name=f"client {name}")
         while cluster.loop.now_ns < end_ns:
             await asyncio.sleep(random.choice((0.05, 0.3, 1.0)))
-            await self._strike()
-        await self._mend()
+            await self._inject_fault()
+        await self._clear_faults()
 
-    async def _strike(self) -> None:
+    async def _inject_fault(self) -> None:
         cluster, random = self.cluster, self.cluster.random
         numbers = [int(p.node_id) for p in cluster.founders]
-        # More often than not the leader.
+        # In most cases the leader.
         victim = cluster.leader if random.random() < 0.6 else None
         victim = random.choice(numbers) if victim is None else victim
         kind = random.choice(KINDS)
@@ -252,8 +254,8 @@ class Torment:
         self.down.remove(number)
         await self.cluster.boot(number)
 
-    async def _mend(self) -> None:
-        """Everything works again: then all replicas must come to agree, and take a write."""
+    async def _clear_faults(self) -> None:
+        """Clears all faults: then all replicas must become equal and accept operations."""
         cluster = self.cluster
         cluster.network.heal()
         for machine in cluster.machines.values():
@@ -270,4 +272,4 @@ class Torment:
         first = nodes[0].store.items
         assert all(node.store.items == first for node in nodes)
         for number in list(cluster.nodes):
-            cluster.note(number)
+            cluster.collect_figures(number)

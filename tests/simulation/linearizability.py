@@ -1,8 +1,7 @@
-"""Whether a history of one register is linearizable (Wing and Gong, with a memory of dead ends).
+"""Checks whether the history of a register is linearizable (Wing and Gong, with memoization).
 
-Each operation must seem to happen at one instant between its call and its answer. A write without
-an answer may happen at any time after its call, or never.
-"""
+Each operation must take effect at one instant between its call and its completion. A write without
+a response may take effect at any time after its call, or never."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,19 +13,19 @@ NEVER = 2**63
 class Operation:
     kind: Literal["get", "set", "delete"]
     called_ns: int
-    #: What a set wrote.
+    #: Value written by a set.
     value: bytes | None = None
-    answered_ns: int = NEVER
-    #: What a get found; whether a delete found something.
+    completed_ns: int = NEVER
+    #: Value returned by a get; whether a delete found a value.
     found: bytes | bool | None = None
 
     @property
     def is_open(self) -> bool:
-        return self.answered_ns == NEVER
+        return self.completed_ns == NEVER
 
 
 def is_linearizable(history: list[Operation]) -> bool:
-    """The register is empty at first."""
+    """Returns whether the history is linearizable, for a register that is empty at first."""
     operations = sorted(
         (each for each in history if not (each.is_open and each.kind == "get")),
         key=lambda each: each.called_ns,
@@ -48,10 +47,10 @@ def is_linearizable(history: list[Operation]) -> bool:
 def _next(
     operations: list[Operation], done: int, value: bytes | None
 ) -> list[tuple[int, bytes | None]]:
-    """Every operation that may be the next one."""
+    """Returns the states after every operation that may take effect next."""
     pending = [(n, each) for n, each in enumerate(operations) if not done >> n & 1]
-    # Whoever was called after another's answer cannot come before it.
-    horizon_ns = min(each.answered_ns for _, each in pending)
+    # An operation called after another one completed cannot precede it.
+    horizon_ns = min(each.completed_ns for _, each in pending)
     possible = []
     for n, each in pending:
         if each.called_ns > horizon_ns:

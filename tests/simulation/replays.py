@@ -1,4 +1,4 @@
-"""Replays of a seed in a process of their own."""
+"""Replays a seed in a separate process."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def trace_in_new_process(kind: str, seed: int, hash_seed: str) -> str:
-    """The line with the trace hash that `python -m campaigns replay` prints."""
-    done = subprocess.run(
+    """Returns the line with the trace hash from `python -m campaigns replay`."""
+    result = subprocess.run(
         [sys.executable, "-m", "campaigns", "replay", str(seed), "--kind", kind],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         cwd=ROOT,
@@ -18,4 +18,4 @@ def trace_in_new_process(kind: str, seed: int, hash_seed: str) -> str:
         text=True,
         check=True,
     )
-    return done.stdout.splitlines()[0]
+    return result.stdout.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Settings of brokers that the controller has a part in."""
+"""Tests of broker settings that involve the controller."""
 
 import pytest
 
@@ -47,7 +47,7 @@ async def cordon(client: ClusterClient, broker_id: int, value: str) -> None:
 
 
 @scenario(run_in_simulated_cluster, nodes=3, seed=1)
-async def test_a_broker_whose_log_dirs_are_cordoned_gets_no_new_replicas(
+async def test_broker_with_cordoned_log_dirs_gets_no_new_replicas(
     cluster: SimulatedCluster, /
 ) -> None:
     await cluster.start()
@@ -63,7 +63,7 @@ async def test_a_broker_whose_log_dirs_are_cordoned_gets_no_new_replicas(
     assert await create_wide(client, "a") == 0
     assert brokers_of("a") == {1, 3}
     assert await create_wide(client, "b", replicas=3) == INVALID_REPLICATION_FACTOR
-    # A new registration says it again.
+    # A new registration contains the setting as well.
     await cluster.stop(2)
     await cluster.start(2)
     await cluster.wait_for(lambda: not cluster.image.brokers[2].takes_replicas, seconds=10)
@@ -74,7 +74,7 @@ async def test_a_broker_whose_log_dirs_are_cordoned_gets_no_new_replicas(
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_only_a_controlled_shutdown_hands_leaders_over_first(is_enabled: bool) -> None:
+def test_leaders_move_before_shutdown_only_if_it_is_controlled(is_enabled: bool) -> None:
     properties = {"controlled.shutdown.enable": str(is_enabled).lower()}
     cluster = SimulatedCluster(nodes=3, seed=2, properties=properties)
 
@@ -84,7 +84,7 @@ def test_only_a_controlled_shutdown_hands_leaders_over_first(is_enabled: bool) -
         leader = state_of(cluster).leader
         await cluster.stop(leader)
         assert (state_of(cluster).leader != leader) is is_enabled
-        # Without it, the others notice that the process is gone.
+        # Without it, the controller detects that the process has exited.
         await cluster.wait_for(lambda: state_of(cluster).leader not in (leader, -1), seconds=30)
 
     cluster.run(main())

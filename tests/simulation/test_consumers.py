@@ -1,5 +1,6 @@
-"""Our consumers in a group while brokers die and stand still: members come and go, and every
-acknowledged record is read, as it was written. More seeds: LOGRAFT_CONSUMER_SEEDS=1000-1100."""
+"""Tests of Lograft's consumers in a group while brokers are killed and paused: members join and
+leave, and every acknowledged record is read unchanged. More seeds:
+LOGRAFT_CONSUMER_SEEDS=1000-1100."""
 
 import asyncio
 import os
@@ -16,8 +17,8 @@ PARTITIONS = 4
 RECORDS = 200
 NODES = 3
 CONSUMERS = 3
-#: Virtual seconds after the last record within which all have been read.
-PATIENCE_SECONDS = 200
+#: Virtual seconds after the last record within which all records must be read.
+TIMEOUT_SECONDS = 200
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 10_000},
     "sticky": {"partition.assignment.strategy": "sticky", "session.timeout.ms": 10_000},
@@ -38,7 +39,7 @@ PROPERTIES = {
 Place = tuple[int, int]
 
 
-class Story:
+class GroupRun:
     def __init__(self, cluster: VirtualCluster, seed: int, protocol: dict[str, Any]) -> None:
         self._cluster = cluster
         self._random = Random(f"{seed} {protocol}")
@@ -49,21 +50,21 @@ class Story:
         self._protocol = protocol
         self.acknowledged: dict[Place, bytes] = {}
         self.read: dict[Place, bytes] = {}
-        self._is_over = False
+        self._has_ended = False
 
-    async def play(self) -> None:
+    async def run(self) -> None:
         admin = self._cluster.test_client("admin")
         await admin.create_topic("t", partitions=PARTITIONS, replication_factor=NODES)
         async with asyncio.TaskGroup() as tasks:
             for number in range(CONSUMERS):
                 tasks.create_task(self._consume(f"reader {number}"))
-            trouble = tasks.create_task(self._trouble())
+            faults = tasks.create_task(self._inject_faults())
             await self._produce()
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while self.acknowledged.keys() - self.read.keys():
                     await asyncio.sleep(1)
-            self._is_over = True
-            trouble.cancel()
+            self._has_ended = True
+            faults.cancel()
 
     async def _produce(self) -> None:
         runtime = self._cluster.client_runtime("writer")
@@ -76,11 +77,11 @@ class Story:
                 sent.append((value, delivery))
                 await asyncio.sleep(0.15)
             for value, delivery in sent:
-                done = await delivery
-                self.acknowledged[done.partition, done.offset] = value
+                metadata = await delivery
+                self.acknowledged[metadata.partition, metadata.offset] = value
 
     async def _consume(self, host: str) -> None:
-        """A member after another, each for a while, some slower than others."""
+        """Runs one member after another, each for a while, some slower than others."""
         random = self._random
         settings = {
             **self._settings,
@@ -89,11 +90,11 @@ class Story:
             "auto.commit.interval.ms": 500,
             **self._protocol,
         }
-        while not self._is_over:
+        while not self._has_ended:
             end = self._cluster.loop.time() + random.uniform(5, 30)
             async with Consumer(settings, runtime=self._cluster.client_runtime(host)) as consumer:
                 consumer.subscribe(["t"])
-                while not self._is_over and self._cluster.loop.time() < end:
+                while not self._has_ended and self._cluster.loop.time() < end:
                     polled = await consumer.poll(
                         timeout_ms=random.choice([10, 200, 1_000]),
                         max_records=random.choice([1, 5, 500]),
@@ -104,7 +105,7 @@ class Story:
                     if random.random() < 0.02:
                         await asyncio.sleep(random.uniform(0, 3))
 
-    async def _trouble(self) -> None:
+    async def _inject_faults(self) -> None:
         random, cluster = self._random, self._cluster
         while True:
             await asyncio.sleep(random.uniform(3, 8))
@@ -121,10 +122,10 @@ class Story:
 
 
 def seeds() -> list[int]:
-    asked = os.environ.get("LOGRAFT_CONSUMER_SEEDS")
-    if asked is None:
+    seed_range = os.environ.get("LOGRAFT_CONSUMER_SEEDS")
+    if seed_range is None:
         return [7]
-    first, _, last = asked.partition("-")
+    first, _, last = seed_range.partition("-")
     return list(range(int(first), int(last or first) + 1))
 
 
@@ -134,8 +135,8 @@ def seeds() -> list[int]:
 async def test_every_acknowledged_record_is_read(
     cluster: VirtualCluster, /, protocol: str, seed: int
 ) -> None:
-    story = Story(cluster, seed, PROTOCOLS[protocol])
-    await story.play()
-    found = {place: story.read[place] for place in story.acknowledged}
-    assert found == story.acknowledged
+    group_run = GroupRun(cluster, seed, PROTOCOLS[protocol])
+    await group_run.run()
+    found = {place: group_run.read[place] for place in group_run.acknowledged}
+    assert found == group_run.acknowledged
     assert len(found) == RECORDS

@@ -1,4 +1,4 @@
-"""Many brokers and one active controller: whole nodes on simulated machines."""
+"""Tests of several brokers with an active controller, on simulated machines."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,8 +32,8 @@ from lograft.wire.messages.unregister_broker import (
 )
 from tests.support.scenarios import scenario
 
-#: Three controllers that are nothing else, and three brokers.
-APART = ("controller",) * 3 + ("broker",) * 3
+#: Three controllers and three brokers as separate nodes.
+SEPARATE_ROLES = ("controller",) * 3 + ("broker",) * 3
 SESSION_MS = 3_000
 CONTROLLERS = 2
 
@@ -57,14 +57,14 @@ async def create(
     cluster: SimulatedCluster, name: str, *, at: int, replicas: int = 1, partitions: int = 1
 ) -> int:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
-    reply = await cluster.client().request_to(
+    response = await cluster.client().request_to(
         Address(f"n{at}", BROKER_PORT),
         CreateTopicsRequest(topics=[topic], timeout_ms=20_000),
         7,
         CreateTopicsResponse,
         timeout_ms=30_000,
     )
-    return reply.topics[0].error_code
+    return response.topics[0].error_code
 
 
 def broker(cluster: SimulatedCluster, node_id: int) -> BrokerState:
@@ -75,14 +75,14 @@ def now_ms(cluster: SimulatedCluster) -> int:
     return cluster.loop.now_ns // 1_000_000
 
 
-@pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
+@pytest.mark.parametrize("roles", [(), SEPARATE_ROLES], ids=["combined", "separate"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_broker_takes_what_the_controller_decides(roles: tuple[str, ...], seed: int) -> None:
+def test_every_broker_applies_the_controllers_decisions(roles: tuple[str, ...], seed: int) -> None:
     async def work(cluster: SimulatedCluster) -> None:
         brokers = [i for i, role in cluster.roles.items() if "broker" in role]
         for node_id in brokers:
             assert await create(cluster, f"t{node_id}", at=node_id, replicas=3) == 0
-            # The broker that was asked knows it already.
+            # The broker that received the request has already applied the metadata.
             assert cluster.node(node_id).shared.image.topic(f"t{node_id}") is not None
         for node_id in brokers:
             code = await create(cluster, f"t{brokers[0]}", at=node_id)
@@ -97,71 +97,71 @@ def test_every_broker_takes_what_the_controller_decides(roles: tuple[str, ...], 
 
 
 @scenario(run, default_replication_factor="1")
-async def test_topics_on_demand_and_producer_ids_come_from_far(
+async def test_auto_created_topics_and_producer_ids_work_on_every_broker(
     cluster: SimulatedCluster, /
 ) -> None:
     ids: list[int] = []
     for node_id in cluster.hosts:
         address, client = Address(f"n{node_id}", BROKER_PORT), cluster.client()
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"made-{node_id}")])
-        answer = await client.request_to(address, asked, 9, MetadataResponse, timeout_ms=10_000)
-        assert [topic.error_code for topic in answer.topics] == [0]
-        assert sorted(known.node_id for known in answer.brokers) == [1, 2, 3]
-        assert answer.controller_id in (1, 2, 3)
-        given = await client.request_to(
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=f"created-{node_id}")])
+        response = await client.request_to(address, request, 9, MetadataResponse, timeout_ms=10_000)
+        assert [topic.error_code for topic in response.topics] == [0]
+        assert sorted(node.node_id for node in response.brokers) == [1, 2, 3]
+        assert response.controller_id in (1, 2, 3)
+        producer = await client.request_to(
             address,
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
             4,
             InitProducerIdResponse,
             timeout_ms=10_000,
         )
-        assert given.error_code == 0
-        ids.append(given.producer_id)
+        assert producer.error_code == 0
+        ids.append(producer.producer_id)
     assert len(set(ids)) == 3
 
 
-@pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
+@pytest.mark.parametrize("roles", [(), SEPARATE_ROLES], ids=["combined", "separate"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_killed_controller_is_replaced_and_the_next_topic_is_created(
+def test_killed_controller_is_replaced_and_the_next_topic_is_created(
     roles: tuple[str, ...], seed: int
 ) -> None:
     async def work(cluster: SimulatedCluster) -> None:
         first = cluster.controller_id
         assert await create(cluster, "before", at=max(cluster.hosts)) == 0
         cluster.kill(first)
-        asked = next(i for i, r in cluster.roles.items() if "broker" in r and i != first)
+        request = next(i for i, r in cluster.roles.items() if "broker" in r and i != first)
         start_ms = now_ms(cluster)
-        assert await create(cluster, "after", at=asked) == 0
+        assert await create(cluster, "after", at=request) == 0
         assert now_ms(cluster) - start_ms < 5_000
         assert cluster.controller_id != first
         if not roles:
-            # Its broker was in the same process: the new controller finds nobody there.
+            # Its broker was in the same process: the new controller cannot connect to it.
             await cluster.wait_for(lambda: broker(cluster, first).fenced, seconds=1)
             assert now_ms(cluster) - start_ms < SESSION_MS
 
     run(work, nodes=len(roles) or 3, roles=roles, seed=seed)
 
 
-@pytest.mark.parametrize("how", ["kill", "pause", "stop", "isolate"])
+@pytest.mark.parametrize("fault", ["kill", "pause", "stop", "isolate"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@scenario(run, nodes=6, roles=APART)
-async def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes(
-    cluster: SimulatedCluster, /, how: str, seed: int
+@scenario(run, nodes=6, roles=SEPARATE_ROLES)
+async def test_topics_are_created_exactly_once_when_the_controller_changes(
+    cluster: SimulatedCluster, /, fault: str, seed: int
 ) -> None:
-    """Every broker is asked for the same topics while the controller goes; it comes back, too."""
+    """Every broker receives requests for the same topics while the controller fails and returns."""
     acknowledged: set[str] = set()
 
-    async def ask(at: int) -> None:
+    async def create_topics(at: int) -> None:
         for number in range(30):
             code = await create(cluster, f"t{number}", at=at)
             assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
             if code != ErrorCode.REQUEST_TIMED_OUT:
                 acknowledged.add(f"t{number}")
 
-    tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in (4, 5, 6)]
+    tasks = [cluster.loop.create_task(create_topics(at), name=f"at {at}") for at in (4, 5, 6)]
     await asyncio.sleep(0.05)
     first = cluster.controller_id
-    match how:
+    match fault:
         case "kill":
             cluster.kill(first)
         case "pause":
@@ -190,25 +190,26 @@ async def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes
 
 @pytest.mark.parametrize("seed", range(1, 7))
 @scenario(run)
-async def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commit(
+async def test_combined_node_forwards_uncommitted_requests_to_its_successor(
     cluster: SimulatedCluster, /, seed: int
 ) -> None:
-    """The active controller is cut off while its own broker and the others forward to it. What it
-    had decided is not committed, and goes to the next controller when the cut is over."""
+    """The active controller is isolated while its own broker and others forward requests to it. Its
+    decisions are not committed, and the requests are forwarded to the next controller
+    afterwards."""
     first = cluster.controller_id
-    made: dict[str, int] = {}
+    created: dict[str, int] = {}
 
-    async def ask(at: int) -> None:
+    async def create_topics(at: int) -> None:
         for number in range(40):
             name = f"t{number}"
             code = await create(cluster, name, at=at, replicas=3)
             assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS), (name, at, code)
             if code == 0:
-                # The broker that was asked knows it already, wherever it was decided.
+                # The broker that received the request has already applied the metadata.
                 assert cluster.node(at).shared.image.topic(name) is not None, (name, at)
-            made[name] = made.get(name, 0) + (code == 0)
+            created[name] = created.get(name, 0) + (code == 0)
 
-    tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in cluster.hosts]
+    tasks = [cluster.loop.create_task(create_topics(at), name=f"at {at}") for at in cluster.hosts]
     await asyncio.sleep(0.02 * seed)
     cluster.isolate(first)
     await cluster.wait_for(lambda: cluster.controller_id not in (first, None), seconds=20)
@@ -218,20 +219,20 @@ async def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commi
     for task in tasks:
         task.result()
     assert value_of(cluster.node(first), REPEATS) > 0
-    # A retry may find what its first attempt has created, but nobody creates it twice.
-    assert made.keys() == {f"t{number}" for number in range(40)}
-    assert max(made.values()) == 1
+    # A retry may find the topic of its first attempt, but no topic is created twice.
+    assert created.keys() == {f"t{number}" for number in range(40)}
+    assert max(created.values()) == 1
     await cluster.wait_for(
         lambda: len({node.shared.image.offset for node in cluster.nodes().values()}) == 1,
         seconds=10,
     )
     ids = [node.shared.image.topic_ids for node in cluster.nodes().values()]
     assert all(each == ids[0] for each in ids)
-    assert set(ids[0]) == made.keys()
+    assert set(ids[0]) == created.keys()
 
 
-@pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
-def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("roles", [(), SEPARATE_ROLES], ids=["combined", "separate"])
+def test_killed_broker_is_fenced_immediately_and_can_return(roles: tuple[str, ...]) -> None:
     async def work(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", at=max(cluster.hosts), replicas=3, partitions=6)
         victim = next(
@@ -256,11 +257,11 @@ def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]
 
 
 @pytest.mark.parametrize("end", ["kill", "power"])
-@scenario(run, nodes=5, roles=APART[:5], min_insync_replicas="2")
-async def test_after_a_kill_a_replica_is_trusted_after_a_power_loss_it_is_not(
+@scenario(run, nodes=5, roles=SEPARATE_ROLES[:5], min_insync_replicas="2")
+async def test_replica_stays_eligible_after_a_kill_but_not_after_a_power_loss(
     cluster: SimulatedCluster, /, end: str
 ) -> None:
-    """Both replicas of a partition go; the one that had left the ISR comes back alone."""
+    """Both replicas of a partition fail; the one that had left the ISR first returns alone."""
     await create(cluster, "t", at=4, replicas=2)
 
     def state() -> PartitionState:
@@ -281,18 +282,20 @@ async def test_after_a_kill_a_replica_is_trusted_after_a_power_loss_it_is_not(
     assert (state().leader == first) == (end == "kill")
     if end == "power":
         assert first not in (*state().isr, *state().elr)
-        # The last one that led has at least what the others have.
+        # The last leader has at least the records of the others.
         cluster.boot(last)
         await cluster.wait_for(lambda: state().leader == last, seconds=10)
 
 
 @scenario(run)
-async def test_a_paused_broker_is_left_to_the_session_timeout(cluster: SimulatedCluster, /) -> None:
+async def test_paused_broker_is_fenced_after_the_session_timeout(
+    cluster: SimulatedCluster, /
+) -> None:
     victim = next(i for i in cluster.hosts if i != cluster.controller_id)
     cluster.pause(victim)
     await asyncio.sleep(SESSION_MS / 1000 * 0.6)
     assert not broker(cluster, victim).fenced
-    # (The other nodes' view: the paused one sees nothing.)
+    # In the view of the other nodes; the paused node receives no metadata.
     await cluster.wait_for(lambda: broker(cluster, victim).fenced, seconds=SESSION_MS / 1000)
     cluster.resume(victim)
     await cluster.wait_for(lambda: not broker(cluster, victim).fenced, seconds=5)
@@ -300,7 +303,7 @@ async def test_a_paused_broker_is_left_to_the_session_timeout(cluster: Simulated
 
 @pytest.mark.parametrize("is_controller", [True, False])
 @scenario(run)
-async def test_a_stopping_broker_hands_over_before_it_goes(
+async def test_stopping_broker_moves_its_leaders_before_it_exits(
     cluster: SimulatedCluster, /, is_controller: bool
 ) -> None:
     await create(cluster, "t", at=1, replicas=3, partitions=9)
@@ -332,8 +335,8 @@ async def test_a_stopping_broker_hands_over_before_it_goes(
     await cluster.wait_serving(victim, seconds=10)
 
 
-@scenario(run, nodes=6, roles=APART)
-async def test_who_is_in_the_cluster_is_told_everywhere(cluster: SimulatedCluster, /) -> None:
+@scenario(run, nodes=6, roles=SEPARATE_ROLES)
+async def test_every_node_describes_the_cluster(cluster: SimulatedCluster, /) -> None:
     brokers = [4, 5, 6]
     cluster.kill(6)
     await cluster.wait_for(lambda: broker(cluster, 6).fenced, seconds=1)
@@ -346,43 +349,43 @@ async def test_who_is_in_the_cluster_is_told_everywhere(cluster: SimulatedCluste
             address, request, 2, DescribeClusterResponse, timeout_ms=5_000
         )
 
-    some = await describe(4, BROKER_PORT, include_fenced_brokers=False)
-    assert sorted(known.broker_id for known in some.brokers) == [4, 5]
-    assert some.controller_id in (4, 5)
-    everybody = await describe(4, BROKER_PORT, include_fenced_brokers=True)
-    assert {known.broker_id: known.is_fenced for known in everybody.brokers} == {
+    unfenced = await describe(4, BROKER_PORT, include_fenced_brokers=False)
+    assert sorted(node.broker_id for node in unfenced.brokers) == [4, 5]
+    assert unfenced.controller_id in (4, 5)
+    all_brokers = await describe(4, BROKER_PORT, include_fenced_brokers=True)
+    assert {node.broker_id: node.is_fenced for node in all_brokers.brokers} == {
         node_id: node_id == 6 for node_id in brokers
     }
     for at in (1, 2, 3):
-        told = await describe(at, CONTROLLER_PORT, endpoint_type=CONTROLLERS)
-        assert sorted(known.broker_id for known in told.brokers) == [1, 2, 3]
-        assert told.controller_id == cluster.controller_id
-    gone = await cluster.client().request_to(
+        controllers = await describe(at, CONTROLLER_PORT, endpoint_type=CONTROLLERS)
+        assert sorted(node.broker_id for node in controllers.brokers) == [1, 2, 3]
+        assert controllers.controller_id == cluster.controller_id
+    unregistered = await cluster.client().request_to(
         Address("n5", BROKER_PORT),
         UnregisterBrokerRequest(broker_id=6),
         0,
         UnregisterBrokerResponse,
         timeout_ms=5_000,
     )
-    assert gone.error_code == 0
+    assert unregistered.error_code == 0
     await cluster.wait_for(lambda: 6 not in cluster.image.brokers, seconds=1)
 
 
 @scenario(run)
-async def test_without_a_majority_the_client_is_told_so(cluster: SimulatedCluster, /) -> None:
+async def test_request_times_out_without_a_majority(cluster: SimulatedCluster, /) -> None:
     cluster.kill(2)
     cluster.kill(3)
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    reply = await cluster.client().request_to(
+    response = await cluster.client().request_to(
         Address("n1", BROKER_PORT),
         CreateTopicsRequest(topics=[topic], timeout_ms=4_000),
         7,
         CreateTopicsResponse,
         timeout_ms=30_000,
     )
-    assert reply.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     cluster.boot(2)
     await cluster.wait_serving(2)
     code = await create(cluster, "t", at=1)
-    # The first try may have been written and is committed now.
+    # The first attempt may have been appended and is committed now.
     assert code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)

@@ -1,4 +1,4 @@
-"""Group coordinators on whole nodes: what was told to be committed stays, whoever goes."""
+"""Tests that committed offsets survive the failure of coordinators."""
 
 import asyncio
 
@@ -48,27 +48,27 @@ def position_request() -> OffsetFetchRequest:
 
 
 class Committer:
-    """Commits 1, 2, 3, …; asks in between. Whatever is found must be at least the last that was
-    told to be committed, and at most the last that was tried."""
+    """Commits 1, 2, 3, … and fetches the offset in between. A fetched offset must be at least the
+    last acknowledged one, and at most the last attempted one."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._route = client.partition(OFFSETS_TOPIC, INDEX)
-        self.tried = 0
-        self.told = 0
+        self.attempted = 0
+        self.acknowledged = 0
         self.is_stopped = False
         self.is_idle = False
-        self._goes_on = asyncio.Event()
-        self._goes_on.set()
+        self._may_continue = asyncio.Event()
+        self._may_continue.set()
 
-    async def make_topic(self) -> None:
+    async def create_offsets_topic(self) -> None:
         request = FindCoordinatorRequest(coordinator_keys=[GROUP])
         while True:
             try:
-                reply = await self._client.request(
+                response = await self._client.request(
                     request, 4, FindCoordinatorResponse, timeout_ms=10_000
                 )
-                if reply.coordinators[0].error_code == 0:
+                if response.coordinators[0].error_code == 0:
                     return
             except (NotSent, OutcomeUnknown):
                 self._client.mark_stale()
@@ -76,27 +76,27 @@ class Committer:
 
     async def run(self) -> None:
         while not self.is_stopped:
-            self.is_idle = not self._goes_on.is_set()
-            await self._goes_on.wait()
-            self.tried += 1
-            position = self.tried
+            self.is_idle = not self._may_continue.is_set()
+            await self._may_continue.wait()
+            self.attempted += 1
+            position = self.attempted
             if await self._commit(position):
-                self.told = position
-            at_least = self.told
+                self.acknowledged = position
+            at_least = self.acknowledged
             found = await self._fetch()
             if found is not None:
-                assert at_least <= found <= self.tried, (at_least, found, self.tried)
+                assert at_least <= found <= self.attempted, (at_least, found, self.attempted)
 
-    async def rest(self, cluster: VirtualCluster) -> None:
-        self._goes_on.clear()
+    async def pause(self, cluster: VirtualCluster) -> None:
+        self._may_continue.clear()
         await cluster.wait_for(lambda: self.is_idle)
 
-    def go_on(self) -> None:
-        self._goes_on.set()
+    def resume(self) -> None:
+        self._may_continue.set()
 
     async def wait_for_more(self, cluster: VirtualCluster, count: int = 10) -> None:
-        wanted = self.told + count
-        await cluster.wait_for(lambda: self.told >= wanted, seconds=60)
+        goal = self.acknowledged + count
+        await cluster.wait_for(lambda: self.acknowledged >= goal, seconds=60)
 
     async def _commit(self, position: int) -> bool:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=position)
@@ -104,26 +104,26 @@ class Committer:
             group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
         )
         try:
-            reply = await self._route.request(request, 9, OffsetCommitResponse, timeout_ms=4000)
+            response = await self._route.request(request, 9, OffsetCommitResponse, timeout_ms=4000)
         except (NotSent, OutcomeUnknown):
-            return await self._pause()
-        return reply.topics[0].partitions[0].error_code == 0 or await self._pause()
+            return await self._back_off()
+        return response.topics[0].partitions[0].error_code == 0 or await self._back_off()
 
     async def _fetch(self) -> int | None:
         try:
-            reply = await self._route.request(
+            response = await self._route.request(
                 position_request(), 9, OffsetFetchResponse, timeout_ms=4000
             )
         except (NotSent, OutcomeUnknown):
-            await self._pause()
+            await self._back_off()
             return None
-        (group,) = reply.groups
+        (group,) = response.groups
         if group.error_code:
-            await self._pause()
+            await self._back_off()
             return None
         return max(0, group.topics[0].partitions[0].committed_offset)
 
-    async def _pause(self) -> bool:
+    async def _back_off(self) -> bool:
         self._route.mark_stale()
         await asyncio.sleep(0.03)
         return False
@@ -157,13 +157,13 @@ async def begin(cluster: VirtualCluster) -> Committer:
     client: TestClient = cluster.test_client()
     await client.create_topic("t", partitions=1, replication_factor=3)
     committer = Committer(cluster.client("committer"))
-    await committer.make_topic()
+    await committer.create_offsets_topic()
     return committer
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_commits_outlive_their_coordinators(mode: str, seed: int) -> None:
+def test_commits_survive_their_coordinators(mode: str, seed: int) -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         committer = await begin(cluster)
         running = asyncio.get_running_loop().create_task(committer.run())
@@ -190,7 +190,7 @@ def test_commits_outlive_their_coordinators(mode: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
-async def test_commits_go_on_through_a_switch_of_the_offsets_topic(
+async def test_commits_continue_during_mode_switches_of_the_offsets_topic(
     cluster: VirtualCluster, /, seed: int
 ) -> None:
     committer = await begin(cluster)
@@ -207,33 +207,32 @@ async def test_commits_go_on_through_a_switch_of_the_offsets_topic(
     await running
 
 
-async def ask_only(cluster: VirtualCluster, node_id: int, committer: Committer) -> set[int]:
-    """Asks one node for the position, and no other, until the committer is done. Returns the error
-    codes it gave."""
+async def fetch_from(cluster: VirtualCluster, node_id: int, committer: Committer) -> set[int]:
+    """Fetches the offset only from one node until the committer stops. Returns its error codes."""
     client = cluster.client("onlooker")
     address = cluster.bootstrap()[node_id - 1]
     codes: set[int] = set()
     while not committer.is_stopped:
-        at_least = committer.told
+        at_least = committer.acknowledged
         try:
-            reply = await client.request_to(
+            response = await client.request_to(
                 address, position_request(), 9, OffsetFetchResponse, timeout_ms=4000
             )
         except (NotSent, OutcomeUnknown):
             continue
-        (group,) = reply.groups
+        (group,) = response.groups
         codes.add(group.error_code)
         if not group.error_code:
             found = group.topics[0].partitions[0].committed_offset
-            assert found >= at_least, (found, at_least, "an older position was told")
+            assert found >= at_least, (found, at_least, "an older offset was returned")
         await asyncio.sleep(0.01)
     return codes
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_a_coordinator_that_was_cut_off_tells_no_older_position(mode: str, seed: int) -> None:
-    """Clients reach it all the time; it cannot know that the group has another coordinator."""
+def test_isolated_coordinator_returns_no_older_offset(mode: str, seed: int) -> None:
+    """Clients can reach it all the time; it cannot know that the group has another coordinator."""
 
     async def scenario(cluster: VirtualCluster) -> None:
         committer = await begin(cluster)
@@ -241,18 +240,18 @@ def test_a_coordinator_that_was_cut_off_tells_no_older_position(mode: str, seed:
         running = loop.create_task(committer.run())
         await committer.wait_for_more(cluster)
         leader = cluster.leader_of(OFFSETS_TOPIC, INDEX)
-        asking = loop.create_task(ask_only(cluster, leader, committer))
-        # A commit under way here would hold back all answers.
-        await committer.rest(cluster)
+        fetching = loop.create_task(fetch_from(cluster, leader, committer))
+        # A pending commit would delay all responses.
+        await committer.pause(cluster)
         cluster.isolate(leader)
         cluster.network.cut("committer", f"n{leader}")
-        committer.go_on()
+        committer.resume()
         await committer.wait_for_more(cluster, 200)
         cluster.heal()
         await committer.wait_for_more(cluster, 200)
         committer.is_stopped = True
         await running
-        assert await asking >= {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
+        assert await fetching >= {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
 
     properties = {**PROPERTIES, "internal.topics.replication.mode": mode}
     VirtualCluster(nodes=3, seed=seed, properties=properties).play(scenario)

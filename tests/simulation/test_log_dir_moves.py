@@ -1,5 +1,5 @@
-"""Replicas of a raft partition change their log dirs, under load, with elections and crashes on the
-way: each stays the same voter, its votes come along."""
+"""Tests that replicas of a raft partition move between log dirs under load, elections and crashes:
+each replica stays the same voter and keeps its votes."""
 
 import asyncio
 
@@ -72,51 +72,51 @@ def voters_in(cluster: SimulatedCluster, node_id: int) -> VoterSet | None:
     return None if raft is None else raft.core.voters
 
 
-def are_voters_known_by_their_places(cluster: SimulatedCluster) -> bool:
-    """Whether the voters in every log, and the metadata, name the log dirs of the replicas."""
+def have_voters_current_directories(cluster: SimulatedCluster) -> bool:
+    """Returns whether the voters in every log and the metadata contain the replicas' log dirs."""
     state = state_of(cluster)
-    places = {}
+    directories = {}
     for node_id in state.replicas:
         partition = cluster.node(node_id).broker.partitions.get(TOPIC, 0)
         if partition is None or partition.directory is None:
             return False
-        places[node_id] = partition.directory.directory_id
-    if dict(zip(state.replicas, state.directories, strict=True)) != places:
+        directories[node_id] = partition.directory.directory_id
+    if dict(zip(state.replicas, state.directories, strict=True)) != directories:
         return False
     for node_id in state.replicas:
         voters = voters_in(cluster, node_id)
-        if voters is None or dict(voter.key for voter in voters.voters) != places:
+        if voters is None or dict(voter.key for voter in voters.voters) != directories:
             return False
     return True
 
 
-async def wait_for_names(cluster: SimulatedCluster) -> None:
-    await cluster.wait_for(lambda: are_voters_known_by_their_places(cluster), seconds=30)
+async def wait_for_directories(cluster: SimulatedCluster) -> None:
+    await cluster.wait_for(lambda: have_voters_current_directories(cluster), seconds=30)
 
 
-class Leaders:
-    """Who was seen to lead each epoch; and no replica forgets what it has promised."""
+class LeaderWatch:
+    """Checks that each epoch has one leader, and that no replica reverts its persisted votes."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._key = TopicIdPartition(cluster.image.topic_ids[TOPIC], 0)
         self.of_epoch: dict[int, int] = {}
-        self._promised: dict[int, HardState] = {}
+        self._persisted: dict[int, HardState] = {}
         self._task = asyncio.ensure_future(self._watch())
 
     async def _watch(self) -> None:
         while True:
             for node_id, node in self._cluster.nodes().items():
-                self._look(node_id, node.broker.replicas.raft.find(self._key))
+                self._check_replica(node_id, node.broker.replicas.raft.find(self._key))
             await asyncio.sleep(0.005)
 
-    def _look(self, node_id: int, port: RaftPartition | None) -> None:
+    def _check_replica(self, node_id: int, port: RaftPartition | None) -> None:
         if port is None:
             return
-        raft, promised = port.modes.raft, port.modes.journal
-        before = self._promised.get(node_id, promised)
-        assert order_of(before) <= order_of(promised), (node_id, before, promised)
-        self._promised[node_id] = promised
+        raft, persisted = port.modes.raft, port.modes.journal
+        before = self._persisted.get(node_id, persisted)
+        assert order_of(before) <= order_of(persisted), (node_id, before, persisted)
+        self._persisted[node_id] = persisted
         if raft is not None and raft.core.is_leader:
             leader = self.of_epoch.setdefault(raft.core.epoch, node_id)
             assert leader == node_id, (raft.core.epoch, leader, node_id)
@@ -148,7 +148,7 @@ async def lose_power_everywhere_and_check(
         cluster.lose_power(each)
     await cluster.start()
     await writer.wait_for_more(cluster)
-    await wait_for_names(cluster)
+    await wait_for_directories(cluster)
     writer.is_stopped = True
     await work
     await asyncio.sleep(3)
@@ -157,7 +157,7 @@ async def lose_power_everywhere_and_check(
 
 @pytest.mark.parametrize("seed", range(3))
 @scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_all_replicas_move_there_and_back_under_load(
+async def test_replicas_move_back_and_forth_under_load(
     cluster: SimulatedCluster, /, seed: int
 ) -> None:
     client, writer, work = await start_writing(cluster, min_insync_replicas="2")
@@ -172,18 +172,18 @@ async def test_all_replicas_move_there_and_back_under_load(
                 seconds=30,
             )
             await writer.wait_for_more(cluster)
-            await wait_for_names(cluster)
-    # A move needs no election, not even that of the leader.
+            await wait_for_directories(cluster)
+    # A move causes no election, not even that of the leader's replica.
     assert (state_of(cluster).leader, state_of(cluster).leader_epoch) == (leader, epoch)
     await lose_power_everywhere_and_check(cluster, writer, work)
 
 
 @pytest.mark.parametrize("seed", range(6))
 @scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_a_crash_while_a_replica_moves(cluster: SimulatedCluster, /, seed: int) -> None:
-    """The moving node dies after so many operations of its disk; leaders die in between."""
+async def test_move_survives_a_crash(cluster: SimulatedCluster, /, seed: int) -> None:
+    """The moving node dies after a number of disk operations; leaders are killed in between."""
     client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-    leaders = Leaders(cluster)
+    leaders = LeaderWatch(cluster)
     for node_id in (1, 2, 3):
         client = cluster.client(f"before {node_id}")
         target = other_path(cluster, node_id)
@@ -192,7 +192,7 @@ async def test_a_crash_while_a_replica_moves(cluster: SimulatedCluster, /, seed:
         starts = host.starts
         host.crash_after(2 + 4 * seed + node_id, "power" if seed % 2 else "kill")
         if seed % 3 == 0:
-            # An election while it moves, or while it is down.
+            # Causes an election while the replica moves, or while its node is down.
             leader = state_of(cluster).leader
             if leader not in (node_id, NO_NODE):
                 await asyncio.sleep(0.05 * (seed % 5))
@@ -203,7 +203,7 @@ async def test_a_crash_while_a_replica_moves(cluster: SimulatedCluster, /, seed:
         await cluster.wait_serving(node_id)
         await writer.wait_for_more(cluster)
         if path_of(cluster, node_id) != target:
-            # The folder of the copy, which records the move, may not have been on disk yet.
+            # The folder of the copy, which records the move, may not have been durable yet.
             client = cluster.client(f"after {node_id}")
             assert await move(client, node_id, target) == 0
         await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
@@ -214,7 +214,7 @@ async def test_a_crash_while_a_replica_moves(cluster: SimulatedCluster, /, seed:
 
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(
+async def test_replica_moved_in_isr_mode_votes_with_its_new_directory(
     cluster: SimulatedCluster, /, seed: int
 ) -> None:
     client, writer, work = await start_writing(cluster, min_insync_replicas="2")
@@ -230,16 +230,16 @@ async def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(
     await lose_power_everywhere_and_check(cluster, writer, work)
 
 
-def crash_from(host: Host, folder: str, path: str, operations: int, how: str) -> None:
-    """The node dies so many operations of its disk after the first rename of such a path; in the
-    case of the copy, after that which gives it the name of the log."""
+def crash_from(host: Host, folder: str, path: str, operations: int, kind: str) -> None:
+    """Schedules a crash a number of disk operations after the first rename of such a path; for the
+    copy, after the rename that gives it the name of the log."""
     life = host.machine.life
     assert life is not None
     disk = life.disk
 
     def arm() -> bool:
         if disk.crash is None and (path != COPY or disk.exists(f"{folder}/{MOVING_TO}")):
-            host.crash_after(operations, how)
+            host.crash_after(operations, kind)
         return False
 
     fault = DiskFault(operation="rename", path_part=path, times=1_000, is_allowed=arm)
@@ -248,24 +248,24 @@ def crash_from(host: Host, folder: str, path: str, operations: int, how: str) ->
 
 @pytest.mark.parametrize("path", [MOVED_FROM, MOVING_TO, COPY])
 @pytest.mark.parametrize("operations", range(1, 7))
-def test_a_crash_at_every_step_of_the_swap(operations: int, path: str) -> None:
-    """From the copy's first note of its past to the end of the source, for a follower and for a
-    leader; after that all lose power."""
-    how = "power" if operations % 2 else "kill"
+def test_move_survives_a_crash_at_every_step_of_the_swap(operations: int, path: str) -> None:
+    """From the first record of the copy's origin to the deletion of the source, for a follower and
+    for the leader; afterwards all nodes lose power."""
+    kind = "power" if operations % 2 else "kill"
     cluster = SimulatedCluster(
         nodes=3, seed=operations, properties={"log.dirs": ",".join(DIRECTORIES)}
     )
 
     async def main() -> None:
         _, writer, work = await start_writing(cluster, min_insync_replicas="2")
-        leaders = Leaders(cluster)
+        leaders = LeaderWatch(cluster)
         for is_leader in (False, True):
             state = state_of(cluster)
             node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
             host, target = cluster.hosts[node_id], other_path(cluster, node_id)
             starts = host.starts
             folder = f"{path_of(cluster, node_id)}/{TOPIC}-0"
-            crash_from(host, folder, path, operations, how)
+            crash_from(host, folder, path, operations, kind)
             client = cluster.client(f"moves {node_id}")
             assert await move(client, node_id, target) == 0
             await cluster.wait_for(lambda h=host, s=starts: h.starts > s, seconds=30)
@@ -284,13 +284,13 @@ def test_a_crash_at_every_step_of_the_swap(operations: int, path: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @scenario(run_in_simulated_cluster, nodes=3, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_an_election_while_a_replica_is_between_its_log_dirs(
+async def test_election_while_a_replica_is_being_swapped(
     cluster: SimulatedCluster, /, seed: int
 ) -> None:
-    """The rename of the copy takes long, and the leader dies meanwhile: the others elect, and the
-    replica votes or follows when it has arrived."""
+    """The rename of the copy is slow, and the leader dies in that time: the other replicas elect a
+    leader, and the moved replica votes or follows afterwards."""
     client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-    leaders = Leaders(cluster)
+    leaders = LeaderWatch(cluster)
     state = state_of(cluster)
     followers = [node for node in state.replicas if node != state.leader]
     node_id = followers[seed % 2] if seed < 4 else state.leader
@@ -319,12 +319,12 @@ async def test_an_election_while_a_replica_is_between_its_log_dirs(
 
 @pytest.mark.parametrize("is_leader", [False, True])
 @scenario(run_in_simulated_cluster, nodes=3, seed=5, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_a_disk_that_fails_in_the_swap_takes_the_replica_offline(
+async def test_disk_failure_during_the_swap_takes_the_replica_offline(
     cluster: SimulatedCluster, /, is_leader: bool
 ) -> None:
-    """Which folder is the replica is known at the next start; the others go on."""
+    """The next start decides which folder is the replica; the other replicas continue."""
     client, writer, work = await start_writing(cluster, min_insync_replicas="2")
-    leaders = Leaders(cluster)
+    leaders = LeaderWatch(cluster)
     state = state_of(cluster)
     node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
     host, source = cluster.hosts[node_id], path_of(cluster, node_id)
@@ -347,7 +347,7 @@ async def test_a_disk_that_fails_in_the_swap_takes_the_replica_offline(
 
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run_in_simulated_cluster, nodes=1, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_the_only_replica_moves(cluster: SimulatedCluster, /, seed: int) -> None:
+async def test_single_replica_moves(cluster: SimulatedCluster, /, seed: int) -> None:
     client, writer, work = await start_writing(cluster, replicas=1)
     for _ in range(3):
         target = other_path(cluster, 1)
@@ -358,9 +358,7 @@ async def test_the_only_replica_moves(cluster: SimulatedCluster, /, seed: int) -
 
 
 @scenario(run_in_simulated_cluster, nodes=1, seed=1, properties={"log.dirs": ",".join(DIRECTORIES)})
-async def test_a_folder_that_is_in_the_way_stops_the_move_and_nothing_else(
-    cluster: SimulatedCluster, /
-) -> None:
+async def test_existing_target_folder_fails_only_the_move(cluster: SimulatedCluster, /) -> None:
     client, writer, work = await start_writing(cluster, replicas=1)
     target = other_path(cluster, 1)
     life = cluster.hosts[1].machine.life

@@ -1,4 +1,4 @@
-"""The switch between ISR and Raft on whole nodes, while records are produced."""
+"""Tests of switching between isr and raft mode while records are produced."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -51,8 +51,8 @@ NOT_LEADER = 6
 
 
 class Writer:
-    """One record after another with acks=all, each until it is acknowledged or its outcome is
-    unknown."""
+    """Sends one record at a time with acks=all, and retries until it is acknowledged or its outcome
+    is unknown."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._route = client.partition(TOPIC, 0)
@@ -62,8 +62,8 @@ class Writer:
         self.is_stopped = False
 
     async def wait_for_more(self, cluster: SimulatedCluster, count: int = 5) -> None:
-        wanted = len(self.acknowledged) + count
-        await cluster.wait_for(lambda: len(self.acknowledged) >= wanted, seconds=30)
+        goal = len(self.acknowledged) + count
+        await cluster.wait_for(lambda: len(self.acknowledged) >= goal, seconds=30)
 
     async def run(self) -> None:
         while not self.is_stopped:
@@ -91,12 +91,12 @@ class Writer:
             except OutcomeUnknown:
                 self._route.mark_stale()
                 return
-            answer = response.responses[0].partition_responses[0]
-            if answer.error_code == 0:
-                assert answer.base_offset not in self.acknowledged
-                self.acknowledged[answer.base_offset] = number
+            result = response.responses[0].partition_responses[0]
+            if result.error_code == 0:
+                assert result.base_offset not in self.acknowledged
+                self.acknowledged[result.base_offset] = number
                 return
-            self.errors[answer.error_code] = self.errors.get(answer.error_code, 0) + 1
+            self.errors[result.error_code] = self.errors.get(result.error_code, 0) + 1
             self._route.mark_stale()
             await asyncio.sleep(0.02)
 
@@ -141,7 +141,7 @@ def mode_of(cluster: SimulatedCluster, index: int = 0) -> ReplicationMode:
 
 
 def records_of(cluster: SimulatedCluster, node_id: int) -> dict[int, int]:
-    """What clients would read: offset to number, control records left out."""
+    """Returns the numbers in the log by offset, without control records."""
     topic_id = cluster.image.topic_ids[TOPIC]
     partition = cluster.node(node_id).broker.partitions.get_by_id(topic_id, 0)
     assert partition is not None
@@ -223,7 +223,7 @@ async def wait_mode(cluster: SimulatedCluster, mode: ReplicationMode) -> None:
 
 
 @scenario(run)
-async def test_both_ways_under_load(
+async def test_mode_is_switched_back_and_forth_under_load(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
 ) -> None:
     for mode in ("raft", "isr", "raft", "isr"):
@@ -231,14 +231,14 @@ async def test_both_ways_under_load(
         await switch(client, mode)
         await wait_mode(cluster, ReplicationMode[mode.upper()])
         await writer.wait_for_more(cluster)
-    # NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS, which every client retries.
+    # Only NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS, which every client retries.
     assert set(writer.errors) <= {6, 19}, writer.errors
     assert sum(writer.errors.values()) < 20, writer.errors
 
 
 @pytest.mark.parametrize("seed", range(3))
 @scenario(run, replication_mode="raft")
-async def test_a_leader_killed_in_raft_mode_is_replaced_by_the_voters(
+async def test_killed_leader_in_raft_mode_is_replaced_by_the_voters(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
     await wait_mode(cluster, RAFT)
@@ -252,7 +252,7 @@ async def test_a_leader_killed_in_raft_mode_is_replaced_by_the_voters(
 
 
 def slow_fsyncs(cluster: SimulatedCluster, node_ids: list[int], *, delay_ms: int) -> None:
-    """Every fsync of the topic's log takes this long from now on; other files are not affected."""
+    """Delays every fsync of the topic's log; other files are not affected."""
     for node_id in node_ids:
         life = cluster.hosts[node_id].machine.life
         assert life is not None
@@ -267,7 +267,7 @@ def slow_fsyncs(cluster: SimulatedCluster, node_ids: list[int], *, delay_ms: int
         )
 
 
-def mend_disks(cluster: SimulatedCluster) -> None:
+def clear_disk_faults(cluster: SimulatedCluster) -> None:
     for host in cluster.hosts.values():
         if host.machine.life is not None:
             host.machine.life.disk.faults.clear()
@@ -275,10 +275,11 @@ def mend_disks(cluster: SimulatedCluster) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @scenario(run, replication_mode="raft")
-async def test_followers_with_slow_disks_keep_their_leader(
+async def test_slow_disks_of_followers_cause_no_election(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
-    """An fsync may take longer than check-quorum allows for silence: the followers still answer."""
+    """An fsync may take longer than the check-quorum timeout, because the followers still
+    respond."""
     await wait_mode(cluster, RAFT)
     await writer.wait_for_more(cluster)
     before = state_of(cluster)
@@ -286,7 +287,7 @@ async def test_followers_with_slow_disks_keep_their_leader(
     writer.errors.clear()
     slow_fsyncs(cluster, followers, delay_ms=4_500)
     await asyncio.sleep(30)
-    mend_disks(cluster)
+    clear_disk_faults(cluster)
     await writer.wait_for_more(cluster)
     after = state_of(cluster)
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
@@ -313,7 +314,7 @@ async def test_idle_followers_are_reported_as_caught_up(
 
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run, replication_mode="raft")
-async def test_a_leader_whose_own_disk_hangs_resigns(
+async def test_leader_with_a_hanging_disk_resigns(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
     await wait_mode(cluster, RAFT)
@@ -322,16 +323,16 @@ async def test_a_leader_whose_own_disk_hangs_resigns(
     slow_fsyncs(cluster, [before.leader], delay_ms=4_500)
     await cluster.wait_for(lambda: state_of(cluster).leader != before.leader, seconds=10)
     await writer.wait_for_more(cluster)
-    mend_disks(cluster)
+    clear_disk_faults(cluster)
     await asyncio.sleep(6)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run, replication_mode="raft")
-async def test_a_dead_leader_is_replaced_while_a_disk_is_slow(
+async def test_dead_leader_is_replaced_while_a_disk_is_slow(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
-    """The follower whose disk is slow does not stand in the way of the other one."""
+    """The follower with the slow disk does not block the election of the other one."""
     await wait_mode(cluster, RAFT)
     await writer.wait_for_more(cluster)
     before = state_of(cluster)
@@ -339,7 +340,7 @@ async def test_a_dead_leader_is_replaced_while_a_disk_is_slow(
     slow_fsyncs(cluster, followers[:1], delay_ms=3_000)
     await asyncio.sleep(5)
     cluster.kill(before.leader)
-    mend_disks(cluster)
+    clear_disk_faults(cluster)
     await writer.wait_for_more(cluster)
     assert state_of(cluster).leader in followers
     await cluster.start(before.leader)
@@ -348,7 +349,7 @@ async def test_a_dead_leader_is_replaced_while_a_disk_is_slow(
 
 @pytest.mark.parametrize("seed", range(3))
 @scenario(run, replication_mode="raft")
-async def test_all_lose_power_at_once_in_raft_mode(
+async def test_raft_mode_survives_a_power_loss_of_all_nodes(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
     await wait_mode(cluster, RAFT)
@@ -362,7 +363,7 @@ async def test_all_lose_power_at_once_in_raft_mode(
 
 @pytest.mark.parametrize("seed", range(4))
 @scenario(run)
-async def test_leaders_are_killed_in_the_middle_of_the_switch(
+async def test_mode_switch_survives_the_kill_of_its_leader(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
     for round_, mode in enumerate(("raft", "isr", "raft", "isr")):
@@ -379,7 +380,7 @@ async def test_leaders_are_killed_in_the_middle_of_the_switch(
 
 
 @scenario(run)
-async def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to(
+async def test_mode_switch_that_cannot_complete_waits_and_can_be_cancelled(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
 ) -> None:
     leader = cluster.leader_of(TOPIC, 0)
@@ -396,7 +397,7 @@ async def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to(
 
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run, nodes=4, replication_mode="raft")
-async def test_replicas_change_in_raft_mode_one_voter_at_a_time(
+async def test_reassignment_in_raft_mode_changes_one_voter_at_a_time(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /, seed: int
 ) -> None:
     await wait_mode(cluster, RAFT)
@@ -421,7 +422,7 @@ def voters_of(cluster: SimulatedCluster, node_id: int) -> set[int]:
 
 
 @scenario(run, replication_mode="raft")
-async def test_a_raft_leader_hands_over_to_the_preferred_replica(
+async def test_raft_leader_hands_over_to_the_preferred_replica(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
 ) -> None:
     await wait_mode(cluster, RAFT)
@@ -436,14 +437,14 @@ async def test_a_raft_leader_hands_over_to_the_preferred_replica(
         timeout_ms=5000,
     )
     response = await client.request(request, 2, ElectLeadersResponse, timeout_ms=10_000)
-    answer = response.replica_election_results[0].partition_result[0]
-    assert answer.error_code == 0, answer
+    result = response.replica_election_results[0].partition_result[0]
+    assert result.error_code == 0, result
     await cluster.wait_for(lambda: state_of(cluster).leader == first, seconds=30)
     await writer.wait_for_more(cluster)
 
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_an_administrator_chooses_the_leader(mode: str) -> None:
+def test_administrator_can_choose_the_leader(mode: str) -> None:
     async def elect(client: ClusterClient, leader: int) -> int:
         request = ElectLeadersRequest(
             election_type=0,
@@ -457,13 +458,13 @@ def test_an_administrator_chooses_the_leader(mode: str) -> None:
     async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
         await wait_mode(cluster, ReplicationMode[mode.upper()])
         await writer.wait_for_more(cluster)
-        for wanted in (3, 1, 2, 3):
-            if state_of(cluster).leader == wanted:
-                assert await elect(client, wanted) == ErrorCode.ELECTION_NOT_NEEDED
+        for leader in (3, 1, 2, 3):
+            if state_of(cluster).leader == leader:
+                assert await elect(client, leader) == ErrorCode.ELECTION_NOT_NEEDED
                 continue
-            assert await elect(client, wanted) == 0
-            # Answered when it is so.
-            assert state_of(cluster).leader == wanted
+            assert await elect(client, leader) == 0
+            # The response is sent after the election.
+            assert state_of(cluster).leader == leader
             await writer.wait_for_more(cluster)
         assert await elect(client, 9) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         cluster.kill(1)
@@ -475,7 +476,7 @@ def test_an_administrator_chooses_the_leader(mode: str) -> None:
 
 
 @scenario(run, replication_mode="raft")
-async def test_a_broker_that_stops_hands_its_raft_partitions_over(
+async def test_stopping_broker_hands_over_its_raft_partitions(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
 ) -> None:
     await wait_mode(cluster, RAFT)
@@ -490,15 +491,15 @@ async def test_a_broker_that_stops_hands_its_raft_partitions_over(
 
 
 @scenario(run, replication_mode="raft")
-async def test_people_see_who_is_gone_from_a_raft_partition(
+async def test_isr_of_a_raft_partition_shows_failed_replicas(
     cluster: SimulatedCluster, client: ClusterClient, writer: Writer, /
 ) -> None:
-    """Also while nothing is written: the ISR of a raft partition is what people look at."""
+    """Even while no records are written: the ISR of a raft partition is informational."""
     await writer.wait_for_more(cluster)
     writer.is_stopped = True
     await cluster.wait_for(lambda: len(state_of(cluster).isr) == 3)
-    gone = next(each for each in state_of(cluster).replicas if each != state_of(cluster).leader)
-    cluster.kill(gone)
-    await cluster.wait_for(lambda: gone not in state_of(cluster).isr, seconds=30)
-    await cluster.start(gone)
-    await cluster.wait_for(lambda: gone in state_of(cluster).isr, seconds=30)
+    failed = next(each for each in state_of(cluster).replicas if each != state_of(cluster).leader)
+    cluster.kill(failed)
+    await cluster.wait_for(lambda: failed not in state_of(cluster).isr, seconds=30)
+    await cluster.start(failed)
+    await cluster.wait_for(lambda: failed in state_of(cluster).isr, seconds=30)

@@ -1,4 +1,4 @@
-"""Whole nodes under clients and faults, judged by their histories."""
+"""Tests of a node with clients and faults."""
 
 from time import process_time
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 BUDGET_SECONDS = 12
 
 
-def test_a_node_keeps_its_promises_under_faults() -> None:
+def test_node_keeps_its_guarantees_under_faults() -> None:
     end = process_time() + BUDGET_SECONDS
     seed = acknowledged = 0
     while process_time() < end:
@@ -25,14 +25,14 @@ def test_a_node_keeps_its_promises_under_faults() -> None:
     assert acknowledged > 1_000
 
 
-def test_without_faults_nothing_is_lost_or_repeated() -> None:
+def test_without_faults_no_record_is_lost_or_duplicated() -> None:
     report = run_node(1, NodeOptions(seconds=5, policy="uniform", faults=[]))
     assert report.violations == []
     assert (report.starts, report.kills, report.power_losses) == (1, 0, 0)
     assert report.acknowledged > 50
 
 
-def test_a_clean_stop_between_two_power_losses() -> None:
+def test_clean_shutdown_between_two_power_losses() -> None:
     plan = [Fault(1_000, "power", 1), Fault(3_000, "stop", 1), Fault(5_000, "power", 1)]
     report = run_node(2, NodeOptions(seconds=8, policy="uniform", faults=plan))
     assert report.violations == []
@@ -40,9 +40,9 @@ def test_a_clean_stop_between_two_power_losses() -> None:
 
 
 @pytest.mark.parametrize("name", NODE_MUTANTS)
-def test_each_missing_safeguard_is_noticed(name: str) -> None:
+def test_removed_safeguard_is_detected(name: str) -> None:
     assert hunt_node(name) is not None
 
 
-def test_a_replay_has_the_same_trace() -> None:
+def test_replay_has_the_same_trace() -> None:
     assert len({trace_in_new_process("node", 6, hash_seed) for hash_seed in ("1", "2", "3")}) == 1

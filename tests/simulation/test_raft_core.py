@@ -1,4 +1,4 @@
-"""Groups of Raft cores under faults; every step is checked, every mutant must be caught."""
+"""Tests of groups of Raft cores with faults: every step is checked, every mutant must be caught."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ MUTANT_SEEDS_MAX = 150
 
 
 @pytest.mark.timeout(BUDGET_SECONDS * 20 + 60)
-def test_groups_keep_their_promises_under_faults() -> None:
+def test_groups_keep_their_guarantees_under_faults() -> None:
     end = process_time() + BUDGET_SECONDS
     seed = FIRST_SEED
     figures: Counter[str] = Counter()
@@ -36,13 +36,13 @@ def test_groups_keep_their_promises_under_faults() -> None:
         figures["installs"] += report.installs
         figures["voter changes"] += report.voter_changes
         seed += 1
-    # A simulation in which nothing happens finds nothing.
+    # Without these events, the run would not test anything.
     assert figures["committed"] > 10 * figures["seeds"], figures
     for figure in ("crashes", "installs", "voter changes"):
         assert figures[figure] > 0, figures
 
 
-def test_without_faults_one_leader_leads_all_the_time() -> None:
+def test_without_faults_the_leader_does_not_change() -> None:
     options = RaftOptions(fault_interval_ms=10_000, observers=0, dynamic_voters=False)
     report = run_raft(1, options)
     assert report.violation == ""
@@ -64,21 +64,21 @@ def test_static_voters_become_dynamic_under_faults() -> None:
 
 
 @pytest.mark.parametrize("mutant", RAFT_MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_a_core_without_this_safeguard_is_caught(mutant: type[RaftCore]) -> None:
+def test_removed_safeguard_is_detected(mutant: type[RaftCore]) -> None:
     assert hunt_raft(mutant, seeds_max=MUTANT_SEEDS_MAX) is not None
 
 
 def trace_in_new_process(seed: int, hash_seed: str) -> str:
     code = f"from campaigns.raft_run import run_raft; print(run_raft({seed}).trace_hash)"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout
+    return result.stdout
 
 
-def test_the_same_seed_takes_the_same_steps() -> None:
+def test_same_seed_has_the_same_trace() -> None:
     assert len({trace_in_new_process(3, hash_seed) for hash_seed in ("1", "2")}) == 1

@@ -1,5 +1,5 @@
-"""A slow reader, and retention that passes it unless the reader holds what it has not read: on
-three nodes, in both modes, whoever leads."""
+"""Tests that retention deletes unread records of a slow consumer unless it holds them: on three
+nodes, in both replication modes, with failures of leaders."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,12 +14,12 @@ from lograft.testing import VirtualCluster
 from tests.support.scenarios import scenario
 
 TOPIC, GROUP = "t", "slow"
-PLACE = TopicPartition(TOPIC, 0)
+PARTITION = TopicPartition(TOPIC, 0)
 RECORDS = 40
-#: The reader stands here.
+#: Offset of the consumer.
 READ = 20
 RETENTION_S, HOLD_MAX_S, ROUND_S = 20, 100, 1
-#: Beyond the end of the log: in raft mode it has a few records of its own.
+#: Above the log end offset: in raft mode the log has a few control records.
 END = RECORDS + 20
 CONFIGS = {
     "retention.ms": str(RETENTION_S * 1000),
@@ -31,10 +31,10 @@ CONFIGS = {
 PROPERTIES = {"log.retention.check.interval.ms": str(ROUND_S * 1000)}
 SEEDS = range(2)
 
-Scenario = Callable[["Held"], Awaitable[None]]
+Scenario = Callable[["HoldBench"], Awaitable[None]]
 
 
-class Held:
+class HoldBench:
     def __init__(self, cluster: VirtualCluster, admin: Admin) -> None:
         self.cluster = cluster
         self.admin = admin
@@ -53,10 +53,10 @@ class Held:
 
     async def hold(self, seconds: float, *, group: str = GROUP) -> None:
         text = format_hold(self.clock.wall_ms() + int(seconds * 1000))
-        await self.admin.alter_group_offsets(group, {PLACE: GroupOffset(READ, text)})
+        await self.admin.alter_group_offsets(group, {PARTITION: GroupOffset(READ, text)})
 
     def starts(self) -> dict[int, int]:
-        """Where each replica's log begins."""
+        """Returns the log start offset of each replica."""
         found: dict[int, int] = {}
         for node_id, node in self.cluster.nodes().items():
             partition = node.broker.partitions.get(TOPIC, 0)
@@ -64,8 +64,8 @@ class Held:
                 found[node_id] = partition.log.log_start_offset
         return found
 
-    async def all_begin_in(self, low: int, high: int) -> None:
-        """All replicas soon begin between these."""
+    async def wait_log_starts(self, low: int, high: int) -> None:
+        """Waits until all log start offsets are between `low` and `high`."""
 
         def is_met() -> bool:
             return all(low <= start <= high for start in self.starts().values())
@@ -79,7 +79,7 @@ def play(scenario: Scenario, seed: int) -> None:
         async with Admin(
             bootstrap_servers=servers, runtime=cluster.client_runtime("admin")
         ) as admin:
-            await scenario(Held(cluster, admin))
+            await scenario(HoldBench(cluster, admin))
 
     VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(main)
 
@@ -87,87 +87,87 @@ def play(scenario: Scenario, seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 @scenario(play)
-async def test_a_hold_keeps_what_is_unread_until_it_expires(
-    held: Held, /, mode: str, seed: int
+async def test_hold_keeps_unread_records_until_it_expires(
+    bench: HoldBench, /, mode: str, seed: int
 ) -> None:
-    await held.fill(mode)
-    await held.hold(80)
-    (told,) = await held.admin.list_retention_holds(now_ms=held.clock.wall_ms())
-    assert (told.group, told.offset, told.records_kept) == (GROUP, READ, 0)
+    await bench.fill(mode)
+    await bench.hold(80)
+    (hold,) = await bench.admin.list_retention_holds(now_ms=bench.clock.wall_ms())
+    assert (hold.group, hold.offset, hold.records_kept) == (GROUP, READ, 0)
     await asyncio.sleep(RETENTION_S + 3 * ROUND_S)
-    await held.all_begin_in(READ - 5, READ)
-    (told,) = await held.admin.list_retention_holds([TOPIC], now_ms=held.clock.wall_ms())
-    assert told.records_kept == told.end_offset - READ
-    # The reader goes on: what it has read goes.
-    text = format_hold(held.clock.wall_ms() + 40_000)
-    await held.admin.alter_group_offsets(GROUP, {PLACE: GroupOffset(READ + 10, text)})
+    await bench.wait_log_starts(READ - 5, READ)
+    (hold,) = await bench.admin.list_retention_holds([TOPIC], now_ms=bench.clock.wall_ms())
+    assert hold.records_kept == hold.end_offset - READ
+    # The consumer advances, and records that it has read are deleted.
+    text = format_hold(bench.clock.wall_ms() + 40_000)
+    await bench.admin.alter_group_offsets(GROUP, {PARTITION: GroupOffset(READ + 10, text)})
     await asyncio.sleep(3 * ROUND_S)
-    await held.all_begin_in(READ + 5, READ + 10)
-    # It dies, and its hold with it.
+    await bench.wait_log_starts(READ + 5, READ + 10)
+    # The consumer dies, and its hold expires.
     await asyncio.sleep(40 + 3 * ROUND_S)
-    assert await held.admin.list_retention_holds(now_ms=held.clock.wall_ms()) == []
-    await held.all_begin_in(RECORDS, END)
+    assert await bench.admin.list_retention_holds(now_ms=bench.clock.wall_ms()) == []
+    await bench.wait_log_starts(RECORDS, END)
 
 
 @pytest.mark.parametrize(
-    ("why", "mode"),
+    ("reason", "mode"),
     [("no hold", "isr"), ("no hold", "raft"), ("another group", "isr"), ("no setting", "isr")],
 )
 @scenario(play, seed=1)
-async def test_without_a_hold_retention_passes_the_reader(
-    held: Held, /, why: str, mode: str
+async def test_unread_records_are_deleted_without_a_valid_hold(
+    bench: HoldBench, /, reason: str, mode: str
 ) -> None:
-    configs = {"retention_hold_groups": ""} if why == "no setting" else {}
-    await held.fill(mode, **configs)
-    if why == "no hold":
-        await held.admin.alter_group_offsets(GROUP, {PLACE: READ})
-    elif why == "another group":
-        await held.hold(80, group="stranger")
-    elif why == "no setting":
-        await held.hold(80)
+    configs = {"retention_hold_groups": ""} if reason == "no setting" else {}
+    await bench.fill(mode, **configs)
+    if reason == "no hold":
+        await bench.admin.alter_group_offsets(GROUP, {PARTITION: READ})
+    elif reason == "another group":
+        await bench.hold(80, group="stranger")
+    elif reason == "no setting":
+        await bench.hold(80)
     await asyncio.sleep(RETENTION_S + 3 * ROUND_S)
-    await held.all_begin_in(RECORDS, END)
+    await bench.wait_log_starts(RECORDS, END)
 
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 @scenario(play, seed=1)
-async def test_a_hold_is_bounded_in_time_whatever_it_says(held: Held, /, mode: str) -> None:
-    await held.fill(mode)
-    await held.hold(10**9)
+async def test_hold_is_limited_by_the_topic_setting(bench: HoldBench, /, mode: str) -> None:
+    await bench.fill(mode)
+    await bench.hold(10**9)
     await asyncio.sleep(RETENTION_S + HOLD_MAX_S - 3 * ROUND_S)
-    await held.all_begin_in(READ - 5, READ)
+    await bench.wait_log_starts(READ - 5, READ)
     await asyncio.sleep(6 * ROUND_S)
-    await held.all_begin_in(RECORDS, END)
+    await bench.wait_log_starts(RECORDS, END)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 @scenario(play)
-async def test_a_hold_survives_its_leader_and_its_coordinator(
-    held: Held, /, mode: str, seed: int
+async def test_hold_survives_the_leader_and_the_coordinator(
+    bench: HoldBench, /, mode: str, seed: int
 ) -> None:
-    await held.fill(mode)
-    await held.hold(2 * RETENTION_S)
-    cluster = held.cluster
+    await bench.fill(mode)
+    await bench.hold(2 * RETENTION_S)
+    cluster = bench.cluster
     await asyncio.sleep(RETENTION_S - ROUND_S)
     index = cluster.node(cluster.leader_of(TOPIC, 0)).broker.groups.partition_of(GROUP)
     cluster.kill(cluster.leader_of(TOPIC, 0))
     await asyncio.sleep(3 * ROUND_S)
-    assert all(READ - 5 <= start <= READ or start == 0 for start in held.starts().values())
+    assert all(READ - 5 <= start <= READ or start == 0 for start in bench.starts().values())
     await cluster.start(*(cluster.hosts.keys() - cluster.nodes().keys()))
     coordinator = cluster.leader_of(OFFSETS_TOPIC, index)
     cluster.kill(coordinator)
     await asyncio.sleep(3 * ROUND_S)
     await cluster.start(coordinator)
     await asyncio.sleep(3 * ROUND_S)
-    await held.all_begin_in(READ - 5, READ)
+    await bench.wait_log_starts(READ - 5, READ)
     await asyncio.sleep(RETENTION_S)
-    await held.all_begin_in(RECORDS, END)
+    await bench.wait_log_starts(RECORDS, END)
 
 
 @scenario(play, seed=1)
-async def test_an_administrator_deletes_what_is_held(held: Held, /) -> None:
-    await held.fill("isr")
-    await held.hold(80)
-    await held.admin.delete_records({PLACE: READ + 10})
-    await held.all_begin_in(READ + 10, READ + 10)
+async def test_delete_records_ignores_holds(bench: HoldBench, /) -> None:
+    await bench.fill("isr")
+    await bench.hold(80)
+    await bench.admin.delete_records({PARTITION: READ + 10})
+    await bench.wait_log_starts(READ + 10, READ + 10)

@@ -1,5 +1,5 @@
-"""Nodes of two builds in one cluster: they agree on versions while one after the other is upgraded,
-and producers notice nothing but the restarts."""
+"""Tests of clusters with nodes of two builds: they negotiate versions during a rolling upgrade, and
+producers are affected only by the restarts."""
 
 import asyncio
 
@@ -11,8 +11,8 @@ from lograft.wire.apis import Versions
 from tests.simulation.test_mode_switch import Writer, check, create, mode_of
 from tests.support.scenarios import run_in_simulated_cluster, scenario
 
-#: An older build: by API key, and only where it differs. BrokerHeartbeat is not among them, since
-#: the cluster's metadata.version, which every node supports, needs its newest version.
+#: Versions of an older build by API key, where they differ. BrokerHeartbeat is not included,
+#: because the cluster's metadata.version, which every node supports, requires its newest version.
 OLDER = {
     1: Versions(4, 17),  # Fetch
     24: Versions(0, 4),  # AddPartitionsToTxn
@@ -23,7 +23,7 @@ OLDER = {
 
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 @pytest.mark.parametrize("seed", range(2))
-def test_nodes_are_upgraded_one_by_one_while_records_are_produced(seed: int, mode: str) -> None:
+def test_rolling_upgrade_while_records_are_produced(seed: int, mode: str) -> None:
     cluster = SimulatedCluster(nodes=3, seed=seed)
     for host in cluster.hosts.values():
         host.api_ranges = OLDER
@@ -44,7 +44,7 @@ def test_nodes_are_upgraded_one_by_one_while_records_are_produced(seed: int, mod
             host.api_ranges = None
             await cluster.start(node_id)
             await writer.wait_for_more(cluster, 20)
-        # Back: a downgrade is the same.
+        # A downgrade works the same way.
         await cluster.stop(2)
         cluster.hosts[2].api_ranges = OLDER
         await cluster.start(2)
@@ -58,7 +58,7 @@ def test_nodes_are_upgraded_one_by_one_while_records_are_produced(seed: int, mod
 
 
 @scenario(run_in_simulated_cluster, nodes=3, seed=1)
-async def test_a_node_without_a_version_in_common_is_named_and_the_others_go_on(
+async def test_incompatible_node_is_logged_and_the_others_continue(
     cluster: SimulatedCluster, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.start()
@@ -66,16 +66,16 @@ async def test_a_node_without_a_version_in_common_is_named_and_the_others_go_on(
     writer = Writer(cluster.client("writer"))
     work = asyncio.ensure_future(writer.run())
     await writer.wait_for_more(cluster)
-    # Votes without pre-votes, and no directories in fetches: older than what this build needs.
+    # Votes without pre-votes, and fetches without directories: older than this build supports.
     await cluster.stop(3)
     cluster.hosts[3].api_ranges = {1: Versions(4, 16), 52: Versions(0, 1)}
     cluster.boot(3)
     await asyncio.sleep(10)
     await writer.wait_for_more(cluster)
-    named = [text for text in caplog.messages if "retrying until that node is upgraded" in text]
-    assert named
-    # Once for each connection and API, although it is tried many times a second.
-    assert len(named) < 40, len(named)
+    warnings = [text for text in caplog.messages if "retrying until that node is upgraded" in text]
+    assert warnings
+    # Once for each connection and API, although it is retried many times per second.
+    assert len(warnings) < 40, len(warnings)
     cluster.kill(3)
     cluster.hosts[3].api_ranges = None
     await cluster.start(3)

@@ -1,5 +1,5 @@
-"""subscription.mode=ptp on three nodes: however many groups ask, on however many coordinators, one
-of them reads the topic."""
+"""Tests of subscription.mode=ptp on three nodes: only one group can read the topic, even if several
+groups join at once on different coordinators."""
 
 import asyncio
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
 }
 TIMEOUT_MS = 20_000
-PASSING = {
+TRANSIENT = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
@@ -56,7 +56,7 @@ PASSING = {
 
 
 class Group:
-    """One consumer of a group, as its coordinator hears of it. Tries until it is told yes or no."""
+    """A member of a group. Retries until its coordinator accepts or rejects the request."""
 
     def __init__(self, client: ClusterClient, group_id: str) -> None:
         self.group_id = group_id
@@ -65,20 +65,21 @@ class Group:
         self._route = client.partition(OFFSETS_TOPIC, self.index)
 
     async def join(self) -> ErrorCode:
-        """In the classic protocol."""
+        """Joins with the classic protocol."""
         while True:
             request = join_request(group=self.group_id, member_id=self.member_id, topics=(TOPIC,))
-            answer = await self._ask(request, 9, JoinGroupResponse)
-            code = ErrorCode(answer.error_code)
+            response = await self._request(request, 9, JoinGroupResponse)
+            code = ErrorCode(response.error_code)
             if code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.NONE):
-                self.member_id = answer.member_id
+                self.member_id = response.member_id
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
-            elif code is not ErrorCode.MEMBER_ID_REQUIRED and code not in PASSING:
+            elif code is not ErrorCode.MEMBER_ID_REQUIRED and code not in TRANSIENT:
                 return code
 
     async def heartbeat(self, *, epoch: int = 0) -> ErrorCode:
-        """In the new protocol; epoch 0 joins. Later ones repeat nothing that has not changed."""
+        """Sends a heartbeat of the consumer protocol; epoch 0 joins. Later heartbeats contain only
+        changes."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=f"{self.group_id}-1",
@@ -88,39 +89,43 @@ class Group:
             topic_partitions=None if epoch else [],
         )
         while True:
-            answer = await self._ask(request, 1, ConsumerGroupHeartbeatResponse)
-            if answer.error_code not in PASSING:
-                return ErrorCode(answer.error_code)
+            response = await self._request(request, 1, ConsumerGroupHeartbeatResponse)
+            if response.error_code not in TRANSIENT:
+                return ErrorCode(response.error_code)
 
     async def leave(self) -> None:
         members = [MemberIdentity(member_id=self.member_id)]
         request = LeaveGroupRequest(group_id=self.group_id, members=members)
-        answer = await self._ask(request, 5, LeaveGroupResponse)
-        assert (answer.error_code, answer.members[0].error_code) == (0, 0)
+        response = await self._request(request, 5, LeaveGroupResponse)
+        assert (response.error_code, response.members[0].error_code) == (0, 0)
         self.member_id = ""
 
     async def commit(self, *topics: str) -> list[ErrorCode]:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         request = OffsetCommitRequest(
             group_id=self.group_id,
-            topics=[OffsetCommitRequestTopic(name=one, partitions=[partition]) for one in topics],
+            topics=[OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in topics],
         )
         while True:
-            answer = await self._ask(request, 9, OffsetCommitResponse)
-            codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-            if not PASSING.intersection(codes.values()):
+            response = await self._request(request, 9, OffsetCommitResponse)
+            codes = {topic.name: topic.partitions[0].error_code for topic in response.topics}
+            if not TRANSIENT.intersection(codes.values()):
                 return [ErrorCode(codes[topic]) for topic in topics]
 
     async def delete(self) -> ErrorCode:
         request = DeleteGroupsRequest(groups_names=[self.group_id])
-        return ErrorCode((await self._ask(request, 2, DeleteGroupsResponse)).results[0].error_code)
+        return ErrorCode(
+            (await self._request(request, 2, DeleteGroupsResponse)).results[0].error_code
+        )
 
-    async def _ask(self, request: Message, version: int, answer: type[R]) -> R:
+    async def _request(self, request: Message, version: int, response_type: type[R]) -> R:
         while True:
             try:
-                found = await self._route.request(request, version, answer, timeout_ms=TIMEOUT_MS)
-                if getattr(found, "error_code", 0) not in PASSING:
-                    return found
+                response = await self._route.request(
+                    request, version, response_type, timeout_ms=TIMEOUT_MS
+                )
+                if getattr(response, "error_code", 0) not in TRANSIENT:
+                    return response
             except (NotSent, OutcomeUnknown):
                 pass
             self._route.mark_stale()
@@ -128,7 +133,7 @@ class Group:
 
 
 async def groups_of(cluster: VirtualCluster, count: int = 2, *, mode: str = "ptp") -> list[Group]:
-    """The topic, and groups whose coordinators are on different nodes, as far as there are."""
+    """Creates the topic and groups whose coordinators are on different nodes."""
     configs = {"subscription.mode": mode}
     client = cluster.test_client()
     await client.create_topic(TOPIC, partitions=2, replication_factor=3, configs=configs)
@@ -143,7 +148,7 @@ async def groups_without_topic(cluster: VirtualCluster, count: int = 2) -> list[
     for number in range(100):
         group = Group(cluster.client(f"client-{number}"), f"g{number}")
         by_leader.setdefault(cluster.leader_of(OFFSETS_TOPIC, group.index), group)
-    assert len(by_leader) >= count, "the ring gives each node a partition"
+    assert len(by_leader) >= count, "every node leads a partition of the offsets topic"
     return list(by_leader.values())[:count]
 
 
@@ -151,7 +156,7 @@ async def _find_coordinator(client: ClusterClient) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     found = await client.request(request, 4, FindCoordinatorResponse, timeout_ms=TIMEOUT_MS)
     if found.coordinators[0].error_code:
-        raise NotSent("the topic is being made")
+        raise NotSent("the topic is being created")
 
 
 async def alter(
@@ -165,15 +170,15 @@ async def alter(
     ]
     resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    answer = await cluster.client("admin").request_to(
+    response = await cluster.client("admin").request_to(
         Address(f"n{through}", 9092),
         request,
         1,
         IncrementalAlterConfigsResponse,
         timeout_ms=TIMEOUT_MS,
     )
-    (found,) = answer.responses
-    return found
+    (result,) = response.responses
+    return result
 
 
 def check_one_admitted(
@@ -188,31 +193,31 @@ def check_one_admitted(
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
-async def test_of_groups_that_come_at_once_one_is_admitted(
+async def test_one_of_several_groups_that_join_at_once_is_admitted(
     cluster: VirtualCluster, /, protocol: str, seed: int
 ) -> None:
     groups = await groups_of(cluster, 3)
-    joins = [one.join() if protocol == "classic" else one.heartbeat() for one in groups]
+    joins = [group.join() if protocol == "classic" else group.heartbeat() for group in groups]
     codes = await asyncio.gather(*joins)
     winner = check_one_admitted(cluster, groups, codes)
     for group in groups:
-        wanted = ErrorCode.NONE if group is winner else ErrorCode.POLICY_VIOLATION
+        expected = ErrorCode.NONE if group is winner else ErrorCode.POLICY_VIOLATION
         assert await group.commit(TOPIC, "free") in (
-            [wanted, ErrorCode.NONE],
-            [ErrorCode.UNKNOWN_MEMBER_ID] * 2,  # the winner has members: only they may
+            [expected, ErrorCode.NONE],
+            [ErrorCode.UNKNOWN_MEMBER_ID] * 2,  # the winner has members, so only they may commit
         )
 
 
 @pytest.mark.parametrize("seed", range(6))
 @scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
-async def test_a_controller_that_dies_meanwhile_changes_nothing(
+async def test_one_group_is_admitted_while_the_controller_dies(
     cluster: VirtualCluster, /, seed: int
 ) -> None:
     controller = cluster.controller_id
     groups = [
         group
         for group in await groups_of(cluster, 3)
-        # A member that has joined and lost its coordinator at once is none any more.
+        # A member that loses its coordinator right after it joined is no longer a member.
         if cluster.leader_of(OFFSETS_TOPIC, group.index) != controller
     ]
     joins = [asyncio.ensure_future(group.join()) for group in groups]
@@ -221,20 +226,20 @@ async def test_a_controller_that_dies_meanwhile_changes_nothing(
     codes = await asyncio.gather(*joins)
     winner = check_one_admitted(cluster, groups, codes)
     await cluster.start(controller)
-    again = await asyncio.gather(*(group.join() for group in groups))
-    assert check_one_admitted(cluster, groups, again) is winner
+    repeated = await asyncio.gather(*(group.join() for group in groups))
+    assert check_one_admitted(cluster, groups, repeated) is winner
 
 
 @scenario(run_in_virtual_cluster, nodes=3, seed=1, properties=PROPERTIES)
-async def test_a_claim_that_is_not_used_goes_to_the_next_who_asks(
-    cluster: VirtualCluster, /
-) -> None:
+async def test_unused_claim_is_given_to_the_next_group(cluster: VirtualCluster, /) -> None:
     first, second = await groups_of(cluster)
     assert await first.join() is ErrorCode.NONE
-    assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a member"
+    assert await second.join() is ErrorCode.POLICY_VIOLATION, "the first group has a member"
     await first.leave()
     assert await first.commit(TOPIC) == [ErrorCode.NONE]
-    assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a position"
+    assert await second.join() is ErrorCode.POLICY_VIOLATION, (
+        "the first group has a committed offset"
+    )
     assert await second.commit(TOPIC, "free") == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
     assert await first.delete() is ErrorCode.NONE
     assert await second.join() is ErrorCode.NONE
@@ -243,10 +248,10 @@ async def test_a_claim_that_is_not_used_goes_to_the_next_who_asks(
 
 
 @scenario(run_in_virtual_cluster, nodes=3, seed=4, properties=PROPERTIES)
-async def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created(
+async def test_groups_subscribed_to_a_missing_topic_claim_it_when_it_is_created(
     cluster: VirtualCluster, /
 ) -> None:
-    """Members of the new protocol name their topics only when they join."""
+    """Members of the consumer protocol send their topics only when they join."""
     groups = await groups_without_topic(cluster)
     for group in groups:
         assert await group.heartbeat() is ErrorCode.NONE
@@ -263,14 +268,14 @@ async def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created(
 
 
 @scenario(run_in_virtual_cluster, nodes=3, seed=2, properties=PROPERTIES)
-async def test_a_mode_that_does_not_fit_the_groups_is_refused(cluster: VirtualCluster, /) -> None:
+async def test_mode_that_conflicts_with_groups_is_rejected(cluster: VirtualCluster, /) -> None:
     first, second = await groups_of(cluster, mode="psb")
     assert await first.join() is ErrorCode.NONE
     assert await second.commit(TOPIC) == [ErrorCode.NONE]
-    refused = await alter(cluster, mode="ptp")
-    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    rejected = await alter(cluster, mode="ptp")
+    assert rejected.error_code == ErrorCode.INVALID_CONFIG
     names = " and ".join(f"'{name}'" for name in sorted([first.group_id, second.group_id]))
-    assert names in (refused.error_message or "")
+    assert names in (rejected.error_message or "")
     assert await second.delete() is ErrorCode.NONE
     assert (await alter(cluster, mode="ptp")).error_code == ErrorCode.NONE
     assert cluster.image.claims == {TOPIC: first.group_id}
@@ -280,14 +285,14 @@ async def test_a_mode_that_does_not_fit_the_groups_is_refused(cluster: VirtualCl
     assert await second.join() is ErrorCode.NONE
 
 
-def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:
+def test_mode_is_unchanged_if_groups_cannot_be_checked() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         first, _ = await groups_of(cluster, mode="psb")
         assert await first.commit(TOPIC) == [ErrorCode.NONE]
         isolated = cluster.leader_of(OFFSETS_TOPIC, first.index)
         cluster.isolate(isolated)
-        refused = await alter(cluster, through=1 + isolated % 3, mode="ptp")
-        assert refused.error_code != ErrorCode.NONE
+        rejected = await alter(cluster, through=1 + isolated % 3, mode="ptp")
+        assert rejected.error_code != ErrorCode.NONE
         cluster.heal()
         assert cluster.image.claims == {}
 

@@ -1,5 +1,5 @@
-"""Transaction coordinators on whole nodes: all or nothing, whoever dies, in both modes and across
-their switch."""
+"""Tests that transactions are atomic despite failures of coordinators and leaders, in both
+replication modes and during mode switches."""
 
 import asyncio
 from typing import Any, NamedTuple, TypeVar
@@ -59,20 +59,20 @@ TRANSACTION_TIMEOUT_MS = 5_000
 PAUSE_SECONDS = 0.03
 
 
-class GivenUp(Exception):
-    """The transaction cannot go on: its producer begins a new life."""
+class SessionLost(Exception):
+    """The transaction cannot continue: its producer must initialize again."""
 
 
-class Verdict(NamedTuple):
+class Outcomes(NamedTuple):
     committed: set[bytes]
     aborted: set[bytes]
-    #: Nobody was told what became of them.
+    #: Transactions whose outcome is unknown.
     unknown: set[bytes]
 
 
 class Transactor:
-    """One transaction after the other, each with its number in every partition; every third is
-    aborted. What it was told of each is in `verdict`."""
+    """Runs transactions, each with its number in every partition; every third one is aborted.
+    Records the results in `outcomes`."""
 
     def __init__(self, client: ClusterClient, *, protocol: int) -> None:
         self._client = client
@@ -82,17 +82,17 @@ class Transactor:
         self._producer_id, self._epoch = -1, -1
         self._sequences = [0] * PARTITIONS
         self._number = 0
-        self.verdict = Verdict(set(), set(), set())
+        self.outcomes = Outcomes(set(), set(), set())
         self.is_stopped = False
 
-    async def make_topic(self) -> None:
+    async def create_transactions_topic(self) -> None:
         request = FindCoordinatorRequest(coordinator_keys=[ID], key_type=1)
         while True:
             try:
-                reply = await self._client.request(
+                response = await self._client.request(
                     request, 4, FindCoordinatorResponse, timeout_ms=10_000
                 )
-                if reply.coordinators[0].error_code == 0:
+                if response.coordinators[0].error_code == 0:
                     return
             except (NotSent, OutcomeUnknown):
                 self._client.mark_stale()
@@ -103,43 +103,43 @@ class Transactor:
         while not self.is_stopped:
             try:
                 await self.transact(commit=self._number % 3 != 2)
-            except GivenUp:
+            except SessionLost:
                 await self.begin()
 
     async def wait_for_more(self, cluster: VirtualCluster, count: int = 6) -> None:
-        wanted = len(self.verdict.committed) + count
-        await cluster.wait_for(lambda: len(self.verdict.committed) >= wanted, seconds=120)
+        goal = len(self.outcomes.committed) + count
+        await cluster.wait_for(lambda: len(self.outcomes.committed) >= goal, seconds=120)
 
     async def begin(self) -> None:
         request = InitProducerIdRequest(
             transactional_id=ID, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         while True:
-            reply = await self._ask(self._coordinator, request, 5, InitProducerIdResponse)
-            if reply is not None and not reply.error_code:
-                self._producer_id, self._epoch = reply.producer_id, reply.producer_epoch
+            response = await self._request(self._coordinator, request, 5, InitProducerIdResponse)
+            if response is not None and not response.error_code:
+                self._producer_id, self._epoch = response.producer_id, response.producer_epoch
                 self._sequences = [0] * PARTITIONS
                 return
-            await self._pause(self._coordinator)
+            await self._back_off(self._coordinator)
 
     async def transact(self, *, commit: bool) -> None:
         value = b"%d" % self._number
         self._number += 1
-        self.verdict.unknown.add(value)
+        self.outcomes.unknown.add(value)
         try:
             if self._protocol == 1:
                 await self._add()
             for index in range(PARTITIONS):
                 await self._produce(index, value)
-        except GivenUp:
-            # Never asked to commit: whoever comes next aborts it.
-            self._judge(value, self.verdict.aborted)
+        except SessionLost:
+            # The commit was never requested: the next session aborts the transaction.
+            self._record_outcome(value, self.outcomes.aborted)
             raise
         await self.end(commit=commit)
-        self._judge(value, self.verdict.committed if commit else self.verdict.aborted)
+        self._record_outcome(value, self.outcomes.committed if commit else self.outcomes.aborted)
 
-    def _judge(self, value: bytes, kind: set[bytes]) -> None:
-        self.verdict.unknown.discard(value)
+    def _record_outcome(self, value: bytes, kind: set[bytes]) -> None:
+        self.outcomes.unknown.discard(value)
         kind.add(value)
 
     async def _add(self) -> None:
@@ -152,15 +152,17 @@ class Transactor:
             ],
         )
         for _ in range(100):
-            reply = await self._ask(self._coordinator, request, 3, AddPartitionsToTxnResponse)
-            if reply is not None:
-                (topic,) = reply.results_by_topic_v3_and_below
+            response = await self._request(
+                self._coordinator, request, 3, AddPartitionsToTxnResponse
+            )
+            if response is not None:
+                (topic,) = response.results_by_topic_v3_and_below
                 code = topic.results_by_partition[0].partition_error_code
                 if not code:
                     return
-                self._check_hope(code)
-            await self._pause(self._coordinator)
-        raise GivenUp
+                self._raise_if_fatal(code)
+            await self._back_off(self._coordinator)
+        raise SessionLost
 
     async def _produce(self, index: int, value: bytes) -> None:
         batch = build_batch(
@@ -182,15 +184,15 @@ class Transactor:
         )
         version = 12 if self._protocol == 2 else 11
         for _ in range(100):
-            reply = await self._ask(self._routes[index], request, version, ProduceResponse)
-            if reply is not None:
-                code = reply.responses[0].partition_responses[0].error_code
+            response = await self._request(self._routes[index], request, version, ProduceResponse)
+            if response is not None:
+                code = response.responses[0].partition_responses[0].error_code
                 if not code:
                     self._sequences[index] += 1
                     return
-                self._check_hope(code)
-            await self._pause(self._routes[index])
-        raise GivenUp
+                self._raise_if_fatal(code)
+            await self._back_off(self._routes[index])
+        raise SessionLost
 
     async def end(self, *, commit: bool) -> None:
         request = EndTxnRequest(
@@ -201,25 +203,27 @@ class Transactor:
         )
         version = 5 if self._protocol == 2 else 3
         for _ in range(100):
-            reply = await self._ask(self._coordinator, request, version, EndTxnResponse)
-            if reply is not None:
-                if not reply.error_code:
+            response = await self._request(self._coordinator, request, version, EndTxnResponse)
+            if response is not None:
+                if not response.error_code:
                     if self._protocol == 2:
-                        self._epoch, self._sequences = reply.producer_epoch, [0] * PARTITIONS
+                        self._epoch, self._sequences = response.producer_epoch, [0] * PARTITIONS
                     return
-                self._check_hope(reply.error_code)
-            await self._pause(self._coordinator)
-        raise GivenUp
+                self._raise_if_fatal(response.error_code)
+            await self._back_off(self._coordinator)
+        raise SessionLost
 
     async def state(self) -> str:
         request = DescribeTransactionsRequest(transactional_ids=[ID])
         while True:
-            reply = await self._ask(self._coordinator, request, 0, DescribeTransactionsResponse)
-            if reply is not None and not reply.transaction_states[0].error_code:
-                return reply.transaction_states[0].transaction_state
-            await self._pause(self._coordinator)
+            response = await self._request(
+                self._coordinator, request, 0, DescribeTransactionsResponse
+            )
+            if response is not None and not response.transaction_states[0].error_code:
+                return response.transaction_states[0].transaction_state
+            await self._back_off(self._coordinator)
 
-    def _check_hope(self, code: int) -> None:
+    def _raise_if_fatal(self, code: int) -> None:
         if code in (
             ErrorCode.PRODUCER_FENCED,
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -227,9 +231,9 @@ class Transactor:
             ErrorCode.TRANSACTION_ABORTABLE,
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ):
-            raise GivenUp
+            raise SessionLost
 
-    async def _ask(
+    async def _request(
         self, route: PartitionRoute, request: Message, version: int, kind: type[M]
     ) -> M | None:
         try:
@@ -237,18 +241,18 @@ class Transactor:
         except (NotSent, OutcomeUnknown):
             return None
 
-    async def _pause(self, route: PartitionRoute) -> None:
+    async def _back_off(self, route: PartitionRoute) -> None:
         route.mark_stale()
         await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes], bool]:
-    """The values, and whether the last stable offset is the high watermark."""
+    """Returns the values, and whether the last stable offset equals the high watermark."""
     route = client.partition(TOPIC, index)
     values: list[bytes] = []
     offset = 0
     while True:
-        asked = FetchPartition(
+        partition = FetchPartition(
             partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, log_start_offset=0
         )
         request = FetchRequest(
@@ -256,14 +260,14 @@ async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes]
             max_wait_ms=0,
             max_bytes=1 << 20,
             isolation_level=1,
-            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+            topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
         )
         try:
-            reply = await route.request(request, 11, FetchResponse, timeout_ms=TIMEOUT_MS)
+            response = await route.request(request, 11, FetchResponse, timeout_ms=TIMEOUT_MS)
         except (NotSent, OutcomeUnknown):
             await asyncio.sleep(PAUSE_SECONDS)
             continue
-        data = reply.responses[0].partitions[0]
+        data = response.responses[0].partitions[0]
         if data.error_code:
             assert ErrorResponse(data.error_code).is_retriable, data.error_code
             route.mark_stale()
@@ -273,7 +277,7 @@ async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes]
         records = bytes(data.records or b"")
         if not records:
             return values, data.last_stable_offset == data.high_watermark
-        aborted = {(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()}
+        aborted = {(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()}
         found, offset = _values_of(records, aborted)
         values += found
 
@@ -305,29 +309,29 @@ def _values_of(records: bytes, aborted: set[tuple[int, int]]) -> tuple[list[byte
     return values, offset
 
 
-async def check(cluster: VirtualCluster, verdict: Verdict) -> None:
-    """T1, T2, T6 on everything that was written."""
+async def check(cluster: VirtualCluster, outcomes: Outcomes) -> None:
+    """Checks T1, T2 and T6."""
     client = cluster.client("reader")
     await asyncio.sleep(2 * TRANSACTION_TIMEOUT_MS / 1000)
     seen = []
     for index in range(PARTITIONS):
         values, is_stable = await read_committed(client, index)
-        assert is_stable, "a transaction hangs"
-        assert len(values) == len(set(values)), "a record is there twice"
+        assert is_stable, "a transaction is still open"
+        assert len(values) == len(set(values)), "a record is duplicated"
         seen.append(set(values))
-    assert seen[0] == seen[1] == seen[2], "a transaction is torn"
-    assert verdict.committed <= seen[0], "a committed transaction is lost"
-    assert not verdict.aborted & seen[0], "an aborted transaction is seen"
-    assert seen[0] <= verdict.committed | verdict.unknown
+    assert seen[0] == seen[1] == seen[2], "a transaction is visible in part"
+    assert outcomes.committed <= seen[0], "a committed transaction is lost"
+    assert not outcomes.aborted & seen[0], "an aborted transaction is visible"
+    assert seen[0] <= outcomes.committed | outcomes.unknown
 
 
 async def begin(cluster: VirtualCluster, protocol: int) -> Transactor:
-    # Records of 1970 would not be kept for long.
+    # The records have timestamps of 1970, so retention would delete them.
     await cluster.test_client().create_topic(
         TOPIC, partitions=PARTITIONS, replication_factor=3, configs={"retention.ms": "-1"}
     )
     transactor = Transactor(cluster.client("transactor"), protocol=protocol)
-    await transactor.make_topic()
+    await transactor.create_transactions_topic()
     return transactor
 
 
@@ -357,7 +361,7 @@ async def wait_mode(cluster: VirtualCluster, topic: str, mode: ReplicationMode) 
 @pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", ["isr", "raft"])
-def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, protocol: int) -> None:
+def test_transactions_survive_coordinators_and_leaders(mode: str, seed: int, protocol: int) -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         transactor = await begin(cluster, protocol)
         running = asyncio.get_running_loop().create_task(transactor.run())
@@ -377,7 +381,7 @@ def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, pro
         await transactor.wait_for_more(cluster)
         transactor.is_stopped = True
         await running
-        await check(cluster, transactor.verdict)
+        await check(cluster, transactor.outcomes)
 
     properties = {
         **PROPERTIES,
@@ -391,7 +395,7 @@ def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, pro
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("topic", [TOPIC, TRANSACTIONS_TOPIC])
 @scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
-async def test_transactions_go_on_through_a_switch(
+async def test_transactions_continue_during_mode_switches(
     cluster: VirtualCluster, /, topic: str, seed: int, protocol: int
 ) -> None:
     transactor = await begin(cluster, protocol)
@@ -406,16 +410,16 @@ async def test_transactions_go_on_through_a_switch(
     await transactor.wait_for_more(cluster)
     transactor.is_stopped = True
     await running
-    await check(cluster, transactor.verdict)
+    await check(cluster, transactor.outcomes)
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("seed", range(2))
 @scenario(run_in_virtual_cluster, nodes=3, properties=PROPERTIES)
-async def test_a_coordinator_dies_between_the_decision_and_the_markers(
+async def test_next_coordinator_writes_the_markers_of_a_prepared_commit(
     cluster: VirtualCluster, /, seed: int, protocol: int
 ) -> None:
-    """The transaction is committed, and nobody else knows: the next coordinator tells them."""
+    """The coordinator dies after the decision to commit, before any marker is written."""
     transactor = await begin(cluster, protocol)
     await transactor.begin()
     coordinator = cluster.leader_of(TRANSACTIONS_TOPIC, INDEX)
@@ -423,7 +427,7 @@ async def test_a_coordinator_dies_between_the_decision_and_the_markers(
     assert set(leaders) - {coordinator}, "some partition is led by another node"
     brokers = cluster.node(coordinator).broker.brokers
 
-    async def never_answered(*arguments: Any, **more: Any) -> Any:
+    async def never_respond(*arguments: Any, **more: Any) -> Any:
         await asyncio.Event().wait()
 
     value = b"decided"
@@ -431,8 +435,8 @@ async def test_a_coordinator_dies_between_the_decision_and_the_markers(
         await transactor._add()
     for index in range(PARTITIONS):
         await transactor._produce(index, value)
-    # The requests with markers leave, and come to nobody.
-    brokers.request = never_answered  # type: ignore[method-assign]
+    # The requests with markers are never delivered.
+    brokers.request = never_respond  # type: ignore[method-assign]
     await transactor.end(commit=True)
     assert await transactor.state() == "PrepareCommit"
     reader = cluster.client("reader")

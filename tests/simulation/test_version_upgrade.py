@@ -1,5 +1,5 @@
-"""kraft.version is raised from 0 to 1 while the leader dies: all controllers keep the old level or
-have the new one, and afterwards the voters can change."""
+"""Tests of upgrading kraft.version from 0 to 1 while the leader fails: all controllers have the old
+level or all have the new one, and afterwards the voters can be changed."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from tests.support.scenarios import run_in_simulated_cluster, scenario
 
 pytestmark = pytest.mark.simulation
 
-#: Snapshots often, and the log before them goes at once.
+#: Frequent snapshots, after which the log below them is deleted immediately.
 SHORT_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "300",
     "metadata.max.retention.bytes": "100",
@@ -40,7 +40,8 @@ def leader_of(cluster: SimulatedCluster) -> RaftDriver:
 
 
 def agreed_quorum(cluster: SimulatedCluster) -> Quorum | None:
-    """The committed level and voters, if all nodes have the same, and nothing newer in the log."""
+    """Returns the committed level and voters if all nodes have the same, without uncommitted
+    changes."""
     drivers = [driver(cluster, node_id) for node_id in cluster.nodes()]
     first = drivers[0].quorum
     is_agreed = len(drivers) == 3 and all(
@@ -49,7 +50,7 @@ def agreed_quorum(cluster: SimulatedCluster) -> Quorum | None:
     return first if is_agreed and cluster.controller_id in cluster.nodes() else None
 
 
-async def raise_level(cluster: SimulatedCluster, *, validate_only: bool = False) -> ErrorCode:
+async def upgrade_level(cluster: SimulatedCluster, *, validate_only: bool = False) -> ErrorCode:
     request = UpdateFeaturesRequest(
         timeout_ms=10_000,
         feature_updates=[
@@ -58,14 +59,15 @@ async def raise_level(cluster: SimulatedCluster, *, validate_only: bool = False)
         ],
         validate_only=validate_only,
     )
-    answer = await cluster.client().request(request, 2, UpdateFeaturesResponse, timeout_ms=20_000)
-    return ErrorCode(answer.error_code)
+    response = await cluster.client().request(request, 2, UpdateFeaturesResponse, timeout_ms=20_000)
+    return ErrorCode(response.error_code)
 
 
-async def raise_until_done(cluster: SimulatedCluster) -> None:
-    """A leader may not know all voters yet, and may change."""
+async def upgrade_with_retries(cluster: SimulatedCluster) -> None:
+    """Retries the upgrade, because a leader may not have the descriptions of all voters yet, and
+    may change."""
     async with asyncio.timeout(60):
-        while await raise_level(cluster) is not ErrorCode.NONE:
+        while await upgrade_level(cluster) is not ErrorCode.NONE:
             await asyncio.sleep(0.2)
 
 
@@ -75,29 +77,31 @@ def knows_all_voters(cluster: SimulatedCluster) -> bool:
 
 
 async def change_voters(cluster: SimulatedCluster) -> None:
-    """Removes a voter and adds it again; the static set in the settings does not count."""
+    """Removes a voter and adds it again; the static voters in the settings are ignored."""
     await cluster.wait_for(lambda: cluster.controller_id in cluster.nodes())
     leader = leader_of(cluster)
-    gone = next(node_id for node_id in cluster.hosts if node_id != cluster.controller_id)
-    voter = leader.voters.find(NodeId(gone))
+    removed = next(node_id for node_id in cluster.hosts if node_id != cluster.controller_id)
+    voter = leader.voters.find(NodeId(removed))
     assert voter is not None
     for request in (RemoveVoterRequest(key=voter.key), AddVoterRequest(voter=voter)):
         async with asyncio.timeout(60):
             while (await leader.ask(request)).error is Error.CHANGE_IN_PROGRESS:
                 await asyncio.sleep(0.1)
     await cluster.wait_for(lambda: agreed_quorum(cluster) is not None)
-    assert leader.quorum.voters.node_ids[-1] == gone
+    assert leader.quorum.voters.node_ids[-1] == removed
 
 
 @scenario(run_in_simulated_cluster, nodes=3, seed=1, is_static=True, properties=SHORT_LOG)
-async def test_a_quorum_with_the_new_level_restarts_with_it(cluster: SimulatedCluster, /) -> None:
+async def test_upgraded_quorum_keeps_its_level_after_a_restart(
+    cluster: SimulatedCluster, /
+) -> None:
     await cluster.start()
     assert leader_of(cluster).voters.is_static
     await cluster.wait_for(lambda: knows_all_voters(cluster))
-    assert await raise_level(cluster, validate_only=True) is ErrorCode.NONE
+    assert await upgrade_level(cluster, validate_only=True) is ErrorCode.NONE
     assert leader_of(cluster).quorum.kraft_version == 0
     assert cluster.image.features["transaction.version"] == 2
-    assert await raise_level(cluster) is ErrorCode.NONE
+    assert await upgrade_level(cluster) is ErrorCode.NONE
     assert leader_of(cluster).quorum.kraft_version == 1
     assert cluster.image.features["transaction.version"] == 1
     await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
@@ -108,8 +112,8 @@ async def test_a_quorum_with_the_new_level_restarts_with_it(cluster: SimulatedCl
         assert voter.key == quorum.me
         assert voter.key.directory_id != ZERO_UUID
         assert voter.endpoints == quorum.endpoints
-    assert await raise_level(cluster) is ErrorCode.NONE
-    # Snapshots stand for the records of the upgrade.
+    assert await upgrade_level(cluster) is ErrorCode.NONE
+    # Snapshots replace the records of the upgrade.
     end = leader_of(cluster).log.end_offset
     for node_id in cluster.hosts:
         await cluster.wait_for(lambda i=node_id: driver(cluster, i).log.log_start_offset > end)
@@ -127,14 +131,14 @@ async def test_a_quorum_with_the_new_level_restarts_with_it(cluster: SimulatedCl
 @pytest.mark.parametrize("fault", ["kill", "power", "cut"])
 @pytest.mark.parametrize("seed", range(8))
 @scenario(run_in_simulated_cluster, nodes=3, is_static=True)
-async def test_the_leader_dies_in_the_middle(
+async def test_upgrade_is_atomic_if_the_leader_fails(
     cluster: SimulatedCluster, /, seed: int, fault: str
 ) -> None:
     await cluster.start()
     await cluster.wait_for(lambda: knows_all_voters(cluster))
     old = cluster.controller_id
-    upgrade = asyncio.ensure_future(raise_level(cluster))
-    # Before the request, between its append and its commit, after it.
+    upgrade = asyncio.ensure_future(upgrade_level(cluster))
+    # The leader fails before the request, between its append and its commit, or after it.
     if seed % 2:
         quorum = driver(cluster, old)
         while quorum.voters.is_static:
@@ -157,24 +161,26 @@ async def test_the_leader_dies_in_the_middle(
     if is_known:
         assert quorum_now.kraft_version == 1
     upgrade.cancel()
-    await raise_until_done(cluster)
+    await upgrade_with_retries(cluster)
     await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
     await change_voters(cluster)
 
 
 @scenario(run_in_simulated_cluster, nodes=3, seed=5, is_static=True)
-async def test_a_leader_that_does_not_know_a_voter_refuses(cluster: SimulatedCluster, /) -> None:
+async def test_upgrade_is_rejected_without_the_descriptions_of_all_voters(
+    cluster: SimulatedCluster, /
+) -> None:
     await cluster.start()
     leader = leader_of(cluster)
     assert leader.core.leadership is not None
     leader.core.leadership.descriptions.clear()
     for validate_only in (True, False):
-        code = await raise_level(cluster, validate_only=validate_only)
+        code = await upgrade_level(cluster, validate_only=validate_only)
         assert code is ErrorCode.INVALID_UPDATE_VERSION
     assert leader.quorum.kraft_version == 0
     assert cluster.image.features["transaction.version"] == 2
-    # Every new leader is told.
+    # Voters send their descriptions to every new leader.
     await cluster.stop(cluster.controller_id)
     await cluster.start()
     await cluster.wait_for(lambda: knows_all_voters(cluster))
-    await raise_until_done(cluster)
+    await upgrade_with_retries(cluster)
