@@ -1,8 +1,7 @@
-"""Raw clients of a cluster: they ask whoever leads, and never try twice.
+"""Raw clients of a cluster: they send requests to partition leaders and never retry.
 
-After a refusal or a broken connection the leader is looked up again with the next call; whether to
-call again is up to the caller, who writes the history.
-"""
+After an error or a broken connection, the next call looks up the leader again; the caller, who
+records the history, decides whether to retry."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,10 +16,10 @@ from lograft.wire.messages.metadata import (
     MetadataResponse,
 )
 from tests.chaos.raw_client import ErrorResponse, Fetched, RawClient
-from tests.chaos.recording import PASSING, Asking, Run
+from tests.chaos.recording import TRANSIENT, PartitionClient, Run
 
-#: What a cluster may say for a while when a node went or came.
-PASSING_IN_A_CLUSTER: Final = PASSING | {
+#: Error codes that a cluster may return for a while after a node has failed or started.
+TRANSIENT_IN_A_CLUSTER: Final = TRANSIENT | {
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -29,7 +28,7 @@ PASSING_IN_A_CLUSTER: Final = PASSING | {
     ErrorCode.REPLICA_NOT_AVAILABLE,
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.NOT_CONTROLLER,
-    # A broker that has just started may not have heard of the topic yet.
+    # A broker that has just started may not have the topic's metadata yet.
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -38,7 +37,7 @@ PASSING_IN_A_CLUSTER: Final = PASSING | {
 
 
 class NoLeader(OSError):
-    """Nobody that answers knows a leader that can be reached."""
+    """No reachable node knows a reachable leader."""
 
 
 class ClusterClient:
@@ -47,7 +46,7 @@ class ClusterClient:
             address: RawClient(address[1], name=name, host=address[0]) for address in addresses
         }
         self._leaders: dict[TopicPartition, tuple[str, int]] = {}
-        #: The one that answered last is asked first.
+        #: Addresses, the one that responded last first.
         self._order = list(addresses)
 
     def close(self) -> None:
@@ -55,7 +54,7 @@ class ClusterClient:
             client.close()
 
     def producer_id(self) -> tuple[int, int]:
-        return self._anyone().producer_id()
+        return self._any_client().producer_id()
 
     def produce(self, tp: TopicPartition, batch: bytes) -> int:
         with self._leader(tp) as leader:
@@ -72,30 +71,30 @@ class ClusterClient:
             return leader.offset_at(tp, timestamp)
 
     def leader_of(self, tp: TopicPartition) -> tuple[str, int]:
-        answer = self._metadata(tp.topic)
+        response = self._metadata(tp.topic)
         leaders = {
             partition.partition_index: partition.leader_id
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
         }
-        found = leaders.get(tp.partition, -1)
-        for broker in answer.brokers:
-            if broker.node_id == found:
+        leader_id = leaders.get(tp.partition, -1)
+        for broker in response.brokers:
+            if broker.node_id == leader_id:
                 return broker.host, broker.port
         raise NoLeader(f"{tp} has no leader")
 
     def in_sync(self, tp: TopicPartition) -> int:
-        answer = self._metadata(tp.topic)
+        response = self._metadata(tp.topic)
         return max(
             len(partition.isr_nodes)
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
             if partition.partition_index == tp.partition
         )
 
     @contextmanager
     def _leader(self, tp: TopicPartition) -> Iterator[RawClient]:
-        """Whoever fails or refuses may lead no more: it is looked up again next time."""
+        """Yields the client of the leader; after an error, the leader is looked up again."""
         known = self._leaders.get(tp)
         if known is None:
             known = self._leaders[tp] = self.leader_of(tp)
@@ -105,33 +104,33 @@ class ClusterClient:
             self._leaders.pop(tp, None)
             raise
 
-    def _anyone(self) -> RawClient:
+    def _any_client(self) -> RawClient:
         self._metadata("")
         return self._clients[self._order[0]]
 
     def _metadata(self, topic: str) -> MetadataResponse:
-        wanted = [MetadataRequestTopic(name=topic)] if topic else []
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        topics = [MetadataRequestTopic(name=topic)] if topic else []
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         for address in list(self._order):
             with suppress(OSError):
-                answer = self._clients[address].ask(request, 12, MetadataResponse)
+                response = self._clients[address].request(request, 12, MetadataResponse)
                 self._order.remove(address)
                 self._order.insert(0, address)
-                return answer
-            # It may be paused: the next question begins with another.
+                return response
+            # It may be paused: the next request starts with another node.
             self._order.remove(address)
             self._order.append(address)
-        raise NoLeader("no node of the cluster answers")
+        raise NoLeader("no node of the cluster responds")
 
 
 @dataclass
 class ClusterRun(Run):
     addresses: Sequence[tuple[str, int]] = ()
-    passing: frozenset[ErrorCode] = PASSING_IN_A_CLUSTER
+    transient: frozenset[ErrorCode] = TRANSIENT_IN_A_CLUSTER
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self.addresses)
 
-    def client(self, name: str) -> Asking:
+    def client(self, name: str) -> PartitionClient:
         return ClusterClient(self.addresses, name=name)

@@ -1,8 +1,8 @@
-"""Does to a cluster what happens to clusters: a leader, the controller or a coordinator is killed,
-paused or cut off, a node comes back, all go at once.
+"""Injects faults into a cluster: kills, pauses or isolates a leader, the controller or a
+coordinator, restarts nodes, or kills all at once.
 
-What will be done is drawn from the seed before the run; whom it hits is looked up when it happens.
-"""
+The faults are drawn from the seed before the run; their targets are looked up when they are
+injected."""
 
 import os
 import random
@@ -43,21 +43,21 @@ LASTING_SECONDS: Final = (0.5, 14.0)
 HEALED_SECONDS_MAX: Final = 120.0
 
 
-#: Of a coordinator: a group's or a transactional id's.
+#: Types of coordinators.
 GROUP, TRANSACTION = 0, 1
 
 
 class Fault(NamedTuple):
     kind: Kind
     target: Target
-    #: Quiet time before.
+    #: Time without faults before this one.
     rest_seconds: float
-    #: How long it is away.
+    #: Duration of the fault.
     seconds: float
 
 
 class NotHealed(Exception):
-    """The cluster did not come back although nothing was done to it any more."""
+    """The cluster did not recover after the last fault."""
 
 
 def plan(seed: int, seconds: float, *, has_network: bool) -> list[Fault]:
@@ -86,7 +86,8 @@ class ClusterNemesis:
         *,
         coordinated: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """`coordinated`: whose coordinators are aimed at, as (GROUP or TRANSACTION, name)."""
+        """`coordinated` lists the keys whose coordinators are targets, as (GROUP or TRANSACTION,
+        name)."""
         self._coordinated = coordinated
         self._run = run
         self._cluster = cluster
@@ -108,14 +109,14 @@ class ClusterNemesis:
 
     @property
     def load(self) -> float:
-        """Of the machine, per core, while faults struck."""
+        """The machine's average load per core during the faults."""
         return sum(self._loads) / max(1, len(self._loads))
 
     def close(self) -> None:
         self._client.close()
 
     def heal(self) -> None:
-        """Everybody is up and in sync again."""
+        """Clears all faults and waits until all nodes are up and in sync."""
         if self._network is not None:
             self._network.heal()
         for server in self._cluster.servers:
@@ -130,7 +131,7 @@ class ClusterNemesis:
 
     def _is_healed(self) -> bool:
         servers = self._cluster.servers
-        if any(len(broker_ids(one.host, one.port)) != len(servers) for one in servers):
+        if any(len(broker_ids(server.host, server.port)) != len(servers) for server in servers):
             return False
         try:
             return all(self._client.in_sync(tp) == len(servers) for tp in self._partitions)
@@ -138,13 +139,13 @@ class ClusterNemesis:
             return False
 
     def _revive(self) -> None:
-        """Kafka's nodes end of themselves when they wait too long for a controller, and are started
-        again, as by whoever looks after them. Lograft's have no reason to (L4)."""
+        """Restarts Kafka nodes that exited because they waited too long for a controller, as a
+        supervisor would. Lograft's nodes must not exit (L4)."""
         for server in self._cluster.servers:
             if self._cluster.kind == "kafka" and server.has_ended_within(0):
                 server.kill()
                 server.launch()
-                self.done["own end any"] += 1
+                self.done["unexpected exit any"] += 1
 
     def _do(self, fault: Fault) -> None:
         tp = self._chance.choice(self._partitions)
@@ -160,7 +161,7 @@ class ClusterNemesis:
                 running(server).send_signal(signal.SIGSTOP)
             case "isolate" | "one-way" | "bridge":
                 self._cut(fault.kind, server.node_id)
-        # Only now: what is sent from here on meets the fault.
+        # Recorded after the fault is active, so that later sends are affected by it.
         self._run.history.record(
             "nemesis",
             "probe",
@@ -197,7 +198,7 @@ class ClusterNemesis:
             case "one-way":
                 for other in others:
                     network.cut(node, other)
-            case _:  # the others reach this one, but not each other
+            case _:  # the other nodes reach this one, but not each other
                 for first in others:
                     for second in others:
                         if first != second:
@@ -211,7 +212,7 @@ class ClusterNemesis:
         self._run.history.record("nemesis", "probe", "crash", kind="kill")
 
     def _pick(self, target: Target, tp: TopicPartition) -> Server:
-        """Whoever it is now; anybody if that cannot be said."""
+        """Returns the node that currently has this role, or a random one if it is unknown."""
         try:
             if target == "leader":
                 return self._at(self._client.leader_of(tp))
@@ -224,22 +225,24 @@ class ClusterNemesis:
         return self._chance.choice(self._cluster.servers)
 
     def _at(self, address: tuple[str, int]) -> Server:
-        return next(one for one in self._cluster.servers if (one.host, one.port) == address)
+        return next(
+            server for server in self._cluster.servers if (server.host, server.port) == address
+        )
 
     def _coordinator(self) -> int:
         kind, name = self._chance.choice(self._coordinated)
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
         server = self._chance.choice(self._cluster.servers)
         with RawClient(server.port, name="nemesis", host=server.host) as client:
-            (found,) = client.ask(request, 4, FindCoordinatorResponse).coordinators
-        if found.error_code:
-            raise ErrorResponse(found.error_code)
-        return found.node_id
+            (coordinator,) = client.request(request, 4, FindCoordinatorResponse).coordinators
+        if coordinator.error_code:
+            raise ErrorResponse(coordinator.error_code)
+        return coordinator.node_id
 
     def _controller(self) -> int:
         server = self._chance.choice(self._cluster.servers)
         with RawClient(server.port, name="nemesis", host=server.host) as client:
-            return controller_in(client.ask(quorum_request(), 2, DescribeQuorumResponse))
+            return controller_in(client.request(quorum_request(), 2, DescribeQuorumResponse))
 
 
 def running(server: Server) -> "subprocess.Popen[bytes]":

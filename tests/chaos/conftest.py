@@ -1,4 +1,5 @@
-"""Fixtures of the chaos tests: a seed that is printed, and nodes that end with their test."""
+"""Fixtures of the chaos tests: a seed that is printed, and nodes that are killed after their
+test."""
 
 import os
 import random
@@ -9,13 +10,13 @@ import pytest
 
 from tests.compatibility.servers import Server
 
-#: Shown below the traceback of a test that failed while they ran.
+#: Nodes whose logs are shown if a test fails while they run.
 running: list[Server] = []
 
 
 @pytest.fixture
 def seed(capsys: pytest.CaptureFixture[str]) -> int:
-    """LOGRAFT_CHAOS_SEED=n draws the same faults and the same choices of the clients again."""
+    """LOGRAFT_CHAOS_SEED=n repeats the faults and the clients' random choices of a run."""
     chosen = int(os.environ.get("LOGRAFT_CHAOS_SEED", random.SystemRandom().randrange(1_000_000)))
     with capsys.disabled():
         print(f"\nLOGRAFT_CHAOS_SEED={chosen}", flush=True)  # noqa: T201
@@ -24,7 +25,7 @@ def seed(capsys: pytest.CaptureFixture[str]) -> int:
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints a line even when the test passes: the figures are what a run is for."""
+    """Prints a line even if the test passes."""
 
     def print_line(line: str) -> None:
         with capsys.disabled():
@@ -35,20 +36,20 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
 
 @pytest.fixture
 def new_node(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Makes nodes in folders of their own; what still runs afterwards is killed."""
-    made: list[Server] = []
+    """Creates nodes in separate folders; those that are still running afterwards are killed."""
+    nodes: list[Server] = []
 
     def make(*, folder: Path | None = None, settings: dict[str, str] | None = None) -> Server:
-        one = Server.of("lograft", folder or tmp_path / f"node-{len(made)}", settings=settings)
-        one.shows_traces = False  # how it ends for users is part of what is tested
-        made.append(one)
-        running.append(one)
-        return one
+        node = Server.of("lograft", folder or tmp_path / f"node-{len(nodes)}", settings=settings)
+        node.shows_traces = False  # tests check the error output that users see
+        nodes.append(node)
+        running.append(node)
+        return node
 
     yield make
-    for one in made:
-        one.kill()
-        running.remove(one)
+    for node in nodes:
+        node.kill()
+        running.remove(node)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -56,5 +57,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
-        for one in running:
-            report.sections.append(("the node", one.log_tail()))
+        for node in running:
+            report.sections.append(("the node", node.log_tail()))

@@ -1,10 +1,9 @@
-"""Programs that copy a topic in transactions and die in the middle of them.
+"""Clients that copy a topic in transactions and die within them.
 
-Each transaction takes what one poll gave, writes it to the other topic and commits the positions
-with it. The key of a copy names its transaction, so that a reader's records tell which transactions
-it saw. A copier that died comes back under its transactional id; now and then its former self
-wakes up afterwards and tries to commit.
-"""
+Each transaction writes the records of a poll to the other topic and commits the offsets. The key of
+a copy is the name of its transaction, so that the copies show which transactions a consumer saw. A
+copier that died returns with its transactional ID; sometimes its previous producer then tries to
+commit."""
 
 import random
 import threading
@@ -27,18 +26,18 @@ POLL_SECONDS: Final = 0.2
 BATCH_MAX: Final = 200
 CALL_SECONDS_MAX: Final = 10.0
 ZOMBIE_SECONDS_MAX: Final = 3.0
-PATIENCE_SECONDS: Final = 60.0
-#: Longer than any call was told to take.
+RETRY_SECONDS_MAX: Final = 60.0
+#: Longer than the timeout of any call.
 HANG_SECONDS: Final = 2 * CALL_SECONDS_MAX
 TRANSACTION_TIMEOUT_MS: Final = 15_000
-#: In a transaction: the copier dies, or thinks better of it.
+#: Probabilities within a transaction: the copier dies, or aborts.
 DEATH_CHANCE: Final = 0.02
 ABORT_CHANCE: Final = 0.05
 AWAY_SECONDS_MAX: Final = 2.0
 
 
 class LifeOver(Exception):
-    """This producer or consumer is of no use any more."""
+    """The producer and consumer must be replaced."""
 
 
 class Copier(threading.Thread):
@@ -60,7 +59,7 @@ class Copier(threading.Thread):
         self._settings = settings
         self._random = random.Random(f"{run.seed}-{self.name}")
         self._count = 0
-        #: What was left in the middle of a transaction, with the transaction's name.
+        #: A producer that died within a transaction, and the transaction's name.
         self._zombie: tuple[Producer, str] | None = None
 
     def run(self) -> None:
@@ -111,14 +110,14 @@ class Copier(threading.Thread):
         finally:
             history.record(self.name, "ok" if outcome == "ok" else "info", "transaction")
         if outcome != "ok":
-            # Positions are ahead of what is committed: a new consumer begins where that is.
+            # The positions are ahead of the committed offsets: a new consumer starts there.
             raise LifeOver
 
     def _carry_out(
         self, producer: Producer, consumer: Consumer, messages: list[Message], name: str
     ) -> str:
-        """ok, or info when it was left or given up: what is not committed must not be seen, but a
-        copier that is told of an error cannot always know."""
+        """Returns "ok" if the transaction was committed, or "info" if it was abandoned or aborted,
+        or its outcome is unknown."""
         producer.begin_transaction()
         positions: dict[TopicPartition, int] = {}
         for message in messages:
@@ -142,7 +141,7 @@ class Copier(threading.Thread):
             return "info"
         if chance < DEATH_CHANCE + ABORT_CHANCE:
             self._until_done(lambda: producer.abort_transaction(CALL_SECONDS_MAX))
-            self._say_aborted(name)
+            self._record_aborted(name)
             return "info"
         self._until_done(lambda: producer.commit_transaction(CALL_SECONDS_MAX))
         return "ok"
@@ -153,29 +152,30 @@ class Copier(threading.Thread):
                 self._until_done(lambda: producer.abort_transaction(CALL_SECONDS_MAX))
             except KafkaException:
                 return "info"
-            self._say_aborted(f"{self.name}.{self._count}")
+            self._record_aborted(f"{self.name}.{self._count}")
         return "info"
 
-    def _say_aborted(self, name: str) -> None:
+    def _record_aborted(self, name: str) -> None:
         self._run.history.record(self.name, "probe", "aborted", name=name)
 
     def _wake_zombie(self) -> None:
-        """Whoever has its id now has ended what it left: its commit must not count."""
+        """Lets the previous producer commit, which must fail: its transaction was aborted when its
+        transactional ID was initialized again."""
         if self._zombie is None:
             return
         zombie, name = self._zombie
         self._zombie = None
-        self._say_aborted(name)
+        self._record_aborted(name)
         self._run.history.record(self.name, "probe", "zombie", name=name)
         try:
             zombie.commit_transaction(ZOMBIE_SECONDS_MAX)
         except KafkaException:
             return
-        self._run.trouble(self.name, f"{name} was committed by one that was fenced")
+        self._run.trouble(self.name, f"{name} was committed by a fenced producer")
 
     def _until_done(self, call: Callable[[], Any]) -> None:
-        """Calls again while librdkafka says that it may work."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        """Repeats the call while librdkafka reports retriable errors."""
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
         while time.monotonic() < deadline:
             try:
                 self._bounded(call)
@@ -186,16 +186,16 @@ class Copier(threading.Thread):
         raise LifeOver
 
     def _bounded(self, call: Callable[[], Any]) -> None:
-        """librdkafka (2.16.0; its issues 5456 and 5511) sometimes waits for ever for a coordinator
-        that has moved, whatever timeout it was given. Who waits for it is left behind with its
-        producer, as by a copier that died."""
-        raised: list[KafkaException] = []
+        """Calls with a time limit: librdkafka (2.16.0; its issues 5456 and 5511) sometimes waits
+        forever for a coordinator that has moved, regardless of its timeout. The waiting thread is
+        abandoned together with its producer, as if the copier had died."""
+        errors: list[KafkaException] = []
 
         def work() -> None:
             try:
                 call()
             except KafkaException as error:
-                raised.append(error)
+                errors.append(error)
 
         worker = threading.Thread(target=work, name=f"{self.name} calls", daemon=True)
         worker.start()
@@ -203,10 +203,10 @@ class Copier(threading.Thread):
         if worker.is_alive():
             self._run.history.record(self.name, "probe", "hung")
             raise LifeOver
-        for error in raised:
+        for error in errors:
             raise error
 
 
-def _error_in(raised: KafkaException) -> KafkaError:
-    error: KafkaError = raised.args[0]
+def _error_in(exception: KafkaException) -> KafkaError:
+    error: KafkaError = exception.args[0]
     return error

@@ -1,4 +1,4 @@
-"""Hundreds of connections in one event loop, each a client that does one thing again and again."""
+"""Hundreds of connections in one event loop, each a client that repeats one operation."""
 
 import asyncio
 import random
@@ -26,18 +26,18 @@ from tests.chaos.raw_client import (
     fetched_in,
     produce_request,
 )
-from tests.chaos.recording import PASSING, Run
+from tests.chaos.recording import TRANSIENT, Run
 from tests.chaos.topics import Topic
 from tests.compatibility.servers import HOST
 
-ANSWER_SECONDS_MAX: Final = 20.0
+RESPONSE_SECONDS_MAX: Final = 20.0
 RETRY_SECONDS_MAX: Final = 60.0
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 
 class Client:
-    """One connection, made again after it broke."""
+    """A client with one connection, which is reopened after it breaks."""
 
     def __init__(self, run: Run, name: str) -> None:
         self.run = run
@@ -45,9 +45,9 @@ class Client:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def ask(self, request: Message, version: int, answer: type[M]) -> M:
+    async def request(self, request: Message, version: int, response_type: type[M]) -> M:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(RESPONSE_SECONDS_MAX):
                 frame = frame_request(request, version, correlation_id=1, client_id=self.name)
                 data = await self._exchange(frame)
         except (OSError, asyncio.IncompleteReadError) as error:
@@ -55,7 +55,7 @@ class Client:
             raise ConnectionError(str(error)) from None
         header_version = response_header_version(request.KEY, version)
         _correlation_id, position = read_response_header(data, header_version)
-        return read_all(answer, version, data, position)
+        return read_all(response_type, version, data, position)
 
     async def _exchange(self, frame: bytes) -> bytes:
         if self._writer is None or self._reader is None:
@@ -70,33 +70,31 @@ class Client:
             self._writer.transport.abort()
         self._reader = self._writer = None
 
-    async def until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, operation: Callable[[], Awaitable[T]]) -> T:
         deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:
-                return await ask()
+                return await operation()
             except ConnectionError as error:
                 problem = str(error)
             except ErrorResponse as error:
-                if error.code not in PASSING:
+                if error.code not in TRANSIENT:
                     raise
                 problem = str(error)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer for {RETRY_SECONDS_MAX:.0f} s: {problem}")
+                raise TimeoutError(f"no response for {RETRY_SECONDS_MAX:.0f} s: {problem}")
             await asyncio.sleep(0.05)
 
 
 async def produce(run: Run, index: int, topic: Topic, tp: TopicPartition) -> None:
-    """Idempotent, one batch at a time, each sent until it is acknowledged."""
+    """Sends one idempotent batch at a time, each until it is acknowledged."""
     client = Client(run, f"p{index}")
     chance = random.Random(f"{run.seed}-{client.name}")
-    ask_for_id = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    id_request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     try:
-        known = await client.until_answered(
-            lambda: client.ask(ask_for_id, 4, InitProducerIdResponse)
-        )
-        if known.error_code:
-            raise ErrorResponse(known.error_code)
+        producer = await client.retry(lambda: client.request(id_request, 4, InitProducerIdResponse))
+        if producer.error_code:
+            raise ErrorResponse(producer.error_code)
         sequence = 0
         while not run.stop.is_set():
             uid = f"{client.name}-{sequence}"
@@ -104,12 +102,12 @@ async def produce(run: Run, index: int, topic: Topic, tp: TopicPartition) -> Non
             batch = batch_of(
                 [value_of(uid, topic.value_bytes)],
                 now_ms=time.time_ns() // 1_000_000,
-                producer_id=known.producer_id,
-                producer_epoch=known.producer_epoch,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
                 sequence=sequence,
             )
             run.history.record(proc, "invoke", "send", tp=str(tp), uid=uid, pid=index, seq=sequence)
-            offset = await client.until_answered(lambda batch=batch: _send(client, tp, batch))  # type: ignore[misc]
+            offset = await client.retry(lambda batch=batch: _send(client, tp, batch))  # type: ignore[misc]
             run.history.record(proc, "ok", "send", offset=offset)
             sequence += 1
             await asyncio.sleep(chance.random() * 0.4)
@@ -120,12 +118,12 @@ async def produce(run: Run, index: int, topic: Topic, tp: TopicPartition) -> Non
 
 
 async def _send(client: Client, tp: TopicPartition, batch: bytes) -> int:
-    answer = await client.ask(produce_request(tp, batch), PRODUCE_VERSION, ProduceResponse)
-    return base_offset_in(answer)
+    response = await client.request(produce_request(tp, batch), PRODUCE_VERSION, ProduceResponse)
+    return base_offset_in(response)
 
 
 async def follow(run: Run, index: int, tp: TopicPartition) -> None:
-    """Reads a partition from its beginning; at its end it waits with the node for more."""
+    """Reads a partition from its beginning, with long polls at its end."""
     client = Client(run, f"c{index}")
     offset = 0
     try:
@@ -133,14 +131,16 @@ async def follow(run: Run, index: int, tp: TopicPartition) -> None:
             run.history.record(client.name, "invoke", "poll", tp=str(tp), offset=offset)
             try:
                 request = fetch_request(tp, offset, wait_ms=400)
-                got = fetched_in(await client.ask(request, FETCH_VERSION, FetchResponse), offset)
+                fetched = fetched_in(
+                    await client.request(request, FETCH_VERSION, FetchResponse), offset
+                )
             except ConnectionError:
                 run.history.record(client.name, "info", "poll")
                 await asyncio.sleep(0.05)
                 continue
             except ErrorResponse as error:
                 run.history.record(client.name, "fail", "poll")
-                if error.code not in PASSING:
+                if error.code not in TRANSIENT:
                     run.trouble(client.name, f"{tp}: {error}")
                 await asyncio.sleep(0.05)
                 continue
@@ -148,11 +148,11 @@ async def follow(run: Run, index: int, tp: TopicPartition) -> None:
                 client.name,
                 "ok",
                 "poll",
-                records=got.records,
-                hw=got.high_watermark,
-                log_start=got.log_start,
-                bad_crc=got.bad_crc,
+                records=fetched.records,
+                hw=fetched.high_watermark,
+                log_start=fetched.log_start,
+                bad_crc=fetched.bad_crc,
             )
-            offset = got.next_offset
+            offset = fetched.next_offset
     finally:
         client.close()

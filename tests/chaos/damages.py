@@ -1,4 +1,4 @@
-"""What can happen to the files of a stopped node, each as a small function of a folder."""
+"""Kinds of damage to the files of a stopped node, each a function of a folder."""
 
 import random
 from collections.abc import Callable
@@ -8,25 +8,25 @@ from typing import Final, Literal, NamedTuple
 from lograft.wire.batches import BatchHeader, iterate_headers
 
 DamageOutcome = Literal["whole", "shorter", "offline", "served corrupt", "stuck", "wrong"]
-#: The partition's folder, chance, and the offset below which the log was fsynced.
+#: Arguments: the partition's folder, a random generator, and the recovery point of the log.
 Damaging = Callable[[Path, random.Random, int], None]
 WHOLE: Final[frozenset[DamageOutcome]] = frozenset(("whole",))
 SHORTER: Final[frozenset[DamageOutcome]] = frozenset(("whole", "shorter"))
-#: Damage below the recovery point is no torn tail: nothing may be cut, nothing invented.
+#: Damage below the recovery point is not a torn tail, so the log must not be truncated.
 OFFLINE: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline"))
-#: Base offset and epoch lie outside the CRC, and a lost file looks like one that retention took: a
-#: sealed segment is not read again before it is served, here as in Kafka.
-UNSEEN: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline", "shorter", "wrong"))
-#: Fetch hands on the bytes of sealed segments unread, as Kafka does: the CRC tells the client.
+#: The CRC does not cover base offset and epoch, and a lost file looks like one deleted by
+#: retention. As in Kafka, a sealed segment is not verified before it is served.
+UNDETECTED: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline", "shorter", "wrong"))
+#: As in Kafka, Fetch returns the bytes of sealed segments unverified: the client checks the CRC.
 SEALED: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline", "served corrupt", "stuck"))
 
 
 class Damage(NamedTuple):
     name: str
     apply: Damaging
-    #: When the node was killed before.
+    #: Outcomes that are allowed if the node was killed.
     allowed: frozenset[DamageOutcome]
-    #: When it was stopped cleanly, if that makes a difference: then all was fsynced.
+    #: Outcomes that are allowed after a clean shutdown, if they differ: then all data was fsynced.
     allowed_when_clean: frozenset[DamageOutcome] | None = None
 
     def allows(self, outcome: DamageOutcome, *, clean: bool) -> bool:
@@ -58,7 +58,7 @@ def cut(path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
-def scribble(path: Path, chance: random.Random) -> None:
+def overwrite(path: Path, chance: random.Random) -> None:
     path.write_bytes(chance.randbytes(max(path.stat().st_size, 100)))
 
 
@@ -147,7 +147,7 @@ def lose_last(folder: Path, _chance: random.Random, _recovery_point: int) -> Non
     files(folder, ".log")[-1].unlink()
 
 
-# ── what can be made anew from the log ───────────────────────────────────────────────────────
+# ── files that can be rebuilt from the log ───────────────────────────────────────────────────
 
 
 def each(suffix: str, change: Callable[[Path, random.Random], None]) -> Damaging:
@@ -170,7 +170,7 @@ def empty(path: Path, _chance: random.Random) -> None:
     path.write_bytes(b"")
 
 
-def of_a_partition() -> list[Damage]:
+def partition_damages() -> list[Damage]:
     found = [
         Damage("nothing", lambda _folder, _chance, _point: None, WHOLE),
         Damage("flip body of tail", flip_body_of_tail, SHORTER, SEALED),
@@ -182,22 +182,22 @@ def of_a_partition() -> list[Damage]:
         Damage("last batch twice", last_batch_twice, WHOLE),
         Damage("flip body of sealed", flip_body_of_sealed, SEALED),
         Damage("flip length of sealed", flip_length_of_sealed, SEALED),
-        Damage("flip offset of sealed", flip_offset_of_sealed, UNSEEN),
+        Damage("flip offset of sealed", flip_offset_of_sealed, UNDETECTED),
         Damage("cut sealed", cut_sealed, SEALED),
-        Damage("lose sealed", lose_sealed, UNSEEN),
-        Damage("lose first", lose_first, UNSEEN),
+        Damage("lose sealed", lose_sealed, UNDETECTED),
+        Damage("lose first", lose_first, UNDETECTED),
         Damage("lose last", lose_last, SHORTER, OFFLINE),
     ]
     for suffix in (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"):
         found += [
             Damage(f"flip {suffix}", each(suffix, flip_anywhere), WHOLE),
             Damage(f"cut {suffix}", each(suffix, cut_anywhere), WHOLE),
-            Damage(f"scribble {suffix}", each(suffix, scribble), WHOLE),
+            Damage(f"overwrite {suffix}", each(suffix, overwrite), WHOLE),
             Damage(f"empty {suffix}", each(suffix, empty), WHOLE),
             Damage(f"lose {suffix}", each(suffix, lose), WHOLE),
         ]
     found += [
-        Damage("scribble partition.metadata", each("partition.metadata", scribble), OFFLINE),
+        Damage("overwrite partition.metadata", each("partition.metadata", overwrite), OFFLINE),
         Damage("lose partition.metadata", each("partition.metadata", lose), WHOLE),
     ]
     return found

@@ -1,12 +1,12 @@
-"""What must hold of groups and transactions, over the history of a run: G1, G2, G5, T1, T2, T8.
+"""Invariants of groups and transactions over the history of a run: G1, G2, G5, T1, T2, T8.
 
-Operations and their values, beside those of `lograft.simulation.checkers`:
+Operations, in addition to those of `lograft.simulation.checkers`:
 
-    poll          asked also {group, member, generation, is_first}
-    commit        asked {group, member, offsets: {tp: offset}}
-    offset_fetch  asked {group}                      ok {offsets: {tp: offset}}
-    transaction   asked {name, uids}                 ok: committed
-    copies        asked {tp}                         ok {records: [[offset, uid, transaction]…]}
+    poll          also {group, member, generation, is_first}
+    commit        {group, member, offsets: {tp: offset}}
+    offset_fetch  {group}                      ok {offsets: {tp: offset}}
+    transaction   {name, uids}                 ok: committed
+    copies        {tp}                         ok {records: [[offset, uid, transaction]…]}
 
 and probes: `assigned {group, member, generation, partitions}`, `aborted {name}`.
 """
@@ -20,23 +20,24 @@ from tests.chaos.topics import Topic
 
 
 def check_groups(history: History, groups: Sequence[str]) -> list[Violation]:
-    """`groups`: those that process after they have read, and so have to read everything."""
+    """Checks the history; the given groups must have read all records."""
     return [
-        *positions_never_go_back(history),
+        *offsets_do_not_move_back(history),
         *one_owner(history),
-        *everything_processed(history, groups),
+        *all_records_processed(history, groups),
     ]
 
 
-def positions_never_go_back(history: History) -> Iterator[Violation]:
-    """G1: who asks for a position, or begins at it, sees what was committed or seen before."""
+def offsets_do_not_move_back(history: History) -> Iterator[Violation]:
+    """G1: a fetched offset, or the first offset of a poll, is not lower than one committed or
+    fetched before."""
     newest: dict[tuple[str, str], int] = defaultdict(int)
     ends = sorted(history.operations("commit", "offset_fetch"), key=lambda each: each.completed)
-    asking = sorted(history.operations("offset_fetch", "poll"), key=lambda each: each.invoked)
+    readings = sorted(history.operations("offset_fetch", "poll"), key=lambda each: each.invoked)
     done = 0
-    for operation in asking:
+    for operation in readings:
         while done < len(ends) and ends[done].completed < operation.invoked:
-            note_positions(newest, ends[done])
+            update_newest(newest, ends[done])
             done += 1
         if operation.type != "ok" or "group" not in operation.arguments:
             continue
@@ -45,11 +46,11 @@ def positions_never_go_back(history: History) -> Iterator[Violation]:
             if offset < newest[group, tp]:
                 yield Violation(
                     "G1",
-                    f"{group} is at {offset} of {tp}, it was at {newest[group, tp]}: {operation}",
+                    f"{group} is at {offset} of {tp}, after {newest[group, tp]}: {operation}",
                 )
 
 
-def note_positions(newest: dict[tuple[str, str], int], operation: Operation) -> None:
+def update_newest(newest: dict[tuple[str, str], int], operation: Operation) -> None:
     if operation.type != "ok":
         return
     found = operation.arguments if operation.f == "commit" else operation.result
@@ -67,7 +68,7 @@ def positions_in(operation: Operation) -> dict[str, int]:
 
 
 def one_owner(history: History) -> Iterator[Violation]:
-    """G2: in one generation a partition has one member."""
+    """G2: a partition has one member in a generation."""
     owners: dict[tuple[str, int, str], str] = {}
     for event in history.probes("assigned"):
         for tp in event.v["partitions"]:
@@ -76,13 +77,13 @@ def one_owner(history: History) -> Iterator[Violation]:
             if owner != event.v["member"]:
                 yield Violation(
                     "G2",
-                    f"{tp} belongs to {owner} and to {event.v['member']} in generation"
+                    f"{tp} is assigned to {owner} and {event.v['member']} in generation"
                     f" {event.v['generation']} of {event.v['group']}",
                 )
 
 
-def everything_processed(history: History, groups: Sequence[str]) -> Iterator[Violation]:
-    """G5: what is in the log at the end has been read by each group."""
+def all_records_processed(history: History, groups: Sequence[str]) -> Iterator[Violation]:
+    """G5: every group has read all records of the final log."""
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     for poll in history.operations("poll"):
         if poll.type == "ok" and "group" in poll.arguments:
@@ -97,7 +98,9 @@ def everything_processed(history: History, groups: Sequence[str]) -> Iterator[Vi
     for group, tp in sorted(read):
         missing = [offset for offset in finals.get(tp, ()) if offset not in seen[group, tp]]
         if missing:
-            yield Violation("G5", f"{group} left out {len(missing)} of {tp}: {missing[:5]}")
+            yield Violation(
+                "G5", f"{group} did not read {len(missing)} records of {tp}: {missing[:5]}"
+            )
 
 
 def check_copies(history: History, source: Topic) -> list[Violation]:
@@ -105,16 +108,16 @@ def check_copies(history: History, source: Topic) -> list[Violation]:
 
 
 def copies_in(history: History) -> Iterator[tuple[str, str]]:
-    """(uid, transaction) of every copy that is there in the end."""
+    """Yields (uid, transaction) of every copy in the final log."""
     for operation in history.operations("copies"):
         for _offset, uid, transaction in operation.result["records"]:
             yield uid, transaction
 
 
 def copied_once(history: History, source: Topic) -> Iterator[Violation]:
-    """T8: the copy holds what the source holds, each once."""
+    """T8: every record of the source is copied exactly once."""
     names = {str(tp) for tp in source.of_partitions()}
-    wanted = {
+    expected = {
         uid
         for final in history.operations("final")
         if final.arguments["tp"] in names
@@ -124,27 +127,31 @@ def copied_once(history: History, source: Topic) -> Iterator[Violation]:
     twice = sorted(uid for uid, count in found.items() if count > 1)
     if twice:
         yield Violation("T8", f"{len(twice)} records were copied twice: {twice[:5]}")
-    missing = sorted(wanted - found.keys())
+    missing = sorted(expected - found.keys())
     if missing:
         yield Violation("T8", f"{len(missing)} records were not copied: {missing[:5]}")
-    strange = sorted(found.keys() - wanted)
-    if strange:
-        yield Violation("T8", f"{len(strange)} copies of nothing: {strange[:5]}")
+    unexpected = sorted(found.keys() - expected)
+    if unexpected:
+        yield Violation("T8", f"{len(unexpected)} copies have no original: {unexpected[:5]}")
 
 
 def all_or_nothing(history: History) -> Iterator[Violation]:
-    """T1, T2: nothing of an aborted transaction is there, all of a committed one, and of one whose
-    end is unknown all or nothing."""
+    """T1, T2: no record of an aborted transaction exists, all of a committed one, and all or none
+    of one whose outcome is unknown."""
     seen: dict[str, set[str]] = defaultdict(set)
     for uid, name in copies_in(history):
         seen[name].add(uid)
     aborted = {event.v["name"] for event in history.probes("aborted")}
     for transaction in history.operations("transaction"):
         name, uids = transaction.arguments["name"], set(transaction.arguments["uids"])
-        there = seen[name]
-        if name in aborted and there:
-            yield Violation("T1", f"{name} was aborted, {len(there)} of its records are read")
-        elif transaction.type == "ok" and there != uids:
-            yield Violation("T2", f"{name} was committed, {len(there)} of {len(uids)} are there")
-        elif there not in (set(), uids):
-            yield Violation("T2", f"of {name} {len(there)} of {len(uids)} are there")
+        copied = seen[name]
+        if name in aborted and copied:
+            yield Violation(
+                "T1", f"{name} was aborted, but {len(copied)} of its records are visible"
+            )
+        elif transaction.type == "ok" and copied != uids:
+            yield Violation(
+                "T2", f"{name} was committed, but only {len(copied)} of {len(uids)} are visible"
+            )
+        elif copied not in (set(), uids):
+            yield Violation("T2", f"{name}: {len(copied)} of {len(uids)} records are visible")

@@ -1,8 +1,7 @@
-"""Members of consumer groups: they process, then commit, and come and go.
+"""Members of consumer groups that process records and then commit, and that leave and rejoin.
 
-What they read goes into the history as polls, with the group, the member and the generation in
-which the partition was given to them; commits are operations of their own. All go on until the
-test has seen that the group is done (`until`).
+Their reads are recorded as polls, with the group, the member and the generation of the assignment;
+commits are separate operations. All members continue until the test sets `until`.
 """
 
 import random
@@ -24,9 +23,9 @@ from tests.chaos.topics import Topic
 POLL_SECONDS: Final = 0.2
 LIFE_SECONDS: Final = (5.0, 40.0)
 AWAY_SECONDS_MAX: Final = 3.0
-ANSWER_SECONDS_MAX: Final = 10.0
-LOOK_SECONDS: Final = 0.5
-#: Long enough for a loaded machine, short enough for members that die to be missed in time.
+RESPONSE_SECONDS_MAX: Final = 10.0
+POLL_INTERVAL_SECONDS: Final = 0.5
+#: Long enough for a loaded machine, short enough to detect dead members in time.
 SESSION_MS: Final = 10_000
 CLASSIC: Final[Mapping[str, Any]] = {
     "partition.assignment.strategy": "range",
@@ -37,7 +36,8 @@ CONSUMER: Final[Mapping[str, Any]] = {"group.protocol": "consumer"}
 
 
 def generation_in(metadata: bytes) -> int:
-    """librdkafka writes what a group knows of its member as CGMDv2:, the generation, names."""
+    """Returns the generation from librdkafka's group metadata, which starts with CGMDv2: and the
+    generation."""
     head = b"CGMDv2:"
     assert metadata.startswith(head), metadata
     (generation,) = struct.unpack_from("=i", metadata, len(head))
@@ -76,8 +76,8 @@ class GroupMember(threading.Thread):
         self._until = until
         self._settings = settings
         self._random = random.Random(f"{run.seed}-{name}")
-        #: Partition -> the generation in which it was given to this member, the next offset, and
-        #: the last one that is committed for sure.
+        #: By partition: the generation of its assignment, the next offset, and the last offset that
+        #: was certainly committed.
         self._generations: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -126,7 +126,7 @@ class GroupMember(threading.Thread):
 
     def _record(self, tp: TopicPartition, records: list[tuple[int, str]]) -> None:
         history, proc = self._run.history, f"{self.name}@{tp}"
-        asked = {
+        arguments = {
             "tp": str(tp),
             "offset": self._next.get(tp, records[0][0]),
             "group": self._group,
@@ -135,37 +135,37 @@ class GroupMember(threading.Thread):
             "is_first": tp not in self._next,
         }
         last = records[-1][0]
-        history.record(proc, "invoke", "poll", **asked)
+        history.record(proc, "invoke", "poll", **arguments)
         history.record(proc, "ok", "poll", records=records, hw=last + 1, log_start=0)
         self._next[tp] = last + 1
 
     def _commit(self, consumer: Consumer) -> None:
-        """What was processed since the last commit that was acknowledged."""
+        """Commits the records processed since the last acknowledged commit."""
         offsets = {tp: end for tp, end in self._next.items() if end > self._committed.get(tp, 0)}
         if not offsets:
             return
         history = self._run.history
-        asked = {str(tp): offset for tp, offset in offsets.items()}
+        arguments = {str(tp): offset for tp, offset in offsets.items()}
         history.record(
-            self.name, "invoke", "commit", group=self._group, member=self._member, offsets=asked
+            self.name, "invoke", "commit", group=self._group, member=self._member, offsets=arguments
         )
-        wanted = [Assigned(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        requested = [Assigned(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         try:
-            done = consumer.commit(offsets=wanted, asynchronous=False)
+            results = consumer.commit(offsets=requested, asynchronous=False)
         except KafkaException as error:
             history.record(self.name, "info", "commit", error=str(error))
             return
-        if any(each.error is not None for each in done or ()):
-            history.record(self.name, "info", "commit", error="of a partition")
+        if any(each.error is not None for each in results or ()):
+            history.record(self.name, "info", "commit", error="error of a partition")
             return
         history.record(self.name, "ok", "commit")
         self._committed |= offsets
 
     def _on_assign(self, consumer: Consumer, partitions: list[Assigned]) -> None:
         generation = generation_in(consumer.consumer_group_metadata())
-        given = [TopicPartition(each.topic, each.partition) for each in partitions]
-        self._forget(given)
-        self._generations |= dict.fromkeys(given, generation)
+        assigned = [TopicPartition(each.topic, each.partition) for each in partitions]
+        self._forget(assigned)
+        self._generations |= dict.fromkeys(assigned, generation)
         self._run.history.record(
             self.name,
             "probe",
@@ -173,7 +173,7 @@ class GroupMember(threading.Thread):
             group=self._group,
             member=self._member,
             generation=generation,
-            partitions=[str(tp) for tp in given],
+            partitions=[str(tp) for tp in assigned],
         )
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[Assigned]) -> None:
@@ -181,12 +181,12 @@ class GroupMember(threading.Thread):
 
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         for tp in partitions:
-            for known in (self._generations, self._next, self._committed):
-                known.pop(tp, None)
+            for state in (self._generations, self._next, self._committed):
+                state.pop(tp, None)
 
 
 class OffsetWatcher(threading.Thread):
-    """Asks again and again what groups have committed."""
+    """Fetches the committed offsets of groups repeatedly."""
 
     def __init__(
         self, run: Run, groups: Mapping[str, Topic], *, until: threading.Event, name: str = "ow"
@@ -200,32 +200,33 @@ class OffsetWatcher(threading.Thread):
         consumers = {group: Consumer(consumer_settings(self._run, group)) for group in self._groups}
         while not self._until.is_set():
             for group, consumer in consumers.items():
-                committed(self._run, consumer, self.name, group, self._groups[group])
-            self._until.wait(LOOK_SECONDS)
+                fetch_committed(self._run, consumer, self.name, group, self._groups[group])
+            self._until.wait(POLL_INTERVAL_SECONDS)
         for consumer in consumers.values():
             consumer.close()
 
 
-def committed(
+def fetch_committed(
     run: Run, consumer: Consumer, name: str, group: str, topic: Topic
 ) -> dict[TopicPartition, int] | None:
-    """Recorded as an offset_fetch; None: nobody answered. Partitions without a position are 0."""
+    """Fetches the committed offsets and records an offset_fetch. Returns None after an error. The
+    offset is 0 for partitions without one."""
     history = run.history
-    wanted = [Assigned(tp.topic, tp.partition) for tp in topic.of_partitions()]
+    requested = [Assigned(tp.topic, tp.partition) for tp in topic.of_partitions()]
     history.record(name, "invoke", "offset_fetch", group=group)
     try:
-        answered = consumer.committed(wanted, timeout=ANSWER_SECONDS_MAX)
+        results = consumer.committed(requested, timeout=RESPONSE_SECONDS_MAX)
     except KafkaException as error:
         history.record(name, "info", "offset_fetch", error=str(error))
         return None
-    if any(each.error is not None for each in answered):
-        history.record(name, "info", "offset_fetch", error="of a partition")
+    if any(each.error is not None for each in results):
+        history.record(name, "info", "offset_fetch", error="error of a partition")
         return None
     offsets = {
         TopicPartition(each.topic, each.partition): (
             0 if each.offset == OFFSET_INVALID else each.offset
         )
-        for each in answered
+        for each in results
     }
     history.record(
         name, "ok", "offset_fetch", offsets={str(tp): offset for tp, offset in offsets.items()}

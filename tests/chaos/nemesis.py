@@ -1,8 +1,7 @@
-"""Does to one node what happens to nodes: killed at any moment, paused, restarted.
+"""Injects faults into a single node: kills it at any moment, pauses it, restarts it.
 
-What will be done is drawn from the seed before the run; when exactly it hits what the clients do
-is up to the machine.
-"""
+The faults are drawn from the seed before the run; their exact timing relative to the clients
+depends on the machine."""
 
 import random
 import signal
@@ -13,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from lograft.model.types import TopicPartition
 from tests.chaos.raw_client import EARLIEST, LATEST, ErrorResponse, RawClient
-from tests.chaos.recording import PASSING, Run
+from tests.chaos.recording import TRANSIENT, Run
 from tests.compatibility.servers import Server
 
 Kind = Literal["kill", "kill while starting", "kill while stopping", "pause", "restart"]
@@ -26,23 +25,23 @@ WEIGHTS: Final[dict[Kind, int]] = {
 }
 REST_SECONDS_MAX: Final = 2.5
 DOWN_SECONDS_MAX: Final = 1.0
-#: A node comes up in less; a kill within this time often hits its recovery.
+#: A node starts faster than this, so a kill within this time often happens during its recovery.
 STARTING_SECONDS_MAX: Final = 0.5
 STOPPING_SECONDS_MAX: Final = 0.08
 PAUSE_SECONDS: Final = (0.2, 3.0)
-LOOK_SECONDS_MAX: Final = 10.0
+LOOKUP_SECONDS_MAX: Final = 10.0
 
 
 class Fault(NamedTuple):
     kind: Kind
-    #: Quiet time before.
+    #: Time without faults before this one.
     rest_seconds: float
-    #: How long it is down, paused, or left alone before it is killed on its way.
+    #: How long it is down or paused, or how long after its start or stop it is killed.
     seconds: float
 
 
-class NodeEnded(Exception):
-    """The node ended, and nobody had asked it to."""
+class NodeExited(Exception):
+    """The node exited unexpectedly."""
 
 
 def plan(seed: int, seconds: float) -> list[Fault]:
@@ -83,22 +82,25 @@ class Nemesis:
             self.done[fault.kind] += 1
 
     def kill(self) -> None:
-        """SIGKILL; the files stay as the page cache has them."""
+        """SIGKILL; the page cache is kept."""
         self._server.kill()
         self.kills += 1
         self._run.history.record("nemesis", "probe", "crash", kind="kill")
 
-    def up(self) -> None:
-        begun = time.monotonic()
+    def start(self) -> None:
+        start = time.monotonic()
         self._server.start()
-        self.start_seconds.append(time.monotonic() - begun)
-        self.look()
+        self.start_seconds.append(time.monotonic() - start)
+        self.record_recovered()
 
-    def look(self) -> None:
-        """What the node has after it came up."""
+    def record_recovered(self) -> None:
+        """Records the offsets of the node after its start."""
         with RawClient(self._server.port, name="nemesis") as client:
             for tp in self._partitions:
-                start, end = patiently(client, tp, EARLIEST), patiently(client, tp, LATEST)
+                start, end = (
+                    offset_with_retries(client, tp, EARLIEST),
+                    offset_with_retries(client, tp, LATEST),
+                )
                 self._run.history.record(
                     "nemesis", "probe", "recovered", tp=str(tp), start=start, end=end
                 )
@@ -129,17 +131,17 @@ class Nemesis:
             case "restart":
                 server.stop()
                 time.sleep(fault.seconds)
-        self.up()
+        self.start()
 
     def _check_alive(self) -> None:
         process = self._server.process
         if process is None or process.poll() is not None:
-            raise NodeEnded(self._server.log_tail())
+            raise NodeExited(self._server.log_tail())
 
 
-def patiently(client: RawClient, tp: TopicPartition, timestamp: int) -> int:
-    """The offset, asked again while the node is still coming up."""
-    deadline = time.monotonic() + LOOK_SECONDS_MAX
+def offset_with_retries(client: RawClient, tp: TopicPartition, timestamp: int) -> int:
+    """Looks up an offset, with retries while the node is starting."""
+    deadline = time.monotonic() + LOOKUP_SECONDS_MAX
     while True:
         try:
             return client.offset_at(tp, timestamp)
@@ -147,6 +149,6 @@ def patiently(client: RawClient, tp: TopicPartition, timestamp: int) -> int:
             if time.monotonic() > deadline:
                 raise
         except ErrorResponse as error:
-            if error.code not in PASSING or time.monotonic() > deadline:
+            if error.code not in TRANSIENT or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)

@@ -1,10 +1,9 @@
-"""A network of its own for the nodes of a run: a namespace each, joined by a bridge.
+"""A separate network for the nodes of a run: one namespace per node, connected by a bridge.
 
-A cut sends what is for another node to an address that nobody has, in each direction on its own:
-a cut can be whole or one-way, and all is silent. (A route that leads nowhere would not do: its
-sender is told at once.) Clients stay in the namespace of the test and reach everybody. Needs root
-and `ip`.
-"""
+A cut sends packets for another node to an unused link-layer address, separately for each direction,
+so cuts can be complete or one-way, and packets are dropped silently. (With a blackhole route the
+sender would get an error immediately.) Clients stay in the namespace of the test and reach all
+nodes. Needs root and `ip`."""
 
 import os
 import shutil
@@ -16,31 +15,31 @@ from typing import Final
 from tests.compatibility.clusters import Place
 
 PREFIX: Final = "lograft"
-#: Reserved for tests of network devices (RFC 2544): no real network has it.
+#: Reserved for tests of network devices (RFC 2544), so no real network uses it.
 NETWORKS: Final = "198.18"
-#: An address of the link that no interface has.
-NOBODY: Final = "02:00:00:00:00:99"
+#: A link-layer address that no interface has.
+UNUSED_ADDRESS: Final = "02:00:00:00:00:99"
 
 
-def can_make_networks() -> bool:
+def can_create_networks() -> bool:
     return os.geteuid() == 0 and shutil.which("ip") is not None and run_ip("netns", "list").ok
 
 
 class run_ip:
     def __init__(self, *arguments: str) -> None:
-        done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
-        self.ok = done.returncode == 0
-        self.said = done.stderr
+        result = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+        self.ok = result.returncode == 0
+        self.error = result.stderr
 
     def or_fail(self) -> None:
-        assert self.ok, self.said
+        assert self.ok, self.error
 
 
 class Network:
     def __init__(self, nodes: int) -> None:
         self._nodes = range(1, nodes + 1)
         self._cuts: set[tuple[int, int]] = set()
-        # Two runs on one machine shall not meet.
+        # Several runs on one machine must not conflict.
         self._id = f"{os.getpid() % 10_000}"
         self._network = f"{NETWORKS}.{os.getpid() % 255}"
         self._bridge = f"lgb{self._id}"
@@ -57,14 +56,14 @@ class Network:
         ]
 
     @contextmanager
-    def made(self) -> Iterator["Network"]:
+    def created(self) -> Iterator["Network"]:
         try:
-            self._make()
+            self._create()
             yield self
         finally:
             self._remove()
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         run_ip("link", "add", self._bridge, "type", "bridge").or_fail()
         run_ip("addr", "add", f"{self._network}.254/24", "dev", self._bridge).or_fail()
         run_ip("link", "set", self._bridge, "up").or_fail()
@@ -87,10 +86,12 @@ class Network:
         run_ip("link", "del", self._bridge)
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Nothing gets from one to the other; the way back is another cut."""
+        """Drops packets from sender to receiver; the other direction is a separate cut."""
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
-            self._neighbour("replace", sender, receiver, "lladdr", NOBODY, "nud", "permanent")
+            self._change_neighbour(
+                "replace", sender, receiver, "lladdr", UNUSED_ADDRESS, "nud", "permanent"
+            )
 
     def isolate(self, node: int) -> None:
         for other in self._nodes:
@@ -100,13 +101,13 @@ class Network:
 
     def heal(self) -> None:
         for sender, receiver in sorted(self._cuts):
-            self._neighbour("del", sender, receiver)
+            self._change_neighbour("del", sender, receiver)
         self._cuts.clear()
 
     def _device(self, node: int) -> str:
         return f"lgw{self._id}{node}"
 
-    def _neighbour(self, what: str, sender: int, receiver: int, *more: str) -> None:
-        """What the sender's machine knows of the receiver's address on the link."""
+    def _change_neighbour(self, action: str, sender: int, receiver: int, *more: str) -> None:
+        """Changes the entry for the receiver in the sender's neighbour table."""
         place = ("dev", self._device(sender), *more)
-        run_ip("-n", self.name(sender), "neigh", what, self.host(receiver), *place).or_fail()
+        run_ip("-n", self.name(sender), "neigh", action, self.host(receiver), *place).or_fail()

@@ -1,8 +1,7 @@
-"""Values that say who they are: a unique uid, filler, and a checksum over both.
+"""Values that identify themselves: a unique uid, filler, and a checksum over both.
 
-A record that comes back can be matched with its send, and a byte that changed on the way shows
-even where the CRC of its batch was made anew.
-"""
+A record can be matched with its send, and a changed byte is detected even if the CRC of the batch
+was recomputed."""
 
 import zlib
 
@@ -10,11 +9,11 @@ SEPARATOR = b"|"
 
 
 class DamagedValue(Exception):
-    """A value that no client of these tests has sent."""
+    """The value was not sent by a client of these tests."""
 
 
 def value_of(uid: str, size: int = 0) -> bytes:
-    """At least `size` bytes, made from the uid alone."""
+    """Returns a value of at least `size` bytes, derived from the uid."""
     head = uid.encode() + SEPARATOR
     filler = (head * (size // len(head) + 1))[: max(0, size - len(head) - 8)]
     body = head + filler

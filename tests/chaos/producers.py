@@ -1,9 +1,8 @@
-"""Clients that write: librdkafka's producer, and a raw one that retries on purpose.
+"""Producers: librdkafka's, and a raw one that deliberately retries.
 
-Every record has a uid; how each send ended goes into the history. A send without an answer is
-`info`: it may have happened. `pid` in the history is the producer's place in the run, not Kafka's
-id; `seq` counts its records.
-"""
+Every record has a uid, and the outcome of each send is recorded in the history. A send without a
+response is `info`: it may have been executed. `pid` in the history is the producer's index in the
+run, not Kafka's producer ID; `seq` counts its records."""
 
 import random
 import threading
@@ -22,17 +21,17 @@ from tests.chaos.topics import SEGMENT_BYTES, Topic
 
 T = TypeVar("T")
 DRAIN_SECONDS_MAX: Final = 60.0
-#: What gathers while the node is away must fit in the smallest segment.
+#: A batch accumulated while the node is down must fit into the smallest segment.
 BATCH_BYTES_MAX: Final = SEGMENT_BYTES // 2
 IN_FLIGHT_MAX: Final = 1_000
-#: Kafka promises to know a retry of any of the last five batches.
+#: Kafka recognises retries of the last five batches.
 BATCHES_REMEMBERED: Final = 5
 RETRY_SECONDS: Final = 0.05
 
 
 class LibrdkafkaProducer(threading.Thread):
-    """With `gives_up` it leaves what has no answer when the run stops, and errors are no trouble:
-    its node may have lost what it acknowledged."""
+    """Uses librdkafka. With `gives_up`, unacknowledged records are dropped at the end of the run
+    and errors are ignored, because the node may have lost acknowledged records."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class LibrdkafkaProducer(threading.Thread):
         rest_seconds: float = 0.0,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`pause_seconds`: how long it waits for answers; `rest_seconds`: and then in any case."""
+        """`pause_seconds` is the time to wait for responses, `rest_seconds` an additional pause."""
         super().__init__(name=f"p{index}", daemon=True)
         self._run = run
         self._topics = topics
@@ -76,7 +75,7 @@ class LibrdkafkaProducer(threading.Thread):
     def run(self) -> None:
         try:
             self._produce()
-        except KafkaException as error:  # fatal: this producer can send no more
+        except KafkaException as error:  # fatal: this producer cannot send any more records
             if not self._gives_up:
                 self._run.trouble(self.name, error)
 
@@ -92,15 +91,15 @@ class LibrdkafkaProducer(threading.Thread):
             run.stop.wait(self._rest_seconds)
         if self._gives_up:
             self._producer.purge()
-        left = self._producer.flush(DRAIN_SECONDS_MAX)
-        if left:
-            run.trouble(self.name, f"{left} records without an answer")
+        pending = self._producer.flush(DRAIN_SECONDS_MAX)
+        if pending:
+            run.trouble(self.name, f"{pending} records without a response")
 
     def _send(self, topic: Topic, tp: TopicPartition) -> None:
         uid = f"{self.name}-{self._sequence}"
         key = f"k{self._random.randrange(topic.keys)}" if topic.keys else None
         proc = f"{self.name}#{self._sequence}"
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "tp": str(tp),
             "uid": uid,
             "pid": self._pid,
@@ -108,7 +107,7 @@ class LibrdkafkaProducer(threading.Thread):
             "durable": topic.durable,
         }
         if key is not None:
-            asked["key"] = key
+            arguments["key"] = key
         self._sequence += 1
         history = self._run.history
 
@@ -117,14 +116,15 @@ class LibrdkafkaProducer(threading.Thread):
             if error is None and offset is not None and offset >= 0:
                 history.record(proc, "ok", "send", offset=offset)
             elif error is None:
-                # DUPLICATE_SEQUENCE_NUMBER: it is there, but the broker does not know where.
+                # DUPLICATE_SEQUENCE_NUMBER: the record exists, but the broker does not know its
+                # offset.
                 history.record(proc, "info", "send", acknowledged=True)
             else:
                 history.record(proc, "info", "send", error=error.str())
                 if not self._gives_up:
                     self._run.trouble(self.name, f"{tp}: {error}")
 
-        history.record(proc, "invoke", "send", **asked)
+        history.record(proc, "invoke", "send", **arguments)
         self._producer.produce(
             tp.topic,
             value=value_of(uid, topic.value_bytes),
@@ -135,7 +135,7 @@ class LibrdkafkaProducer(threading.Thread):
 
 
 class Sent(NamedTuple):
-    """A batch that was acknowledged, as it was on the wire."""
+    """An acknowledged batch, as sent on the wire."""
 
     batch: bytes
     uids: list[str]
@@ -143,8 +143,8 @@ class Sent(NamedTuple):
 
 
 class RetryingProducer(threading.Thread):
-    """One batch at a time to one partition, again and again until it is acknowledged; now and then
-    an acknowledged one once more: it must get the same offsets."""
+    """Sends one batch at a time to a partition until it is acknowledged, and sometimes repeats an
+    acknowledged batch, which must get the same offsets."""
 
     def __init__(
         self,
@@ -153,11 +153,11 @@ class RetryingProducer(threading.Thread):
         topic: Topic,
         tp: TopicPartition,
         *,
-        patience_seconds: float = DRAIN_SECONDS_MAX,
+        timeout_seconds: float = DRAIN_SECONDS_MAX,
         remembered: int = BATCHES_REMEMBERED,
         rest_seconds_max: float = 0.03,
     ) -> None:
-        """`remembered`: of how many batches, counted from the newest, a retry must be known."""
+        """`remembered` is the number of latest batches whose retries must be recognised."""
         super().__init__(name=f"r{index}", daemon=True)
         assert not topic.keys
         self._run = run
@@ -168,7 +168,7 @@ class RetryingProducer(threading.Thread):
         self._client = run.client(self.name)
         self._sent: deque[Sent] = deque(maxlen=remembered)
         self._attempts = 0
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._rest_seconds_max = rest_seconds_max
 
     def run(self) -> None:
@@ -182,7 +182,7 @@ class RetryingProducer(threading.Thread):
             self._client.close()
 
     def _produce(self) -> None:
-        producer_id, epoch = self._until_answered(self._client.producer_id)
+        producer_id, epoch = self._retry(self._client.producer_id)
         sequence = 0
         while not self._run.stop.is_set():
             if self._sent and self._random.random() < 0.2:
@@ -218,20 +218,20 @@ class RetryingProducer(threading.Thread):
                 durable=self._topic.durable,
                 retry=is_retry,
             )
-        base = self._until_answered(lambda: self._client.produce(self._tp, sent.batch))
+        base = self._retry(lambda: self._client.produce(self._tp, sent.batch))
         for place, proc in enumerate(procs):
             history.record(proc, "ok", "send", offset=base + place)
 
-    def _until_answered(self, ask: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._patience_seconds
+    def _retry(self, operation: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._timeout_seconds
         while True:
             try:
-                return ask()
+                return operation()
             except OSError:
                 pass
             except ErrorResponse as error:
-                if error.code not in self._run.passing:
+                if error.code not in self._run.transient:
                     raise
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer for {self._patience_seconds:.0f} s")
+                raise TimeoutError(f"no response for {self._timeout_seconds:.0f} s")
             time.sleep(RETRY_SECONDS)

@@ -1,7 +1,7 @@
-"""A client without a mind of its own: one connection, one request at a time, no retries.
+"""A minimal client: one connection, one request at a time, no retries.
 
-It sees what libraries hide: watermarks and log starts of every fetch, the CRC of every batch, the
-offset a retried batch gets.
+It exposes what libraries hide: high watermark and log start offset of every fetch, the CRC of every
+batch, the offset of a retried batch.
 """
 
 import socket
@@ -41,19 +41,19 @@ from tests.chaos.payloads import DamagedValue, uid_in
 from tests.compatibility.readiness import receive_exactly
 from tests.compatibility.servers import HOST
 
-ANSWER_SECONDS_MAX: Final = 15.0
+RESPONSE_SECONDS_MAX: Final = 15.0
 LATEST: Final = -1
 EARLIEST: Final = -2
 FETCH_BYTES_MAX: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 16 << 20
-#: The last versions with topic names: what these tests say of a partition is its name.
+#: The last versions with topic names, because these tests identify partitions by name.
 PRODUCE_VERSION: Final = 12
 FETCH_VERSION: Final = 12
 M = TypeVar("M", bound=Message)
 
 
 class ErrorResponse(Exception):
-    """The node answered with an error code."""
+    """The response has an error code."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         super().__init__(f"{ErrorCode(code).name}: {message or ''}")
@@ -65,14 +65,14 @@ class Fetched(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start: int
-    #: Where the next fetch goes on.
+    #: Offset for the next fetch.
     next_offset: int
     bytes_read: int
     bad_crc: bool
 
 
 class RawClient:
-    """Raises OSError when the node goes away; the next call connects again."""
+    """Raises OSError if the connection breaks; the next call reconnects."""
 
     def __init__(self, port: int, *, name: str = "raw", host: str = HOST) -> None:
         self._address = (host, port)
@@ -90,10 +90,10 @@ class RawClient:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def ask(self, request: Message, version: int, answer: type[M]) -> M:
+    def request(self, request: Message, version: int, response_type: type[M]) -> M:
         try:
             if self._socket is None:
-                self._socket = socket.create_connection(self._address, ANSWER_SECONDS_MAX)
+                self._socket = socket.create_connection(self._address, RESPONSE_SECONDS_MAX)
             frame = frame_request(request, version, correlation_id=1, client_id=self._name)
             self._socket.sendall(frame)
             (size,) = struct.unpack(">i", receive_exactly(self._socket, 4))
@@ -103,14 +103,14 @@ class RawClient:
             raise
         header_version = response_header_version(request.KEY, version)
         _correlation_id, position = read_response_header(data, header_version)
-        return read_all(answer, version, data, position)
+        return read_all(response_type, version, data, position)
 
     def topics(self) -> dict[str, dict[int, int]]:
-        """Of every topic: its partitions, each with its error code."""
-        answer = self.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+        """Returns the error code of every partition by topic."""
+        response = self.request(MetadataRequest(topics=None), 12, MetadataResponse)
         return {
             topic.name or "": {p.partition_index: p.error_code for p in topic.partitions}
-            for topic in answer.topics
+            for topic in response.topics
         }
 
     def create_topic(
@@ -131,39 +131,39 @@ class RawClient:
             ],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        (made,) = self.ask(request, 7, CreateTopicsResponse).topics
-        if made.error_code:
-            raise ErrorResponse(made.error_code, made.error_message)
+        (created,) = self.request(request, 7, CreateTopicsResponse).topics
+        if created.error_code:
+            raise ErrorResponse(created.error_code, created.error_message)
 
     def producer_id(self) -> tuple[int, int]:
-        """A new producer id and its epoch."""
+        """Returns a new producer ID and its epoch."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        answer = self.ask(request, 4, InitProducerIdResponse)
-        if answer.error_code:
-            raise ErrorResponse(answer.error_code)
-        return answer.producer_id, answer.producer_epoch
+        response = self.request(request, 4, InitProducerIdResponse)
+        if response.error_code:
+            raise ErrorResponse(response.error_code)
+        return response.producer_id, response.producer_epoch
 
     def produce(self, tp: TopicPartition, batch: bytes) -> int:
-        """The offset of the batch's first record."""
+        """Sends a batch and returns its base offset."""
         return base_offset_in(
-            self.ask(produce_request(tp, batch), PRODUCE_VERSION, ProduceResponse)
+            self.request(produce_request(tp, batch), PRODUCE_VERSION, ProduceResponse)
         )
 
     def fetch(
         self, tp: TopicPartition, offset: int, *, wait_ms: int = 500, bytes_max: int = 0
     ) -> Fetched:
         request = fetch_request(tp, offset, wait_ms=wait_ms, bytes_max=bytes_max or FETCH_BYTES_MAX)
-        return fetched_in(self.ask(request, FETCH_VERSION, FetchResponse), offset)
+        return fetched_in(self.request(request, FETCH_VERSION, FetchResponse), offset)
 
     def offset_at(self, tp: TopicPartition, timestamp: int) -> int:
-        """`timestamp` may be LATEST or EARLIEST."""
+        """Returns the offset for a timestamp, LATEST or EARLIEST."""
         partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
         topic = ListOffsetsTopic(name=tp.topic, partitions=[partition])
         request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        (answer,) = self.ask(request, 7, ListOffsetsResponse).topics[0].partitions
-        if answer.error_code:
-            raise ErrorResponse(answer.error_code)
-        return answer.offset
+        (response,) = self.request(request, 7, ListOffsetsResponse).topics[0].partitions
+        if response.error_code:
+            raise ErrorResponse(response.error_code)
+        return response.offset
 
 
 def produce_request(tp: TopicPartition, batch: bytes) -> ProduceRequest:
@@ -172,8 +172,8 @@ def produce_request(tp: TopicPartition, batch: bytes) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
 
 
-def base_offset_in(answer: ProduceResponse) -> int:
-    (partition,) = answer.responses[0].partition_responses
+def base_offset_in(response: ProduceResponse) -> int:
+    (partition,) = response.responses[0].partition_responses
     if partition.error_code:
         raise ErrorResponse(partition.error_code, partition.error_message)
     return partition.base_offset
@@ -182,26 +182,26 @@ def base_offset_in(answer: ProduceResponse) -> int:
 def fetch_request(
     tp: TopicPartition, offset: int, *, wait_ms: int, bytes_max: int = FETCH_BYTES_MAX
 ) -> FetchRequest:
-    wanted = FetchPartition(
+    fetch_partition = FetchPartition(
         partition=tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max
     )
     return FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=bytes_max,
-        topics=[FetchTopic(topic=tp.topic, partitions=[wanted])],
+        topics=[FetchTopic(topic=tp.topic, partitions=[fetch_partition])],
     )
 
 
-def fetched_in(answer: FetchResponse, offset: int) -> Fetched:
-    if answer.error_code:
-        raise ErrorResponse(answer.error_code)
-    (partition,) = answer.responses[0].partitions
+def fetched_in(response: FetchResponse, offset: int) -> Fetched:
+    if response.error_code:
+        raise ErrorResponse(response.error_code)
+    (partition,) = response.responses[0].partitions
     if partition.error_code:
         raise ErrorResponse(partition.error_code)
     data = partition.records
     assert data is None or isinstance(data, bytes | bytearray | memoryview)
-    return unpacked(
+    return unpack(
         memoryview(data or b""),
         offset,
         high_watermark=partition.high_watermark,
@@ -210,17 +210,17 @@ def fetched_in(answer: FetchResponse, offset: int) -> Fetched:
     )
 
 
-def unpacked(
+def unpack(
     data: memoryview,
-    wanted: int,
+    start: int,
     *,
     high_watermark: int,
     last_stable_offset: int,
     log_start: int,
 ) -> Fetched:
-    """What a consumer makes of fetched bytes: records before the wanted offset are not for it."""
+    """Decodes fetched bytes like a consumer, which drops records below the requested offset."""
     records: list[tuple[int, str]] = []
-    next_offset, bytes_read, bad_crc = wanted, 0, False
+    next_offset, bytes_read, bad_crc = start, 0, False
     for position, header in iterate_headers(data):
         bytes_read += header.size_bytes
         next_offset = header.last_offset + 1
@@ -236,7 +236,7 @@ def unpacked(
             except DamagedValue:
                 bad_crc = True
             else:
-                if record.offset >= wanted:
+                if record.offset >= start:
                     records.append((record.offset, uid))
     return Fetched(
         records, high_watermark, last_stable_offset, log_start, next_offset, bytes_read, bad_crc

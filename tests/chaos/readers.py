@@ -1,4 +1,4 @@
-"""Clients that read by assign: librdkafka's consumer, and a raw one that sees the watermarks."""
+"""Consumers with assigned partitions: librdkafka's, and a raw one that sees the high watermarks."""
 
 import random
 import threading
@@ -16,13 +16,13 @@ from tests.chaos.raw_client import EARLIEST, LATEST, ErrorResponse
 from tests.chaos.recording import Run
 
 POLL_SECONDS: Final = 0.2
-ANSWER_SECONDS_MAX: Final = 10.0
+RESPONSE_SECONDS_MAX: Final = 10.0
 REWIND_CHANCE: Final = 0.03
 RETRY_SECONDS: Final = 0.05
 
 
 class LibrdkafkaReader(threading.Thread):
-    """Reads every partition from its beginning and goes on as it grows."""
+    """Reads every partition from its beginning, and new records as they arrive."""
 
     def __init__(self, run: Run, name: str, partitions: Sequence[TopicPartition]) -> None:
         super().__init__(name=name, daemon=True)
@@ -74,15 +74,15 @@ class LibrdkafkaReader(threading.Thread):
 
     def _record(self, tp: TopicPartition, records: list[tuple[int, str]]) -> None:
         if records[0][0] < self._next[tp]:
-            return  # was under way when the partition was assigned anew
+            return  # was in flight when the partition was assigned again
         history, proc = self._run.history, f"{self.name}@{tp}"
         _low, high = self._consumer.get_watermark_offsets(
             Assigned(tp.topic, tp.partition), cached=True
         )
         history.record(proc, "invoke", "poll", tp=str(tp), offset=self._next[tp])
         last = records[-1][0]
-        answered = {"records": records, "hw": high if high > 0 else last + 1, "log_start": 0}
-        history.record(proc, "ok", "poll", **answered)
+        result = {"records": records, "hw": high if high > 0 else last + 1, "log_start": 0}
+        history.record(proc, "ok", "poll", **result)
         self._next[tp] = last + 1
 
     def _on_error(self, error: KafkaError, topic: str | None, partition: int | None) -> None:
@@ -93,10 +93,10 @@ class LibrdkafkaReader(threading.Thread):
             tp = TopicPartition(topic, partition)
             try:
                 low, _high = self._consumer.get_watermark_offsets(
-                    Assigned(topic, partition), timeout=ANSWER_SECONDS_MAX
+                    Assigned(topic, partition), timeout=RESPONSE_SECONDS_MAX
                 )
             except KafkaException:
-                low = self._next[tp]  # the node is away: the next error leads here again
+                low = self._next[tp]  # the node is down: the next error leads here again
             if low > self._next[tp] or code != KafkaError.OFFSET_OUT_OF_RANGE:
                 self._next[tp] = max(low, self._next[tp])
             self._assign()
@@ -105,8 +105,8 @@ class LibrdkafkaReader(threading.Thread):
 
 
 class RawReader(threading.Thread):
-    """Goes round all partitions; sometimes reads again what it has read before. The only one that
-    writes watermark probes, so that these are in the order in which the node answered."""
+    """Reads all partitions in turn, and sometimes reads old records again. It is the only client
+    that records watermark probes, so that they are in the order of the responses."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class RawReader(threading.Thread):
         *,
         sees_one_node: bool = True,
     ) -> None:
-        """The watermarks that clients see may fall when another node leads: probes of them make
-        sense only if all come from one node."""
+        """The high watermark that clients see may move back when the leader changes, so probes are
+        recorded only if all responses are from one node."""
         super().__init__(name=name, daemon=True)
         self._run = run
         self._partitions = partitions
@@ -136,7 +136,7 @@ class RawReader(threading.Thread):
                 except OSError:
                     self._run.stop.wait(RETRY_SECONDS)
                 except ErrorResponse as error:
-                    if error.code not in self._run.passing:
+                    if error.code not in self._run.transient:
                         self._run.trouble(self.name, f"{tp}: {error}")
             self._run.stop.wait(0.02)
         self._client.close()
@@ -150,7 +150,7 @@ class RawReader(threading.Thread):
         bytes_max = self._random.choice((300, 5_000, 1 << 20))
         history.record(self.name, "invoke", "poll", tp=str(tp), offset=offset)
         try:
-            got = self._client.fetch(tp, offset, wait_ms=20, bytes_max=bytes_max)
+            fetched = self._client.fetch(tp, offset, wait_ms=20, bytes_max=bytes_max)
         except OSError:
             history.record(self.name, "info", "poll")
             raise
@@ -164,10 +164,10 @@ class RawReader(threading.Thread):
             self.name,
             "ok",
             "poll",
-            records=got.records,
-            hw=got.high_watermark,
-            log_start=got.log_start,
-            bad_crc=got.bad_crc,
+            records=fetched.records,
+            hw=fetched.high_watermark,
+            log_start=fetched.log_start,
+            bad_crc=fetched.bad_crc,
         )
         if self._sees_one_node:
             history.record(
@@ -175,19 +175,21 @@ class RawReader(threading.Thread):
                 "probe",
                 "hw",
                 tp=str(tp),
-                log_start=got.log_start,
-                lso=got.last_stable_offset,
-                hw=got.high_watermark,
-                end=got.high_watermark,
+                log_start=fetched.log_start,
+                lso=fetched.last_stable_offset,
+                hw=fetched.high_watermark,
+                end=fetched.high_watermark,
             )
         if not is_rewind:
-            self._next[tp] = got.next_offset
+            self._next[tp] = fetched.next_offset
 
-    def _go_to_start(self, tp: TopicPartition, refused: int) -> None:
+    def _go_to_start(self, tp: TopicPartition, rejected: int) -> None:
         start, end = self._client.offset_at(tp, EARLIEST), self._client.offset_at(tp, LATEST)
-        if start <= refused <= end:
-            # Legal only if the range moved between the two questions, which it does forwards.
-            self._run.trouble(self.name, f"{tp}: {refused} was refused, {start}..{end} is there")
+        if start <= rejected <= end:
+            # Legal only if the range has moved forwards between the two requests.
+            self._run.trouble(
+                self.name, f"{tp}: {rejected} is out of range, but the log has {start} to {end}"
+            )
         self._next[tp] = max(start, self._next[tp])
 
     def _list_offsets(self, tp: TopicPartition) -> None:

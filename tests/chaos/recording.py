@@ -1,4 +1,4 @@
-"""The history of a run that many threads write, and what the run has to tell afterwards."""
+"""The history of a run, recorded by several threads, and the unexpected errors of its clients."""
 
 import threading
 import time
@@ -10,8 +10,8 @@ from lograft.model.types import TopicPartition
 from lograft.simulation.history import EventType, History
 from tests.chaos.raw_client import Fetched, RawClient
 
-#: A node that has just come back may say these for a moment.
-PASSING: Final = frozenset(
+#: Error codes that a node may return for a moment after its start.
+TRANSIENT: Final = frozenset(
     (
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -20,8 +20,8 @@ PASSING: Final = frozenset(
 )
 
 
-class Asking(Protocol):
-    """What the clients of a run ask, of one node or of whoever leads in a cluster."""
+class PartitionClient(Protocol):
+    """A client of a single node, or of the partition leaders of a cluster."""
 
     def producer_id(self) -> tuple[int, int]: ...
 
@@ -37,7 +37,7 @@ class Asking(Protocol):
 
 
 class SharedHistory(History):
-    """A history that threads may write at the same time."""
+    """A history to which several threads can add events."""
 
     def __init__(self) -> None:
         super().__init__(time.monotonic_ns)
@@ -50,23 +50,23 @@ class SharedHistory(History):
 
 @dataclass
 class Run:
-    """What all clients of a run share."""
+    """State shared by all clients of a run."""
 
     port: int
     seed: int
     history: SharedHistory = field(default_factory=SharedHistory)
     stop: threading.Event = field(default_factory=threading.Event)
-    #: What no client should ever have met; each is a failure of the run.
+    #: Unexpected errors of clients; each of them fails the run.
     troubles: list[str] = field(default_factory=list)
-    #: Refusals after which a client tries again.
-    passing: frozenset[ErrorCode] = PASSING
+    #: Error codes after which a client retries.
+    transient: frozenset[ErrorCode] = TRANSIENT
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def client(self, name: str) -> "Asking":
+    def client(self, name: str) -> "PartitionClient":
         return RawClient(self.port, name=name)
 
-    def trouble(self, who: str, what: object) -> None:
-        self.troubles.append(f"{who}: {what}")
+    def trouble(self, client: str, error: object) -> None:
+        self.troubles.append(f"{client}: {error}")

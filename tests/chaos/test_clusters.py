@@ -1,11 +1,10 @@
-"""Three nodes under kill, pause and partition while clients write and read: nothing acknowledged is
-lost, nothing is there twice, everything lies in order, groups and transactions keep their promises.
-The same on Apache Kafka for comparison.
+"""Kills, pauses and isolates nodes of a three-node cluster while clients produce and consume: no
+acknowledged record is lost, duplicated or out of order, and groups and transactions keep their
+guarantees. The same runs on Apache Kafka for comparison.
 
-LOGRAFT_CHAOS_CLUSTER_SECONDS says how long each kind of cluster is tormented, and
-LOGRAFT_CHAOS_CLUSTERS which kinds: a comma list of isr, raft, kafka. `make chaos-figures` takes 20
-minutes for each and keeps what it measured (cluster_figures.py).
-"""
+LOGRAFT_CHAOS_CLUSTER_SECONDS sets the duration of the faults for each kind of cluster, and
+LOGRAFT_CHAOS_CLUSTERS the kinds: a comma-separated list of isr, raft, kafka. `make chaos-figures`
+takes 20 minutes for each kind and stores the results (cluster_figures.py)."""
 
 import os
 import sys
@@ -32,20 +31,20 @@ from tests.chaos.members import (
     CONSUMER,
     GroupMember,
     OffsetWatcher,
-    committed,
     consumer_settings,
+    fetch_committed,
 )
-from tests.chaos.networks import Network, can_make_networks
+from tests.chaos.networks import Network, can_create_networks
 from tests.chaos.producers import DRAIN_SECONDS_MAX, LibrdkafkaProducer, RetryingProducer
 from tests.chaos.raw_client import RawClient
 from tests.chaos.readers import LibrdkafkaReader, RawReader
 from tests.chaos.topics import Topic
 from tests.chaos.verdict import (
-    judge,
+    check_run,
+    find_violations,
     read_copies,
-    read_everything,
-    read_everything_again,
-    violations,
+    read_topics,
+    read_topics_with_librdkafka,
 )
 from tests.compatibility.clusters import NODES, Cluster
 
@@ -54,41 +53,41 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 KINDS: Final = ("isr", "raft", "kafka")
 CHOSEN: Final = os.environ.get("LOGRAFT_CHAOS_CLUSTERS", "isr,raft").split(",")
 PARTITIONS: Final = 3
-#: Groups that read, process and commit, with what makes a member of them.
+#: Groups that read, process and commit, with the settings of their members.
 GROUPS: Final = {"classic": CLASSIC, "modern": CONSUMER}
 MEMBERS: Final = 2
 COPIER_COUNT: Final = 2
-#: A few hundred records a second: the checkers need time too.
+#: Limits the load to a few hundred records per second, because the checkers need time, too.
 REST_SECONDS: Final = 0.12
 CAUGHT_UP_SECONDS_MAX: Final = 120.0
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What clients do: two topics for writers, and one whose records groups read and copy."""
+    """Topics and clients: two topics for producers, and one that groups read and copy."""
 
     kind: str
     plain: Topic = field(init=False)
-    alone: Topic = field(init=False)
+    single: Topic = field(init=False)
     source: Topic = field(init=False)
     copied: Topic = field(init=False)
 
     def __post_init__(self) -> None:
         mode = {"replication.mode": "raft"} if self.kind == "raft" else {}
-        for name in ("plain", "alone", "source", "copied"):
+        for name in ("plain", "single", "source", "copied"):
             topic = Topic(name, PARTITIONS, {"min.insync.replicas": "2", **mode})
             object.__setattr__(self, name, topic)
 
     @property
     def written(self) -> list[Topic]:
-        return [self.plain, self.alone, self.source]
+        return [self.plain, self.single, self.source]
 
     @property
     def settings(self) -> dict[str, str]:
         return {"internal.topics.replication.mode": "raft"} if self.kind == "raft" else {}
 
     def writers_and_readers(self, run: ClusterRun) -> list[threading.Thread]:
-        """They end with the run."""
+        """Returns clients that stop with the run."""
         lz4 = {"compression.type": "lz4"}
         partitions = [tp for topic in self.written for tp in topic.of_partitions()]
         return [
@@ -98,17 +97,18 @@ class Workload:
                 run, 2, [self.plain], idempotent=False, pause_seconds=0.1, rest_seconds=REST_SECONDS
             ),
             *(
-                # A replica that cut its log begins with a snapshot: that has the newest batch only.
+                # A replica that truncated its log starts with a snapshot, which has only the last
+                # batch.
                 RetryingProducer(
                     run,
                     3 + tp.partition,
-                    self.alone,
+                    self.single,
                     tp,
-                    patience_seconds=120,
+                    timeout_seconds=120,
                     remembered=1,
                     rest_seconds_max=REST_SECONDS,
                 )
-                for tp in self.alone.of_partitions()
+                for tp in self.single.of_partitions()
             ),
             LibrdkafkaProducer(run, 6, [self.source], rest_seconds=REST_SECONDS),
             LibrdkafkaReader(run, "c0", [*partitions, *self.copied.of_partitions()]),
@@ -116,7 +116,7 @@ class Workload:
         ]
 
     def group_members(self, run: ClusterRun, until: threading.Event) -> list[threading.Thread]:
-        """They go on until everything is read."""
+        """Returns clients that continue until all records are read."""
         return [
             *(
                 GroupMember(
@@ -135,15 +135,15 @@ class Workload:
 
 @pytest.fixture
 def network() -> Iterator[Network | None]:
-    if not can_make_networks():
+    if not can_create_networks():
         yield None
         return
-    with Network(NODES).made() as made:
-        yield made
+    with Network(NODES).created() as created:
+        yield created
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind in CHOSEN])
-def test_nothing_acknowledged_is_lost_by_a_cluster(
+def test_cluster_loses_no_acknowledged_record(
     kind: str, seed: int, say: Callable[[str], None], tmp_path: Path, network: Network | None
 ) -> None:
     seconds = float(os.environ.get("LOGRAFT_CHAOS_CLUSTER_SECONDS", "60"))
@@ -162,7 +162,7 @@ def test_nothing_acknowledged_is_lost_by_a_cluster(
         run = ClusterRun(
             cluster.servers[0].port,
             seed,
-            addresses=[(one.host, one.port) for one in cluster.servers],
+            addresses=[(server.host, server.port) for server in cluster.servers],
         )
         nemesis = ClusterNemesis(
             run,
@@ -176,33 +176,33 @@ def test_nothing_acknowledged_is_lost_by_a_cluster(
         )
         stack.callback(nemesis.close)
         nemesis.heal()
-        torment(run, nemesis, work, seconds, has_network=network is not None)
+        run_with_faults(run, nemesis, work, seconds, has_network=network is not None)
         nemesis.heal()
-        read_everything(run, work.written)
-        read_everything_again(run, work.written)
+        read_topics(run, work.written)
+        read_topics_with_librdkafka(run, work.written)
         read_copies(run, work.copied)
         found = [
-            *violations(run, work.written),
+            *find_violations(run, work.written),
             *check_groups(run.history, list(GROUPS)),
             *check_copies(run.history, work.source),
         ]
-        figures = cluster_figures.measured(
+        figures = cluster_figures.figures_of(
             kind,
             run.history,
             seed=seed,
             seconds=seconds,
             load=nemesis.load,
             faults=nemesis.done,
-            found=found,
+            violations=found,
             troubles=run.troubles,
         )
         if results := os.environ.get("LOGRAFT_CHAOS_RESULTS"):
-            cluster_figures.keep(figures, Path(results))
+            cluster_figures.store(figures, Path(results))
         say(f"{kind}: {figures}")
-        judge(run, work.written, folder=tmp_path, say=say, found=found)
+        check_run(run, work.written, folder=tmp_path, say=say, found=found)
     if kind != "kafka":
-        for one in cluster.servers:
-            assert b"Traceback" not in one.log_path.read_bytes()
+        for server in cluster.servers:
+            assert b"Traceback" not in server.log_path.read_bytes()
 
 
 def create(cluster: Cluster, topics: list[Topic]) -> None:
@@ -216,7 +216,7 @@ def create(cluster: Cluster, topics: list[Topic]) -> None:
             )
 
 
-def torment(
+def run_with_faults(
     run: ClusterRun, nemesis: ClusterNemesis, work: Workload, seconds: float, *, has_network: bool
 ) -> None:
     done = threading.Event()
@@ -242,13 +242,13 @@ def join(run: ClusterRun, threads: list[threading.Thread]) -> None:
     frames = sys._current_frames()
     for thread in threads:
         if thread.is_alive():
-            where = "".join(traceback.format_stack(frames[thread.ident or 0]))
-            run.trouble(thread.name, f"is stuck:\n{where}")
+            stack = "".join(traceback.format_stack(frames[thread.ident or 0]))
+            run.trouble(thread.name, f"is stuck:\n{stack}")
 
 
 def wait_until_caught_up(run: ClusterRun, group: str, topic: Topic) -> None:
-    """L2: a group reads all there is once nothing is done to the cluster any more. (Up to the last
-    record: what raft leaders and transactions write after it is not for consumers.)"""
+    """L2: a group reads all records after the last fault. (Up to the last record: control records
+    after it are not for consumers.)"""
     ends = dict.fromkeys(map(str, topic.of_partitions()), 0)
     for send in run.history.operations("send"):
         if send.type == "ok" and send.arguments["tp"] in ends:
@@ -256,8 +256,8 @@ def wait_until_caught_up(run: ClusterRun, group: str, topic: Topic) -> None:
     deadline = time.monotonic() + CAUGHT_UP_SECONDS_MAX
     with closing(Consumer(consumer_settings(run, group))) as consumer:
         while time.monotonic() < deadline:
-            found = committed(run, consumer, "caught-up", group, topic)
+            found = fetch_committed(run, consumer, "caught-up", group, topic)
             if found is not None and all(at >= ends[str(tp)] for tp, at in found.items()):
                 return
             time.sleep(0.2)
-    run.trouble(group, f"does not catch up with {ends}")
+    run.trouble(group, f"did not catch up with {ends}")

@@ -1,7 +1,8 @@
-"""Files that changed while the node was stopped: it starts or refuses in a sentence, a damaged
-partition is repaired, cut at its torn end or offline, and all others go on.
+"""Damages files while the node is stopped: the node starts, or reports an error in one sentence; a
+damaged partition is repaired, truncated at its torn end or offline, and all others continue to
+work.
 
-Every partition of one topic is damaged in another way, so that one start judges them all.
+Every partition of a topic is damaged in a different way, so that one start tests all of them.
 """
 
 import os
@@ -27,10 +28,10 @@ from tests.chaos.damages import (
     empty,
     flip_anywhere,
     lose,
-    of_a_partition,
-    scribble,
+    overwrite,
+    partition_damages,
 )
-from tests.chaos.nemesis import patiently
+from tests.chaos.nemesis import offset_with_retries
 from tests.chaos.payloads import value_of
 from tests.chaos.raw_client import EARLIEST, LATEST, ErrorResponse, RawClient, batch_of
 from tests.chaos.topics import BUSY_NODE
@@ -38,27 +39,27 @@ from tests.compatibility.servers import Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 TOPIC: Final = "t"
-DAMAGES: Final = of_a_partition()
-#: Healthy neighbours beside the damaged ones.
+DAMAGES: Final = partition_damages()
+#: Undamaged partitions.
 SPARE: Final = 2
 BATCHES: Final = 24
 RECORDS_PER_BATCH: Final = 3
 VALUE_BYTES: Final = 120
 SEGMENT_BYTES: Final = 2_500
 STARTED_SECONDS_MAX: Final = 20.0
-#: Of all ways to damage the files that stand for the whole node; each costs a start.
+#: Number of cases to draw for files of the whole node; each needs a start.
 CASES_PER_RUN: Final = int(os.environ.get("LOGRAFT_CHAOS_SECONDS", "90")) // 15
 
 Contents = dict[TopicPartition, dict[int, str]]
 
 
 class Prepared(NamedTuple):
-    """A stopped node's folder and what it holds."""
+    """A stopped node's folder and its contents."""
 
     folder: Path
     controller_port: int
     contents: Contents
-    #: Where the last segment of each log begins.
+    #: Base offset of the last segment of each log.
     tails: dict[TopicPartition, Offset]
     is_clean: bool
 
@@ -100,7 +101,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
                 },
             )
             for tp in partitions:
-                patiently(client, tp, LATEST)
+                offset_with_retries(client, tp, LATEST)
             contents = fill(client, partitions)
         if request.param == "stopped":
             server.stop()
@@ -122,33 +123,36 @@ def last_segments(data: Path, partitions: list[TopicPartition]) -> dict[TopicPar
 
 @pytest.fixture
 def damaged(prepared: Prepared, new_node: Callable[..., Server], tmp_path: Path) -> Server:
-    """A node that will start on a copy of the prepared folder."""
+    """A stopped node with a copy of the prepared folder."""
     server = new_node(settings=BUSY_NODE)
     shutil.copytree(prepared.folder / "data", server.data)
     server.controller_port = prepared.controller_port
     return server
 
 
-def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> DamageOutcome:
-    """What a consumer finds that reads the partition from its beginning to its end."""
+def outcome(client: RawClient, tp: TopicPartition, expected: dict[int, str]) -> DamageOutcome:
+    """Reads the partition from its beginning to its end, and classifies the result."""
     found: list[tuple[int, str]] = []
     try:
-        position, end = patiently(client, tp, EARLIEST), patiently(client, tp, LATEST)
+        position, end = (
+            offset_with_retries(client, tp, EARLIEST),
+            offset_with_retries(client, tp, LATEST),
+        )
         while position < end:
-            got = client.fetch(tp, position, wait_ms=0)
-            if got.bad_crc:
+            fetched = client.fetch(tp, position, wait_ms=0)
+            if fetched.bad_crc:
                 return "served corrupt"
-            if got.next_offset <= position:
+            if fetched.next_offset <= position:
                 return "stuck"
-            found += got.records
-            position = got.next_offset
+            found += fetched.records
+            position = fetched.next_offset
     except MalformedMessage:
         return "served corrupt"
     except ErrorResponse as error:
         if error.code not in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE):
             raise
         return "offline"
-    known = sorted(wanted.items())
+    known = sorted(expected.items())
     if found == known:
         return "whole"
     return "shorter" if found == known[: len(found)] else "wrong"
@@ -156,11 +160,11 @@ def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> Da
 
 def outcomes(server: Server, contents: Contents) -> dict[TopicPartition, DamageOutcome]:
     with RawClient(server.port) as client:
-        return {tp: outcome(client, tp, wanted) for tp, wanted in contents.items()}
+        return {tp: outcome(client, tp, expected) for tp, expected in contents.items()}
 
 
 def start_and_wait(server: Server) -> None:
-    """A node answers already while its controller does not count on it yet; this waits longer."""
+    """Starts a node and waits until it is unfenced; it responds to requests before that."""
     server.log_path.write_text("")
     server.start()
     deadline = time.monotonic() + STARTED_SECONDS_MAX
@@ -173,7 +177,7 @@ def write_to(client: RawClient, tp: TopicPartition) -> int:
     return client.produce(tp, batch_of([value_of("later")], now_ms=time.time_ns() // 1_000_000))
 
 
-def test_each_damaged_partition_stands_for_itself(
+def test_damaged_partitions_do_not_affect_others(
     prepared: Prepared, damaged: Server, seed: int, say: Callable[[str], None]
 ) -> None:
     chance = random.Random(f"{seed}-damage")
@@ -198,12 +202,13 @@ def test_each_damaged_partition_stands_for_itself(
                 write_to(client, tp)
     damaged.kill()
     start_and_wait(damaged)
-    again = outcomes(damaged, prepared.contents)
-    # The record just written is not one of the contents: a readable log now ends otherwise.
+    repeated = outcomes(damaged, prepared.contents)
+    # The record just written is not part of the contents, so the end of a readable log has changed.
     changed = [
-        f"{tp}: {seen[tp]}, then {again[tp]}"
+        f"{tp}: {seen[tp]}, then {repeated[tp]}"
         for tp in seen
-        if (seen[tp] in ("whole", "shorter")) != (again[tp] == "wrong") and seen[tp] != again[tp]
+        if (seen[tp] in ("whole", "shorter")) != (repeated[tp] == "wrong")
+        and seen[tp] != repeated[tp]
     ]
     assert not changed, changed
     assert "Traceback" not in damaged.log_path.read_text()
@@ -212,12 +217,12 @@ def test_each_damaged_partition_stands_for_itself(
 CHANGES: Final = {
     "flip": flip_anywhere,
     "cut": cut_anywhere,
-    "scribble": scribble,
+    "overwrite": overwrite,
     "empty": empty,
     "lose": lose,
 }
 METADATA: Final = "__cluster_metadata-0"
-#: Files that stand for the whole node.
+#: Files of the whole node.
 SHARED_FILES: Final = (
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
@@ -234,62 +239,64 @@ SHARED_FILES: Final = (
 )
 
 
-#: A flipped digit is still a good checkpoint: nobody can know that it was another.
-UNKNOWABLE: Final = {("flip", "log-start-offset-checkpoint")}
+#: A flipped digit is still a valid checkpoint, so the damage cannot be detected.
+UNDETECTABLE: Final = {("flip", "log-start-offset-checkpoint")}
 
 
-def test_damage_to_a_file_of_the_whole_node(
+def test_damage_to_files_of_the_whole_node(
     prepared: Prepared, damaged: Server, seed: int, say: Callable[[str], None]
 ) -> None:
-    """Starts with everything, or says in one sentence which file it cannot do without."""
+    """The node starts with all partitions, or reports in one sentence which file it needs."""
     chance = random.Random(f"{seed}-shared")
     pristine = damaged.folder / "pristine"
     shutil.copytree(damaged.data, pristine)
-    cases = sorted({(kind, file) for kind in CHANGES for file in SHARED_FILES} - UNKNOWABLE)
-    verdicts: dict[str, str] = {}
+    cases = sorted({(kind, file) for kind in CHANGES for file in SHARED_FILES} - UNDETECTABLE)
+    results: dict[str, str] = {}
     for kind, pattern in chance.sample(cases, CASES_PER_RUN):
         shutil.rmtree(damaged.data)
         shutil.copytree(pristine, damaged.data)
         for path in damaged.data.glob(pattern):
             CHANGES[kind](path, chance)
-        verdicts[f"{kind} {pattern}"] = start_and_judge(damaged, prepared.contents)
-    for name, verdict in verdicts.items():
-        say(f"{name}: {verdict.replace(str(damaged.data), '...')}")
-    bad = {name: verdict for name, verdict in verdicts.items() if verdict.startswith("BAD")}
+        results[f"{kind} {pattern}"] = start_and_check(damaged, prepared.contents)
+    for name, result in results.items():
+        say(f"{name}: {result.replace(str(damaged.data), '...')}")
+    bad = {name: result for name, result in results.items() if result.startswith("BAD")}
     assert not bad, bad
 
 
-def test_a_torn_tail_of_the_metadata_log_is_cut(
+def test_torn_tail_of_the_metadata_log_is_truncated(
     prepared: Prepared, damaged: Server, seed: int
 ) -> None:
     chance = random.Random(f"{seed}-torn")
     (*_, log) = sorted((damaged.data / METADATA).glob("*.log"))
     log.write_bytes(log.read_bytes() + chance.randbytes(chance.randrange(1, 3_000)))
-    assert start_and_judge(damaged, prepared.contents) == "serves all"
+    assert start_and_check(damaged, prepared.contents) == "serves all"
 
 
-def start_and_judge(server: Server, contents: Contents) -> str:
+def start_and_check(server: Server, contents: Contents) -> str:
     server.log_path.write_text("")
     server.format = lambda log: None  # type: ignore[method-assign]
     server.launch()
     deadline = time.monotonic() + STARTED_SECONDS_MAX
-    said = ""
-    while "is listening" not in said:
-        said = server.log_path.read_text()
+    output = ""
+    while "is listening" not in output:
+        output = server.log_path.read_text()
         if server.has_ended_within(0.02):
-            said = server.log_path.read_text().strip()
-            if "Traceback" in said or "LOGRAFT_TRACE" in said:
-                return f"BAD: {said[-1500:]}"
-            words = said.rpartition("\n")[2]
-            return f"refuses: {words}" if words.startswith("lograft: ") else f"BAD: {words}"
+            output = server.log_path.read_text().strip()
+            if "Traceback" in output or "LOGRAFT_TRACE" in output:
+                return f"BAD: {output[-1500:]}"
+            last_line = output.rpartition("\n")[2]
+            if last_line.startswith("lograft: "):
+                return f"does not start: {last_line}"
+            return f"BAD: {last_line}"
         if time.monotonic() > deadline:
             server.kill()
-            return f"BAD: neither serves nor ends: {said[-1500:]}"
+            return f"BAD: neither serves nor exits: {output[-1500:]}"
     seen = Counter(outcomes(server, contents).values())
     server.kill()
     if "Traceback" in server.log_path.read_text():
         return f"BAD: {server.log_path.read_text()[-1500:]}"
     if set(seen) == {"whole"}:
         return "serves all"
-    # A recovery point that is too high makes a log look as if its end were lost.
+    # With a recovery point that is too high, a log looks as if its end were lost.
     return f"serves {dict(seen)}" if set(seen) <= {"whole", "offline"} else f"BAD: {dict(seen)}"

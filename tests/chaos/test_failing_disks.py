@@ -1,6 +1,6 @@
-"""Disks that are full, turn read-only or lose their folder: what was acknowledged stays, the right
-error goes out, healthy log dirs serve on, and a node that cannot go on says why in a sentence.
-"""
+"""Disks that become full or read-only, or lose their folder: acknowledged records are kept, clients
+get the correct error, other log dirs continue to serve, and a node that cannot continue reports the
+reason in one sentence."""
 
 import shutil
 import subprocess
@@ -20,15 +20,15 @@ from tests.compatibility.servers import Server, lograft_command
 
 pytestmark = [pytest.mark.chaos]
 SMALL_BYTES: Final = 3 << 20
-ROOMY_BYTES: Final = 64 << 20
+LARGE_BYTES: Final = 64 << 20
 VALUE_BYTES: Final = 20_000
 SENDS_MAX: Final = 1_000
-ENDS_SECONDS_MAX: Final = 15.0
-PATIENCE_SECONDS: Final = 10.0
+EXIT_SECONDS_MAX: Final = 15.0
+RETRY_SECONDS_MAX: Final = 10.0
 
 
 class Writer:
-    """Remembers what was acknowledged, and finds it again."""
+    """Remembers acknowledged records, and verifies that they exist."""
 
     def __init__(self, port: int) -> None:
         self.client = RawClient(port, name="writer")
@@ -42,8 +42,8 @@ class Writer:
         offset = self.client.produce(tp, batch)
         self.acknowledged.setdefault(tp, {})[offset] = uid
 
-    def send_until_refused(self, tp: TopicPartition) -> int | None:
-        """The error code; None when the node went away instead of answering."""
+    def send_until_error(self, tp: TopicPartition) -> int | None:
+        """Returns the error code, or None if the connection broke."""
         for _ in range(SENDS_MAX):
             try:
                 self.send(tp)
@@ -51,42 +51,44 @@ class Writer:
                 return error.code
             except OSError:
                 return None
-        raise AssertionError(f"{tp} takes {SENDS_MAX} records of {VALUE_BYTES} bytes")
+        raise AssertionError(f"{tp} accepted {SENDS_MAX} records of {VALUE_BYTES} bytes")
 
-    def check_all_there(self) -> None:
-        """Every record at its offset; others, whose answer was lost, may be there too."""
-        for tp, wanted in self.acknowledged.items():
+    def check_all_exist(self) -> None:
+        """Checks that every acknowledged record is at its offset; other records may exist, too."""
+        for tp, expected in self.acknowledged.items():
             found: dict[int, str] = {}
-            position, end = 0, max(wanted) + 1
+            position, end = 0, max(expected) + 1
             while position < end:
-                got = self.client.fetch(tp, position)
-                assert not got.bad_crc
-                assert got.next_offset > position, f"{tp}: nothing at {position}, {end} were there"
-                found.update(got.records)
-                position = got.next_offset
-            missing = {offset: uid for offset, uid in wanted.items() if found.get(offset) != uid}
+                fetched = self.client.fetch(tp, position)
+                assert not fetched.bad_crc
+                assert fetched.next_offset > position, (
+                    f"{tp}: no records at {position}, expected {end}"
+                )
+                found.update(fetched.records)
+                position = fetched.next_offset
+            missing = {offset: uid for offset, uid in expected.items() if found.get(offset) != uid}
             assert not missing
 
 
-def ended(server: Server) -> str:
-    """Waits for the node to end by itself and returns its last words."""
-    assert server.has_ended_within(ENDS_SECONDS_MAX), "the node runs on without a disk"
+def wait_for_exit(server: Server) -> str:
+    """Waits until the node exits by itself, and returns the last line of its output."""
+    assert server.has_ended_within(EXIT_SECONDS_MAX), "the node is still running without a disk"
     assert server.process is not None
     assert server.process.returncode not in (0, -6, -9, -11)
     server.process = None
-    return last_words(server)
+    return last_line_of(server)
 
 
-def last_words(server: Server) -> str:
+def last_line_of(server: Server) -> str:
     text = server.log_path.read_text()
     assert "Traceback" not in text, text[-4000:]
-    assert "LOGRAFT_TRACE" not in text, text[-4000:]  # that is how it speaks of its own bugs
+    assert "LOGRAFT_TRACE" not in text, text[-4000:]  # printed only for bugs
     return text.strip().rpartition("\n")[2]
 
 
-def until_it_works(work: Callable[[], None]) -> None:
-    """A node that has just come up may refuse for a moment."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def retry(work: Callable[[], None]) -> None:
+    """Retries, because a node may reject requests for a moment after its start."""
+    deadline = time.monotonic() + RETRY_SECONDS_MAX
     while True:
         try:
             return work()
@@ -104,7 +106,7 @@ def partitions_in(log_dir: Path, topic: str) -> list[TopicPartition]:
     ]
 
 
-def test_a_full_log_dir_takes_only_its_partitions(
+def test_full_log_dir_affects_only_its_partitions(
     new_node: Callable[..., Server], tmp_path: Path
 ) -> None:
     full = tmp_path / "full"
@@ -113,16 +115,16 @@ def test_a_full_log_dir_takes_only_its_partitions(
         server.settings["log.dirs"] = f"{server.data},{full}"
         server.start()
         writer = Writer(server.port)
-        until_it_works(lambda: writer.client.create_topic("t", partitions=4))
-        until_it_works(lambda: writer.send(TopicPartition("t", 3)))
-        healthy, doomed = partitions_in(server.data, "t"), partitions_in(full, "t")
-        assert len(healthy) == len(doomed) == 2
-        for tp in healthy + doomed:
-            until_it_works(lambda tp=tp: writer.send(tp))  # type: ignore[misc]
+        retry(lambda: writer.client.create_topic("t", partitions=4))
+        retry(lambda: writer.send(TopicPartition("t", 3)))
+        healthy, affected = partitions_in(server.data, "t"), partitions_in(full, "t")
+        assert len(healthy) == len(affected) == 2
+        for tp in healthy + affected:
+            retry(lambda tp=tp: writer.send(tp))  # type: ignore[misc]
 
-        assert writer.send_until_refused(doomed[0]) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert writer.send_until_error(affected[0]) == ErrorCode.KAFKA_STORAGE_ERROR
 
-        for tp in doomed:
+        for tp in affected:
             with pytest.raises(ErrorResponse, match="KAFKA_STORAGE_ERROR"):
                 writer.client.fetch(tp, 0)
             with pytest.raises(ErrorResponse, match="KAFKA_STORAGE_ERROR"):
@@ -133,61 +135,62 @@ def test_a_full_log_dir_takes_only_its_partitions(
         writer.client.create_topic("later", partitions=3)
         assert partitions_in(full, "later") == []
         for index in range(3):
-            until_it_works(lambda index=index: writer.send(TopicPartition("later", index)))  # type: ignore[misc]
+            retry(lambda index=index: writer.send(TopicPartition("later", index)))  # type: ignore[misc]
         assert (
             f"log dir {full} goes offline: [Errno 28] No space left" in server.log_path.read_text()
         )
 
         server.stop()
-        last_words(server)
-        run("mount", "-o", f"remount,size={ROOMY_BYTES}", full)
+        last_line_of(server)
+        run("mount", "-o", f"remount,size={LARGE_BYTES}", full)
         server.start()
-        until_it_works(writer.check_all_there)
-        for tp in healthy + doomed:
+        retry(writer.check_all_exist)
+        for tp in healthy + affected:
             writer.send(tp)
         server.kill()
         server.start()
-        until_it_works(writer.check_all_there)
+        retry(writer.check_all_exist)
         writer.client.close()
         server.kill()
 
 
 @pytest.mark.parametrize("flush", [{}, {"flush.messages": "1"}], ids=["page cache", "fsync"])
-def test_a_node_whose_only_log_dir_is_full_stops_and_says_why(
+def test_node_with_a_full_log_dir_exits_with_the_reason(
     new_node: Callable[..., Server], flush: dict[str, str]
 ) -> None:
     server = new_node()
     with tmpfs(server.data, size_bytes=SMALL_BYTES):
         server.start()
         writer = Writer(server.port)
-        until_it_works(lambda: writer.client.create_topic("t", configs=flush))
-        until_it_works(lambda: writer.send(TopicPartition("t", 0)))
+        retry(lambda: writer.client.create_topic("t", configs=flush))
+        retry(lambda: writer.send(TopicPartition("t", 0)))
 
-        assert writer.send_until_refused(TopicPartition("t", 0)) in (
+        assert writer.send_until_error(TopicPartition("t", 0)) in (
             ErrorCode.KAFKA_STORAGE_ERROR,
             None,
         )
 
-        assert "No space left on device" in ended(server)
-        # Still full: it may serve or refuse, in a sentence; it must not make things worse.
+        assert "No space left on device" in wait_for_exit(server)
+        # The disk is still full: the node may serve or exit with one sentence, but must lose no
+        # records.
         server.launch()
         if server.has_ended_within(2):
-            assert "No space left on device" in ended(server)
+            assert "No space left on device" in wait_for_exit(server)
         else:
             server.kill()
-            last_words(server)
-        run("mount", "-o", f"remount,size={ROOMY_BYTES}", server.data)
+            last_line_of(server)
+        run("mount", "-o", f"remount,size={LARGE_BYTES}", server.data)
         server.start()
-        until_it_works(writer.check_all_there)
-        until_it_works(lambda: writer.send(TopicPartition("t", 0)))
+        retry(writer.check_all_exist)
+        retry(lambda: writer.send(TopicPartition("t", 0)))
         server.stop()
         server.start()
-        until_it_works(writer.check_all_there)
+        retry(writer.check_all_exist)
         writer.client.close()
         server.kill()
 
 
-def test_a_full_metadata_dir_stops_the_node_and_keeps_every_topic(
+def test_full_metadata_dir_stops_the_node_and_keeps_every_topic(
     new_node: Callable[..., Server], tmp_path: Path
 ) -> None:
     metadata = tmp_path / "metadata"
@@ -196,7 +199,7 @@ def test_a_full_metadata_dir_stops_the_node_and_keeps_every_topic(
         server.start()
         created = []
         with RawClient(server.port) as client:
-            until_it_works(lambda: client.create_topic("t"))
+            retry(lambda: client.create_topic("t"))
             for number in range(SENDS_MAX):
                 try:
                     client.create_topic(f"topic-{number}", partitions=20)
@@ -204,18 +207,16 @@ def test_a_full_metadata_dir_stops_the_node_and_keeps_every_topic(
                     break
                 created.append(f"topic-{number}")
 
-        assert "No space left on device" in ended(server)
-        run("mount", "-o", f"remount,size={ROOMY_BYTES}", metadata)
+        assert "No space left on device" in wait_for_exit(server)
+        run("mount", "-o", f"remount,size={LARGE_BYTES}", metadata)
         server.start()
         with RawClient(server.port) as client:
             assert set(created) <= set(client.topics())
-            until_it_works(lambda: client.create_topic("afterwards"))
+            retry(lambda: client.create_topic("afterwards"))
         server.kill()
 
 
-def test_a_disk_that_turns_read_only_stops_the_node(
-    new_node: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_read_only_disk_stops_the_node(new_node: Callable[..., Server], tmp_path: Path) -> None:
     server = new_node()
     disk = LoopDisk(tmp_path / "disk", server.data)
     disk.mount("errors=remount-ro")
@@ -223,49 +224,49 @@ def test_a_disk_that_turns_read_only_stops_the_node(
         server.start()
         writer = Writer(server.port)
         tp = TopicPartition("t", 0)
-        until_it_works(lambda: writer.client.create_topic("t", configs={"flush.messages": "1"}))
-        until_it_works(lambda: writer.send(tp))
+        retry(lambda: writer.client.create_topic("t", configs={"flush.messages": "1"}))
+        retry(lambda: writer.send(tp))
         for _ in range(20):
             writer.send(tp)
         run("mount", "-o", "remount,abort", server.data)
 
-        assert writer.send_until_refused(tp) in (ErrorCode.KAFKA_STORAGE_ERROR, None)
+        assert writer.send_until_error(tp) in (ErrorCode.KAFKA_STORAGE_ERROR, None)
 
-        words = ended(server)
-        assert "Read-only file system" in words or "Input/output error" in words, words
+        line = wait_for_exit(server)
+        assert "Read-only file system" in line or "Input/output error" in line, line
         server.launch()
-        assert "Traceback" not in ended(server)
+        assert "Traceback" not in wait_for_exit(server)
         disk.unmount()
         disk.repair()
         disk.mount("errors=remount-ro")
         server.start()
-        until_it_works(writer.check_all_there)
+        retry(writer.check_all_exist)
         writer.client.close()
     finally:
         server.kill()
         disk.unmount()
 
 
-def test_a_deleted_data_folder_ends_in_a_sentence(new_node: Callable[..., Server]) -> None:
+def test_deleted_data_folder_is_reported_in_one_sentence(new_node: Callable[..., Server]) -> None:
     server = new_node()
     server.start()
     writer = Writer(server.port)
-    until_it_works(lambda: writer.client.create_topic("t"))
-    until_it_works(lambda: writer.send(TopicPartition("t", 0)))
+    retry(lambda: writer.client.create_topic("t"))
+    retry(lambda: writer.send(TopicPartition("t", 0)))
     shutil.rmtree(server.data)
     try:
         writer.client.create_topic("another")
     except (ErrorResponse, OSError):
-        pass  # it may be quicker to end than to answer
-    assert "No such file or directory" in ended(server)
-    # A folder that is gone is not formatted again behind the operator's back.
-    done = subprocess.run(
+        pass  # it may exit before it responds
+    assert "No such file or directory" in wait_for_exit(server)
+    # A missing folder must not be formatted again automatically.
+    result = subprocess.run(
         [*lograft_command(), "server", str(server.properties_path)],
         capture_output=True,
         text=True,
-        timeout=ENDS_SECONDS_MAX,
+        timeout=EXIT_SECONDS_MAX,
     )
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert str(server.data) in done.stderr
+    assert result.returncode != 0
+    assert "Traceback" not in result.stderr
+    assert str(server.data) in result.stderr
     writer.client.close()

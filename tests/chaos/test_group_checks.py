@@ -1,4 +1,4 @@
-"""Every check of groups and copies, shown a violation and its absence."""
+"""Tests that every check of groups and copies detects its violation."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from lograft.simulation.history import History
 from tests.chaos.group_checks import check_copies, check_groups
 from tests.chaos.topics import Topic
-from tests.chaos.verdict import missing_repeats
+from tests.chaos.verdict import find_missing_duplicates
 
 SOURCE = Topic("s")
 
@@ -23,8 +23,8 @@ def offset_fetch(history: History, offset: int) -> None:
 
 
 def poll(history: History, *offsets: int, is_first: bool = False) -> None:
-    asked = {"tp": "s-0", "offset": offsets[0], "group": "g", "member": "m", "generation": 1}
-    history.record("m", "invoke", "poll", **asked, is_first=is_first)
+    arguments = {"tp": "s-0", "offset": offsets[0], "group": "g", "member": "m", "generation": 1}
+    history.record("m", "invoke", "poll", **arguments, is_first=is_first)
     history.record("m", "ok", "poll", records=[(offset, f"u{offset}") for offset in offsets])
 
 
@@ -51,72 +51,74 @@ def transaction(history: History, name: str, *uids: str, type: Any = "ok") -> No
     history.record("x", type, "transaction")
 
 
-def of_groups(history: History) -> list[str]:
-    return [found.invariant for found in check_groups(history, ["g"])]
+def group_violations(history: History) -> list[str]:
+    return [violation.invariant for violation in check_groups(history, ["g"])]
 
 
-def of_copies(history: History) -> list[str]:
-    return [found.invariant for found in check_copies(history, SOURCE)]
+def copy_violations(history: History) -> list[str]:
+    return [violation.invariant for violation in check_copies(history, SOURCE)]
 
 
-def test_positions() -> None:
+def test_committed_offsets_must_not_move_back() -> None:
     history = History()
     commit(history, 3)
     offset_fetch(history, 3)
     poll(history, 3, 4, is_first=True)
     commit(history, 9, type="info")
     offset_fetch(history, 5)
-    assert of_groups(history) == []
+    assert group_violations(history) == []
     offset_fetch(history, 4)
-    assert of_groups(history) == ["G1"]
+    assert group_violations(history) == ["G1"]
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_where_a_member_begins(is_first: bool) -> None:
+def test_member_must_start_at_the_committed_offset(is_first: bool) -> None:
     history = History()
     commit(history, 3)
     poll(history, 2, is_first=is_first)
-    assert of_groups(history) == (["G1"] if is_first else [])
+    assert group_violations(history) == (["G1"] if is_first else [])
 
 
-def test_an_answer_to_an_older_question_is_no_step_back() -> None:
+def test_late_response_to_an_earlier_fetch_is_valid() -> None:
     history = History()
     history.record("w", "invoke", "offset_fetch", group="g")
     commit(history, 3)
     history.record("w", "ok", "offset_fetch", offsets={"s-0": 0})
-    assert of_groups(history) == []
+    assert group_violations(history) == []
 
 
-def test_owners() -> None:
+def test_partition_must_have_one_owner_in_a_generation() -> None:
     history = History()
     assigned(history, "a", 1)
     assigned(history, "a", 1)
     assigned(history, "b", 2)
-    assert of_groups(history) == []
+    assert group_violations(history) == []
     assigned(history, "b", 1)
-    assert of_groups(history) == ["G2"]
+    assert group_violations(history) == ["G2"]
 
 
-def test_everything_is_processed() -> None:
+def test_all_records_must_be_processed() -> None:
     history = History()
     poll(history, 0, 1)
     poll(history, 1)
     final(history, "u0", "u1")
-    assert of_groups(history) == []
+    assert group_violations(history) == []
     final(history, "u0", "u1", "u2")
-    assert of_groups(history) == ["G5"]
+    assert group_violations(history) == ["G5"]
 
 
-def test_a_repeat_that_was_acknowledged_is_there() -> None:
+def test_acknowledged_duplicate_must_exist() -> None:
     history = History()
     for uid in ("u0", "u1"):
         history.record(uid, "invoke", "send", tp="s-0", uid=uid)
         history.record(uid, "info", "send", acknowledged=True)
     final(history, "u1")
-    assert [found.message.split()[1] for found in missing_repeats(history)] == ["u0"]
+    assert [violation.message.split()[1] for violation in find_missing_duplicates(history)] == [
+        "u0"
+    ]
 
 
-def test_copies() -> None:
+def test_valid_copies_are_accepted() -> None:
     history = History()
     transaction(history, "x.1", "u0", "u1")
     transaction(history, "x.2", "u2", type="info")
@@ -124,7 +126,7 @@ def test_copies() -> None:
     transaction(history, "x.3", "u2")
     final(history, "u0", "u1", "u2")
     copies(history, ("u0", "x.1"), ("u1", "x.1"), ("u2", "x.3"))
-    assert of_copies(history) == []
+    assert copy_violations(history) == []
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,9 @@ def test_copies() -> None:
         ([("u0", "x.1"), ("u1", "x.1"), ("u0", "x.2")], ["T8", "T1"]),
         ([], ["T8", "T2"]),
     ],
-    ids=["torn", "twice", "of nothing", "aborted", "lost"],
+    ids=["partial", "duplicate", "without original", "aborted", "lost"],
 )
-def test_wrong_copies(copied: list[tuple[str, str]], expected: list[str]) -> None:
+def test_invalid_copies_are_detected(copied: list[tuple[str, str]], expected: list[str]) -> None:
     history = History()
     transaction(history, "x.1", "u0", "u1")
     transaction(history, "x.2", "u0", type="info")
@@ -146,4 +148,4 @@ def test_wrong_copies(copied: list[tuple[str, str]], expected: list[str]) -> Non
     transaction(history, "x.3", "u0", "u1", type="info")
     final(history, "u0", "u1")
     copies(history, *copied)
-    assert of_copies(history) == expected
+    assert copy_violations(history) == expected

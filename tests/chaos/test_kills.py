@@ -1,8 +1,7 @@
-"""Clients write and read while their node is killed, paused and restarted: nothing acknowledged is
-lost, nothing is there twice, everything lies in order.
+"""Kills, pauses and restarts a node while clients produce and consume: no acknowledged record is
+lost, duplicated or out of order.
 
-LOGRAFT_CHAOS_SECONDS says how long all chaos tests together shall take, LOGRAFT_CHAOS_SEED which
-faults there are.
+LOGRAFT_CHAOS_SECONDS sets the total duration of all chaos tests, LOGRAFT_CHAOS_SEED the faults.
 """
 
 import os
@@ -19,11 +18,11 @@ from tests.chaos.nemesis import Nemesis, plan
 from tests.chaos.producers import DRAIN_SECONDS_MAX, LibrdkafkaProducer, RetryingProducer
 from tests.chaos.readers import LibrdkafkaReader, RawReader
 from tests.chaos.recording import Run
-from tests.chaos.verdict import judge, read_everything, read_everything_again
+from tests.chaos.verdict import check_run, read_topics, read_topics_with_librdkafka
 from tests.compatibility.servers import Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
-#: This test's share of LOGRAFT_CHAOS_SECONDS; reading all and judging it takes about a third.
+#: This test's share of LOGRAFT_CHAOS_SECONDS; the final reads and checks take about a third.
 SHARE: Final = 0.4
 KILLS_MIN: Final = 5
 
@@ -45,7 +44,7 @@ def clients(run: Run) -> list[threading.Thread]:
     ]
 
 
-def test_nothing_acknowledged_is_lost(
+def test_node_loses_no_acknowledged_record(
     new_node: Callable[..., Server], seed: int, say: Callable[[str], None], tmp_path: Path
 ) -> None:
     seconds = float(os.environ.get("LOGRAFT_CHAOS_SECONDS", "90")) * SHARE
@@ -65,13 +64,13 @@ def test_nothing_acknowledged_is_lost(
             thread.join(2 * DRAIN_SECONDS_MAX)
     assert not any(thread.is_alive() for thread in threads)
     nemesis.kill()
-    nemesis.up()
-    read_everything(run, topics.ALL)
+    nemesis.start()
+    read_topics(run, topics.ALL)
     server.stop()
-    nemesis.up()
-    read_everything_again(run, topics.ALL)
+    nemesis.start()
+    read_topics_with_librdkafka(run, topics.ALL)
     say(f"{nemesis.kills} kills in all; faults: {dict(nemesis.done)}")
     say(f"{len(nemesis.start_seconds)} starts, the longest {max(nemesis.start_seconds):.2f} s")
-    judge(run, topics.ALL, folder=tmp_path, say=say)
+    check_run(run, topics.ALL, folder=tmp_path, say=say)
     assert nemesis.kills >= min(KILLS_MIN, seconds / 10)
     assert b"Traceback" not in server.log_path.read_bytes()

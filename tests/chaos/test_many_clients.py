@@ -1,4 +1,4 @@
-"""Three hundred connections write and wait for records while their node is killed."""
+"""Kills a node while three hundred connections produce and wait for records."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from tests.chaos.crowd import follow, produce
 from tests.chaos.nemesis import Fault, Nemesis
 from tests.chaos.recording import Run
 from tests.chaos.topics import Topic
-from tests.chaos.verdict import judge, read_everything
+from tests.chaos.verdict import check_run, read_topics
 from tests.compatibility.servers import Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
@@ -28,7 +28,8 @@ TOPICS: Final = (Topic("crowded", 12), Topic("careful", 3, {"flush.messages": "1
 
 
 async def crowd(run: Run, nemesis: Nemesis, faults: list[Fault], server: Server) -> int:
-    """Returns the node's resident memory with everyone connected, in bytes."""
+    """Runs the clients and faults. Returns the node's resident memory in bytes while all are
+    connected."""
     places = [(topic, tp) for topic in TOPICS for tp in topic.of_partitions()]
     async with asyncio.TaskGroup() as group:
         for index in range(PRODUCERS):
@@ -44,7 +45,7 @@ async def crowd(run: Run, nemesis: Nemesis, faults: list[Fault], server: Server)
     return resident
 
 
-def test_three_hundred_clients_see_their_node_die(
+def test_node_with_three_hundred_clients_survives_kills(
     new_node: Callable[..., Server], seed: int, say: Callable[[str], None], tmp_path: Path
 ) -> None:
     seconds = float(os.environ.get("LOGRAFT_CHAOS_SECONDS", "90")) * SHARE
@@ -58,7 +59,7 @@ def test_three_hundred_clients_see_their_node_die(
     run = Run(server.port, seed)
     nemesis = Nemesis(run, server, [tp for topic in TOPICS for tp in topic.of_partitions()])
     resident = asyncio.run(crowd(run, nemesis, faults, server))
-    read_everything(run, TOPICS)
+    read_topics(run, TOPICS)
     say(f"{PRODUCERS + FOLLOWERS} connections, {nemesis.kills} kills, {resident >> 20} MB resident")
-    judge(run, TOPICS, folder=tmp_path, say=say)
+    check_run(run, TOPICS, folder=tmp_path, say=say)
     assert b"Traceback" not in server.log_path.read_bytes()

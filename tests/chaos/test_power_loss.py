@@ -1,9 +1,9 @@
-"""The power fails while clients write: what was acknowledged after an fsync is there, all else is
-a prefix of what it was, and nothing damaged is ever served.
+"""Cuts the power while clients produce: records acknowledged after an fsync exist, the others are a
+prefix of those written, and damaged data is never served.
 
-The node's log dir is an ext4 in a loop device; at each loss only what the kernel had written to the
-device stays. The faults of the disk itself (torn sectors, lying fsyncs) are the simulator's.
-"""
+The node's log dir is an ext4 file system in a loop device; each power loss keeps only what the
+kernel had written to the device. Faults of the disk itself (torn sectors, false fsyncs) are
+simulated only."""
 
 import os
 import random
@@ -26,7 +26,7 @@ from tests.chaos.raw_client import ErrorResponse, RawClient
 from tests.chaos.readers import RawReader
 from tests.chaos.recording import Run
 from tests.chaos.topics import FLUSHED
-from tests.chaos.verdict import judge, read_everything, taken_by_power
+from tests.chaos.verdict import check_run, count_lost_records, read_topics
 from tests.compatibility.servers import Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
@@ -36,7 +36,7 @@ LIFE_SECONDS_MAX: Final = 3.0
 LOSSES_MIN: Final = 4
 JOIN_SECONDS_MAX: Final = 100.0
 UNFENCED_SECONDS_MAX: Final = 10.0
-#: ext4 keeps different promises to those who do not fsync.
+#: Options with different guarantees for data that was not fsynced.
 MOUNT_OPTIONS: Final = (
     "commit=1",
     "commit=1,nodelalloc",
@@ -46,7 +46,8 @@ MOUNT_OPTIONS: Final = (
 
 
 def short_lived(run: Run, life: int) -> list[threading.Thread]:
-    """Clients whose node may forget what it told them: they do not outlive it."""
+    """Returns clients that stop at each power loss, because the node may lose acknowledged
+    records."""
     partitions = [tp for topic in topics.ALL for tp in topic.of_partitions()]
     first = 10 * life
     return [
@@ -64,7 +65,7 @@ def finish(run: Run, threads: list[threading.Thread]) -> None:
 
 
 def create_when_unfenced(port: int, topic: str) -> None:
-    """A node that has just come up refuses new topics until its controller has unfenced it."""
+    """Creates a topic with retries, because a node rejects new topics until it is unfenced."""
     with RawClient(port, name="operator") as client:
         deadline = time.monotonic() + UNFENCED_SECONDS_MAX
         while True:
@@ -78,7 +79,7 @@ def create_when_unfenced(port: int, topic: str) -> None:
             time.sleep(0.02)
 
 
-def test_what_was_fsynced_survives_power_loss(
+def test_fsynced_records_survive_a_power_loss(
     new_node: Callable[..., Server], seed: int, say: Callable[[str], None], tmp_path: Path
 ) -> None:
     chance = random.Random(f"{seed}-power")
@@ -87,13 +88,15 @@ def test_what_was_fsynced_survives_power_loss(
     disk = LoopDisk(tmp_path / "disk", server.data)
     disk.mount(chance.choice(MOUNT_OPTIONS))
     try:
-        survive(server, disk, Run(server.port, seed), chance, seconds, say=say, folder=tmp_path)
+        run_with_power_losses(
+            server, disk, Run(server.port, seed), chance, seconds, say=say, folder=tmp_path
+        )
     finally:
         server.kill()
         disk.unmount()
 
 
-def survive(
+def run_with_power_losses(
     server: Server,
     disk: LoopDisk,
     run: Run,
@@ -123,21 +126,21 @@ def survive(
         create_when_unfenced(server.port, f"life-{losses}")
         created.append(f"life-{losses}")
         time.sleep(chance.uniform(0.3, LIFE_SECONDS_MAX))
-        disk.dribble(chance, sorted(server.data.rglob("*.*")))
+        disk.write_back_some(chance, sorted(server.data.rglob("*.*")))
         server.kill()
         options = chance.choice(MOUNT_OPTIONS)
         disk.lose_power(options)
         run.history.record("nemesis", "probe", "crash", kind="power")
         losses += 1
         finish(life, threads)
-        nemesis.up()
+        nemesis.start()
         with RawClient(server.port, name="operator") as client:
             assert set(created) <= set(client.topics())
     finish(run, lasting)
-    read_everything(run, topics.ALL)
-    taken = taken_by_power(run.history)
-    say(f"{losses} power losses took {taken} records that were not on the disk")
+    read_topics(run, topics.ALL)
+    lost = count_lost_records(run.history)
+    say(f"{losses} power losses destroyed {lost} records that were not on the disk")
     say(f"{len(nemesis.start_seconds)} starts, the longest {max(nemesis.start_seconds):.2f} s")
-    judge(run, topics.ALL, folder=folder, say=say)
-    assert taken > 0
+    check_run(run, topics.ALL, folder=folder, say=say)
+    assert lost > 0
     assert b"Traceback" not in server.log_path.read_bytes()

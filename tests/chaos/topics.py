@@ -1,4 +1,4 @@
-"""The topics that the clients of a run write: each makes the storage do something else."""
+"""Topics of a run; each of them exercises a different part of the storage."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ class Topic:
     partitions: int = 1
     configs: dict[str, str] = field(default_factory=dict)
     value_bytes: int = 60
-    #: 0: records have no key.
+    #: Number of different keys; 0 for records without a key.
     keys: int = 0
     retention_bytes: int = 0
-    #: An acknowledgement means that the record is on the disk.
+    #: Whether records are fsynced before they are acknowledged.
     durable: bool = False
 
     def of_partitions(self) -> list[TopicPartition]:
@@ -42,7 +42,7 @@ COMPACTED: Final = Topic(
     value_bytes=200,
     keys=30,
 )
-#: Rolls a segment every few hundred records, deletes the oldest all the time.
+#: Rolls a segment every few hundred records, and continuously deletes the oldest.
 EXPIRING: Final = Topic(
     "expiring",
     2,
@@ -67,7 +67,7 @@ ROLLING: Final = Topic(
 )
 ALL: Final = (PLAIN, FLUSHED, COMPACTED, EXPIRING, ROLLING)
 
-#: Everything that happens from time to time happens often.
+#: Short intervals, so that background work happens often.
 BUSY_NODE: Final = {
     "log.retention.check.interval.ms": "300",
     "log.cleaner.backoff.ms": "300",
