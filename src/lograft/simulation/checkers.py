@@ -285,6 +285,12 @@ def key_of(uid: str) -> str:
 def compaction(history: History) -> Iterator[Violation]:
     """D11: for every key of a compacted topic, the last acknowledged value or a later one
     exists."""
+    # Of all sends, because a record whose outcome is unknown may have replaced an acknowledged one.
+    keys = {
+        send.arguments["uid"]: send.arguments["key"]
+        for send in history.operations("send")
+        if "key" in send.arguments
+    }
     newest: dict[tuple[str, str], Operation] = {}
     for send in _ok(history, "send"):
         if "key" not in send.arguments:
@@ -293,7 +299,7 @@ def compaction(history: History) -> Iterator[Violation]:
         if place not in newest or send.result["offset"] > newest[place].result["offset"]:
             newest[place] = send
     for final in _ok(history, "final"):
-        found = {key_of(uid): (offset, uid) for offset, uid in final.result["records"]}
+        found = {keys[uid]: (offset, uid) for offset, uid in final.result["records"] if uid in keys}
         for (tp, key), send in newest.items():
             if tp != final.arguments["tp"] or send.completed > final.invoked:
                 continue

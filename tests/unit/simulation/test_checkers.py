@@ -120,6 +120,10 @@ VIOLATED: dict[str, tuple[str, Story]] = {
         "D3",
         Story().send("a", 0).power_loss().poll(0, (0, "a")).poll(0, (0, "b")),
     ),
+    "last acknowledged value of a key is compacted away": (
+        "D11",
+        Story().send("a", 0, key="k1").send("b", 1, key="k2").final((1, "b")),
+    ),
     "record sent later has the lower offset": ("D4", Story().send("a", 5).send("b", 4)),
     "poll skips a record": ("D5", Story().send("a", 0).send("b", 1).poll(0, (1, "b"))),
     "offsets decrease within a poll": ("D5", Story().poll(0, (1, "b"), (0, "a"))),
@@ -193,6 +197,12 @@ def test_record_with_unknown_outcome_may_exist_or_not() -> None:
         story.history.record("p", "invoke", "send", tp=TP, uid="a")
         story.history.record("p", "info", "send")
         assert check(story.final(*records).history) == []
+
+
+def test_later_record_of_a_key_may_replace_the_acknowledged_one() -> None:
+    story = Story().send("a", 0, key="k1").send("b", 1, key="k2")
+    story.history.record("slow", "invoke", "send", tp=TP, uid="c", key="k1")
+    assert invariants(story.final((1, "b"), (2, "c"))) == set()
 
 
 def test_concurrent_sends_may_have_any_order() -> None:
