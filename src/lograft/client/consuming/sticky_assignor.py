@@ -2,11 +2,11 @@
 
 Members keep the partitions that they own; unassigned partitions go to the least loaded member; then
 partitions are moved one by one from the most loaded members to members that have subscribed to the
-topic and have at least two partitions less. Each of these moves makes the assignment more even, so
+topic and have at least two partitions fewer. Each of these moves makes the assignment more even, so
 the loop ends, and evenness requires each of them.
 
 If members and replicas have racks, partitions are then moved to members in a rack of their replicas
-as far as the assignment stays as even: by moves to a member that has one partition less, and by
+as far as the assignment stays as even: by moves to a member that has one partition fewer, and by
 exchanges between two or three members. So racks have priority over stickiness, as in Java's
 assignors (KIP-881). Each step adds rack matches or makes the assignment more even, so this loop
 ends, too. Applied to its own result it moves nothing.
@@ -63,8 +63,8 @@ class _Assignment:
             self.partitions_of[owner].add(partition)
 
     def _owners(self) -> dict[TopicPartition, str]:
-        """Returns which member keeps which partition. If several members claim one, the member of
-        the latest generation owns it; if that is not unique, no member does."""
+        """Returns the member that keeps each partition. If several members claim one, the member of
+        the latest generation owns it; if several of that generation do, none owns it."""
         claims: dict[TopicPartition, tuple[int, str | None]] = {}
         for member in self._members:
             for partition in member.owned:
@@ -104,8 +104,8 @@ class _Assignment:
             self._move(*move)
 
     def _best_move(self) -> tuple[TopicPartition, str, str] | None:
-        """Returns a partition of the most loaded member from which another member, which has at
-        least two partitions less, can take one, and both members."""
+        """Returns the next move (partition, source, target), from the most loaded possible member
+        to one with at least two partitions fewer. None: the assignment is balanced."""
         for source in sorted(self.partitions_of, key=self._load, reverse=True):
             limit = len(self.partitions_of[source]) - 2
             if limit < 0:
