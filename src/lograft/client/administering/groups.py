@@ -67,7 +67,7 @@ class MemberDescription:
     #: The current and the target assignment: partitions by topic.
     partitions: Mapping[str, list[int]]
     target: Mapping[str, list[int]]
-    #: Of the consumer protocol; -1 in a classic group.
+    #: Member epoch of the consumer protocol; -1 in a classic group.
     epoch: int = -1
 
 
@@ -81,7 +81,7 @@ class GroupDescription:
     #: The node id of the coordinator.
     coordinator: int
     members: tuple[MemberDescription, ...] = ()
-    #: Of the consumer protocol; -1 in a classic group.
+    #: Group epochs of the consumer protocol; -1 in a classic group.
     epoch: int = -1
     target_epoch: int = -1
 

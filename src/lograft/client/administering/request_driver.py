@@ -1,4 +1,4 @@
-"""Sends the requests of an administrator: looks up the node that serves each item, sends every node
+"""Sends the requests of an admin client: looks up the node that serves each item, sends every node
 one request for its items, and retries the items that failed with a transient error.
 """
 

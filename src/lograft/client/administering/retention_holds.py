@@ -23,7 +23,7 @@ class RetentionHold:
     group: str
     #: Records from this offset on are held.
     offset: int
-    #: By the wall clock.
+    #: Wall-clock time at which the hold expires.
     until_ms: int
     log_start: int
     end_offset: int

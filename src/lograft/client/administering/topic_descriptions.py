@@ -137,7 +137,7 @@ async def _find_names(driver: RequestDriver, topics: Iterable[str | UUID]) -> li
 async def _describe_partitions(
     driver: RequestDriver, node: Node | None, names: Sequence[str]
 ) -> dict[str, TopicDescription | ClientError]:
-    """Describes the topics, in as many requests as the broker has pages."""
+    """Describes the topics, with one request for each page of the response."""
     found: dict[str, TopicDescription | ClientError] = {}
     cursor: DescribeTopicPartitionsRequestCursor | None = None
     while True:

@@ -46,7 +46,7 @@ class ConsumerGroup:
         self._assignment = context.assignment
         self._selection = TopicSelection()
         self._member_id = member_id_of(self._core.runtime.randomness.uuid())
-        #: Of the last acknowledged heartbeat; _JOINING: the next heartbeat joins.
+        #: Epoch in the last heartbeat response; _JOINING: the next heartbeat joins.
         self._epoch = _OUT
         self._interval_ms = _FIRST_INTERVAL_MS
         #: Content of the last acknowledged heartbeat; None: the next one contains everything.

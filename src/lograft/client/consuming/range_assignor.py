@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from lograft.client.types import TopicPartition
 
-#: The racks of the replicas of a partition, as far as the brokers have one. Includes replicas that
+#: The racks of the replicas of a partition, as far as they are known. Includes replicas that
 #: are offline or out of sync, because they are likely to come back.
 Racks: TypeAlias = Mapping[TopicPartition, frozenset[str]]
 

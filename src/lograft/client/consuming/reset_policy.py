@@ -22,7 +22,7 @@ _DURATION: Final = re.compile(
 class ResetKind(Enum):
     LATEST = "latest"
     EARLIEST = "earliest"
-    #: The first offset that is at most this old.
+    #: The first record that is at most this old.
     DURATION = "by_duration"
     #: The application gets an error.
     NONE = "none"

@@ -46,9 +46,9 @@ class PartitionState:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.status = Status.UNKNOWN
-        #: Of the next record to return to the application.
+        #: Position of the next record to return to the application.
         self.position = Position(-1)
-        #: Of the next record to fetch: after the buffered slices.
+        #: Position of the next record to fetch, after the buffered slices.
         self.fetch_position = Position(-1)
         #: Epoch of the leader against whose log `fetch_position` was validated.
         self.leader_epoch: int = NO_EPOCH
