@@ -81,7 +81,7 @@ def _move(broker: Broker, topic_partition: TopicPartition, path: str) -> ErrorCo
     if partition.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if partition.log is None:
-        # Its log is being opened: the tool tries again.
+        # Its log is being opened: the tool retries.
         return ErrorCode.REPLICA_NOT_AVAILABLE
     try:
         broker.moves.move(partition, target)

@@ -75,7 +75,6 @@ class Field:
         self.name = ""
         self.kind: Kind = kind
         #: Value of a field that was not given, or that the version does not have.
-        #: Of an array: the type of its elements. Of a struct: its class.
         self.default = default
         #: Of an array: the type of its elements. Of a struct: its class.
         self.element = element

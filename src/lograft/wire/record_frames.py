@@ -71,13 +71,12 @@ def class_in(table: Table, number: int) -> type[Message] | None:
 @cache
 def _class_named(module: str, name: str) -> type[Message]:
     """Imported on first use: few processes need all of them."""
-    """Encodes a metadata record as the value of a log record."""
     kind: type[Message] = getattr(import_module(f"lograft.wire.records.{module}"), name)
     return kind
 
 
 def encode_record(message: Message, version: int) -> bytes:
-    """A metadata record as the value of a log record."""
+    """Encodes a metadata record as the value of a log record."""
     assert message.KEY in index.METADATA, type(message).__name__
     head = uvarint(_FRAME_VERSION) + uvarint(message.KEY) + uvarint(version)
     return head + codec.write(message, version)

@@ -58,7 +58,7 @@ class World:
     """A broker (`near`) without controller, and the active controller (`far`)."""
 
     def __init__(self, *, ranges: ApiRanges | None = None) -> None:
-        """`ranges` narrows what `far` serves, as in an older build."""
+        """`ranges` limits the API versions of `far`, as in an older release."""
         self.ranges = ranges
         self.loop = SimulatedLoop(1)
         self.network = Network(self.loop)
@@ -248,7 +248,7 @@ async def test_forwarded_apis_are_advertised_in_versions_that_the_controller_ser
         await world.near.ask(creation("b"), 7, CreateTopicsResponse)
     with pytest.raises(CloseConnection, match="does not support version 1 of API 44"):
         await world.near.ask(settings, 1, IncrementalAlterConfigsResponse)
-    # Of a controller that cannot be found, nothing is known.
+    # The versions of a controller that cannot be reached are unknown.
     world.near.quorum.endpoint = None
     assert await advertised_versions(world) == before
 

@@ -43,7 +43,7 @@ TIERED_STORAGE: Final = Unsupported(
 NO_EFFECT_WARNING: Final = (
     "these settings have no effect in Lograft (see docs/settings.md for the reasons): %s"
 )
-#: Values that request no function.
+#: Values that turn a setting off.
 TURNED_OFF: Final = (None, "", (), False)
 
 
