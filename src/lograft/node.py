@@ -178,7 +178,7 @@ class Node:
         await self._open_http()
         driver.endpoints = tuple(
             VoterEndpoint(endpoint.name, endpoint.host, endpoint.port)
-            for endpoint in self._bound(self.config.advertised_controller_listeners)
+            for endpoint in self._bound_endpoints(self.config.advertised_controller_listeners)
         )
         driver.start()
         listeners.serve("controller")
@@ -459,7 +459,7 @@ class Node:
             controller_registration_request(
                 self.config,
                 incarnation_id=self._runtime.randomness.uuid(),
-                endpoints=self._bound(self.config.advertised_controller_listeners),
+                endpoints=self._bound_endpoints(self.config.advertised_controller_listeners),
             ),
             CONTROLLER_REGISTRATION_VERSIONS,
             ControllerRegistrationResponse,
@@ -478,7 +478,7 @@ class Node:
         assert registration is not None
         registration.prepare(
             broker.logs,
-            endpoints=self._bound(self.config.advertised_listeners),
+            endpoints=self._bound_endpoints(self.config.advertised_listeners),
             previous_epoch=await broker.logs.read_previous_epoch(),
         )
         # Kafka's brokers give up after a minute by default; Lograft's wait without a limit.
@@ -495,7 +495,7 @@ class Node:
         self._spawn(broker.assigner.run(), name="directory assignment")
         await registration.wait_unfenced()
 
-    def _bound(self, endpoints: tuple[Endpoint, ...]) -> list[RegisteredEndpoint]:
+    def _bound_endpoints(self, endpoints: tuple[Endpoint, ...]) -> list[RegisteredEndpoint]:
         """Returns advertised endpoints, with the bound port instead of port 0."""
         return [
             RegisteredEndpoint(
@@ -565,7 +565,7 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
     try:
         async with asyncio.TaskGroup() as group:
             runtime = system_runtime(
-                transport=SocketTransport(_buffer_sizes(config), backlog=_backlog(config)),
+                transport=SocketTransport(_buffer_sizes_of(config), backlog=_backlog_of(config)),
                 workers=workers,
                 task_group=group,
             )
@@ -599,14 +599,14 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
         workers.close()
 
 
-def _backlog(config: BrokerConfig) -> int | None:
+def _backlog_of(config: BrokerConfig) -> int | None:
     """Returns the configured backlog; None selects the transport's default, because Kafka's default
     of 50 is too small when many clients reconnect at once."""
     is_set = "socket.listen.backlog.size" in config.raw
     return config.socket_listen_backlog_size if is_set else None
 
 
-def _buffer_sizes(config: BrokerConfig) -> BufferSizes:
+def _buffer_sizes_of(config: BrokerConfig) -> BufferSizes:
     """Returns the socket buffer sizes. Kafka's small default for sending keeps unsent data in the
     CPU's cache; the receive buffer is left to the kernel unless it is configured."""
     is_set = "socket.receive.buffer.bytes" in config.raw

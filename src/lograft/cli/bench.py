@@ -168,10 +168,10 @@ async def _round_trips(
         await polling
         received.append(_now() - start)
         progress(2 * options.records + number, "round trips")
-    return _latency("acknowledged", acknowledged), _latency("end to end", received)
+    return _latency_of("acknowledged", acknowledged), _latency_of("end to end", received)
 
 
-def _latency(what: str, seconds: list[float]) -> Latency:
+def _latency_of(what: str, seconds: list[float]) -> Latency:
     ordered = sorted(1000 * second for second in seconds)
     return Latency(what, ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], ordered[-1])
 

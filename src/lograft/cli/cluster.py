@@ -34,18 +34,18 @@ def describe_lines(cluster: ClusterDescription, features: Features) -> Iterator[
     yield from table(
         ["FEATURE", "LEVEL", "SUPPORTED"],
         (
-            (name, str(_level(features, name)), _range(levels))
+            (name, str(_level_of(features, name)), _format_range(levels))
             for name, levels in sorted(features.supported.items())
         ),
     )
 
 
-def _level(features: Features, name: str) -> int:
+def _level_of(features: Features, name: str) -> int:
     levels = features.finalized.get(name)
     return 0 if levels is None else levels.highest
 
 
-def _range(levels: FeatureLevels) -> str:
+def _format_range(levels: FeatureLevels) -> str:
     return f"{levels.lowest} to {levels.highest}"
 
 

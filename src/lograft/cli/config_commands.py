@@ -45,7 +45,7 @@ def describe(
     from lograft.cli.configs import describe_lines, is_set
     from lograft.cli.output import show, show_json
 
-    resource = _resource(topic, broker, group)
+    resource = _parse_resource(topic, broker, group)
     found = with_admin(
         bootstrap_server,
         command_config,
@@ -92,7 +92,7 @@ def alter(
     from lograft.cli.output import count
     from lograft.client.admin import ConfigChange, Operation
 
-    resource = _resource(topic, broker, group)
+    resource = _parse_resource(topic, broker, group)
     changes = [
         ConfigChange(name, value, operation)
         for operation, texts in (
@@ -114,7 +114,7 @@ def alter(
     print(f"Dry run: {changed} would be applied." if dry_run else f"Applied {changed}.")
 
 
-def _resource(topic: str | None, broker: str | None, group: str | None) -> "ConfigResource":
+def _parse_resource(topic: str | None, broker: str | None, group: str | None) -> "ConfigResource":
     from lograft.client.admin import broker_resource, group_resource, topic_resource
 
     if sum(name is not None for name in (topic, broker, group)) != 1:

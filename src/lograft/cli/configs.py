@@ -17,7 +17,7 @@ def describe_lines(entries: Collection[ConfigEntry], total: int) -> list[str]:
         lines = table(
             ["SETTING", "VALUE", "SOURCE"],
             (
-                (entry.name, _value(entry), entry.source.name.lower().replace("_", " "))
+                (entry.name, _format_value(entry), entry.source.name.lower().replace("_", " "))
                 for entry in entries
             ),
         )
@@ -27,7 +27,7 @@ def describe_lines(entries: Collection[ConfigEntry], total: int) -> list[str]:
     return lines
 
 
-def _value(entry: ConfigEntry) -> str:
+def _format_value(entry: ConfigEntry) -> str:
     if entry.is_sensitive:
         return "(hidden)"
     return "(none)" if entry.value is None else entry.value or '""'

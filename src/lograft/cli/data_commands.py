@@ -121,7 +121,7 @@ def produce(
                     return await send(
                         producer,
                         topic,
-                        _texts(values, file),
+                        _read_texts(values, file),
                         lambda text, number: parse_line(text, number, options),
                         on_sent=lambda sent: progress(sent, f"{sent:,} records"),
                         on_acknowledged=acknowledgements.append if json else _ignore,
@@ -140,7 +140,7 @@ def _ignore(_acknowledged: "Acknowledged") -> None:
     pass
 
 
-async def _texts(values: list[str] | None, path: str | None) -> AsyncIterator[str]:
+async def _read_texts(values: list[str] | None, path: str | None) -> AsyncIterator[str]:
     import sys
 
     from lograft.cli.input_lines import input_lines, yield_in_turns
@@ -259,7 +259,7 @@ def consume(
         with_metadata=not value_only,
         as_json=json,
         output=output,
-        filter=_filter(key, grep, where, header),
+        filter=_build_filter(key, grep, where, header),
         is_member=is_member,
     )
     if output is not None and follow:
@@ -322,7 +322,7 @@ def _group_settings(group: str, start: str | None, *, is_member: bool) -> dict[s
     }
 
 
-def _filter(
+def _build_filter(
     key: str | None, grep: str | None, where: list[str] | None, header: list[str] | None
 ) -> "Filter":
     import re

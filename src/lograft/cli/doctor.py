@@ -72,14 +72,14 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
     servers = ",".join(map(str, settings.bootstrap_addresses()))
     protocol = settings.security_protocol
     report.add("good", f"settings are valid: {servers}, security.protocol={protocol}")
-    reachable = await _bootstrap(admin, report, resolve)
+    reachable = await _check_bootstrap_servers(admin, report, resolve)
     if not reachable:
         return report
     try:
-        brokers = await _brokers(admin, report, reachable, resolve)
-        quorum = await _quorum(admin, report)
-        await _dynamic_settings(admin, report, brokers, quorum)
-        await _partitions(admin, report)
+        brokers = await _check_brokers(admin, report, reachable, resolve)
+        quorum = await _check_quorum(admin, report)
+        await _check_dynamic_settings(admin, report, brokers, quorum)
+        await _check_partitions(admin, report)
     except ClientError as error:
         report.add(
             "bad", f"the cluster does not respond: {error}", "check the brokers' logs, then retry"
@@ -87,7 +87,7 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
     return report
 
 
-async def _bootstrap(admin: Admin, report: Report, resolve: Resolve) -> list[Address]:
+async def _check_bootstrap_servers(admin: Admin, report: Report, resolve: Resolve) -> list[Address]:
     reachable = []
     for address in admin.settings.bootstrap_addresses():
         if await _can_reach(admin, report, address, f"bootstrap server {address}", resolve):
@@ -150,7 +150,7 @@ def _connection_advice(error: ConnectionFailed, where: Address) -> str:
     )
 
 
-async def _brokers(
+async def _check_brokers(
     admin: Admin,
     report: Report,
     reachable: list[Address],
@@ -172,8 +172,8 @@ async def _brokers(
         report.add(
             "doubtful",
             f"{count(len(fenced), 'registered broker')} offline: {numbers(fenced)}",
-            f"restart {_named('broker', fenced)}, or move all replicas away (`lograft reassign`)"
-            " and unregister with `lograft cluster unregister`",
+            f"restart {_format_nodes('broker', fenced)}, or move all replicas away (`lograft"
+            " reassign`) and unregister with `lograft cluster unregister`",
         )
     is_remote = not any(address.host in LOCAL_NAMES for address in reachable)
     available = []
@@ -193,11 +193,11 @@ async def _brokers(
     return available
 
 
-async def _dynamic_settings(
+async def _check_dynamic_settings(
     admin: Admin, report: Report, brokers: list[int], quorum: QuorumDescription
 ) -> None:
     """Reports stored values that nodes skip: operators assume that they are effective."""
-    controllers = await _reachable_controllers(admin, quorum, other_than=brokers)
+    controllers = await _find_reachable_controllers(admin, quorum, other_than=brokers)
     found = await admin.describe_skipped_configs(brokers, controllers=controllers)
     for node, skipped in found.items():
         name = f"{'controller' if node in controllers else 'broker'} {node}"
@@ -215,13 +215,13 @@ async def _dynamic_settings(
             )
 
 
-async def _reachable_controllers(
+async def _find_reachable_controllers(
     admin: Admin, quorum: QuorumDescription, *, other_than: list[int]
 ) -> dict[int, Address]:
-    """Returns controllers that answer here. Clients need not be able to reach them."""
+    """Returns the controllers that are reachable; it is no problem if they are not."""
     found: dict[int, Address] = {}
     for voter in quorum.voters:
-        if voter.node in other_than or not _fetches(voter, quorum):
+        if voter.node in other_than or not _is_fetching(voter, quorum):
             continue
         for address in quorum.addresses.get(voter.node, {}).values():
             try:
@@ -233,7 +233,7 @@ async def _reachable_controllers(
     return found
 
 
-async def _quorum(admin: Admin, report: Report) -> QuorumDescription:
+async def _check_quorum(admin: Admin, report: Report) -> QuorumDescription:
     quorum = await admin.describe_quorum()
     if any(voter.last_fetch_ms < 0 for voter in quorum.voters):
         # A controller that has just been elected may not have received a fetch from every voter.
@@ -242,9 +242,11 @@ async def _quorum(admin: Admin, report: Report) -> QuorumDescription:
     summary = (
         f"the quorum has {count(len(quorum.voters), 'voter')}, controller {quorum.leader} is active"
     )
-    silent = [voter for voter in quorum.voters if not _fetches(voter, quorum)]
+    silent = [voter for voter in quorum.voters if not _is_fetching(voter, quorum)]
     behind = [
-        voter for voter in quorum.voters if voter not in silent and not _catches_up(voter, quorum)
+        voter
+        for voter in quorum.voters
+        if voter not in silent and not _is_catching_up(voter, quorum)
     ]
     if silent:
         problems = [await _describe_silence(admin, voter, quorum) for voter in silent]
@@ -255,12 +257,13 @@ async def _quorum(admin: Admin, report: Report) -> QuorumDescription:
             f"{summary}; {'; '.join(problems)}"
             + ("" if has_majority else ": no majority is available")
             + ("; one more failure stops the quorum" if spare == 0 else ""),
-            f"restart {_controllers(silent)}, or check the network to controller {quorum.leader}",
+            f"restart {_format_controllers(silent)}, or check the network to controller"
+            f" {quorum.leader}",
         )
     if behind:
         report.add(
             "doubtful",
-            f"{summary}; not caught up: {_controllers(behind)}",
+            f"{summary}; not caught up: {_format_controllers(behind)}",
             "check for a slow disk or network; `lograft quorum describe` shows their lag",
         )
     if not silent and not behind:
@@ -268,12 +271,12 @@ async def _quorum(admin: Admin, report: Report) -> QuorumDescription:
     return quorum
 
 
-def _fetches(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
+def _is_fetching(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
     age_ms = quorum.age_ms(voter.last_fetch_ms)
     return age_ms is not None and age_ms <= SILENT_MS
 
 
-def _catches_up(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
+def _is_catching_up(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
     age_ms = quorum.age_ms(voter.last_caught_up_ms)
     return age_ms is not None and age_ms <= BEHIND_MS
 
@@ -296,15 +299,15 @@ async def _describe_silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDe
     return text
 
 
-def _controllers(voters: list[QuorumReplica]) -> str:
-    return _named("controller", [voter.node for voter in voters])
+def _format_controllers(voters: list[QuorumReplica]) -> str:
+    return _format_nodes("controller", [voter.node for voter in voters])
 
 
-def _named(role: str, nodes: list[int]) -> str:
+def _format_nodes(role: str, nodes: list[int]) -> str:
     return f"{role}{'' if len(nodes) == 1 else 's'} {numbers(nodes)}"
 
 
-async def _partitions(admin: Admin, report: Report) -> None:
+async def _check_partitions(admin: Admin, report: Report) -> None:
     topics = await admin.describe_topics()
     partitions = [
         (f"{name}-{one.index}", one) for name, topic in topics.items() for one in topic.partitions
@@ -332,7 +335,7 @@ async def _partitions(admin: Admin, report: Report) -> None:
         report.add(
             "bad",
             f"{count(len(leaderless), 'partition')} without a leader: {names_of(leaderless)}",
-            f"start {_named('broker', sorted(candidates))}, which can become the leader",
+            f"start {_format_nodes('broker', sorted(candidates))}, which can become the leader",
         )
     if under_replicated:
         missing = {
@@ -344,7 +347,7 @@ async def _partitions(admin: Admin, report: Report) -> None:
             "doubtful",
             f"{count(len(under_replicated), 'under-replicated partition')}:"
             f" {names_of(under_replicated)}",
-            f"make sure that {_named('broker', sorted(missing))} can fetch from the leaders;"
+            f"make sure that {_format_nodes('broker', sorted(missing))} can fetch from the leaders;"
             " `lograft topics describe` shows the lag of each replica",
         )
     if not leaderless and not under_replicated:
@@ -354,6 +357,6 @@ async def _partitions(admin: Admin, report: Report) -> None:
         )
 
 
-def system_resolve(host: str) -> list[str]:
+def resolve_host(host: str) -> list[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return sorted({str(address[0]) for *_, address in found})

@@ -23,7 +23,7 @@ def doctor(
     """
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
-    from lograft.cli.doctor import examine, report_lines, system_resolve
+    from lograft.cli.doctor import examine, report_lines, resolve_host
     from lograft.cli.output import show, show_json
     from lograft.client.admin import Admin
 
@@ -37,7 +37,7 @@ def doctor(
 
     async def work() -> "Report":
         async with Admin(settings) as admin:
-            return await examine(admin, system_resolve)
+            return await examine(admin, resolve_host)
 
     report = run(work())
     if json:

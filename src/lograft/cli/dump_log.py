@@ -83,13 +83,13 @@ def dump_file(path: str, options: DumpOptions, problems: list[str]) -> Iterator[
 
 
 def dump_segment(path: str, options: DumpOptions, problems: list[str]) -> Iterator[str]:
-    yield _title(path)
+    yield _title_of(path)
     pairs = []
     last_offset = -1
     with open(path, "rb") as file:
         size = file.seek(0, 2)
         end = 0
-        for position, header, batch in batches(file, min(size, options.bytes_max)):
+        for position, header, batch in read_batches(file, min(size, options.bytes_max)):
             is_valid = check_crc(batch, 0, header.size_bytes)
             yield batch_line(position, header, is_valid=is_valid)
             end = position + header.size_bytes
@@ -112,7 +112,7 @@ def dump_segment(path: str, options: DumpOptions, problems: list[str]) -> Iterat
         yield from (f"  {before} is followed by {after}" for before, after in pairs)
 
 
-def _title(path: str) -> str:
+def _title_of(path: str) -> str:
     name = Path(path).name
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot"
@@ -127,7 +127,7 @@ def base_offset_of(path: str) -> int:
     return int(match[0]) if match is not None else 0
 
 
-def batches(file: BinaryIO, limit: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+def read_batches(file: BinaryIO, limit: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
     """Yields (position, header, bytes) of the complete batches up to the first invalid one."""
     position = 0
     while position + HEADER_SIZE <= limit:
@@ -181,12 +181,12 @@ def _record_metadata(record: Record, header: BatchHeader) -> str:
         sequence = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
     keys = ",".join(header.key for header in record.headers)
     return (
-        f"offset: {record.offset} {kind}: {timestamp} keySize: {_size(record.key)}"
-        f" valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{keys}]"
+        f"offset: {record.offset} {kind}: {timestamp} keySize: {_size_of(record.key)}"
+        f" valueSize: {_size_of(record.value)} sequence: {sequence} headerKeys: [{keys}]"
     )
 
 
-def _size(data: bytes | None) -> int:
+def _size_of(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
@@ -203,7 +203,7 @@ def _optional_text(value: int | None) -> str:
 
 def dump_index(path: str, options: DumpOptions, problems: list[str]) -> Iterator[str]:
     base = base_offset_of(path)
-    entries = list(_entries(path, INDEX_ENTRY, problems))
+    entries = list(_read_entries(path, INDEX_ENTRY, problems))
     if not entries:
         yield f"{path} is empty."
         return
@@ -227,7 +227,7 @@ def dump_index(path: str, options: DumpOptions, problems: list[str]) -> Iterator
 
 def dump_time_index(path: str, options: DumpOptions, problems: list[str]) -> Iterator[str]:
     base = base_offset_of(path)
-    entries = list(_entries(path, TIME_INDEX_ENTRY, problems))
+    entries = list(_read_entries(path, TIME_INDEX_ENTRY, problems))
     if options.index_sanity_check:
         yield from _check_order(path, [timestamp for timestamp, _ in entries], problems)
         return
@@ -257,7 +257,7 @@ def dump_time_index(path: str, options: DumpOptions, problems: list[str]) -> Ite
         problems += [f"{title}{path}", *lines]
 
 
-def _entries(path: str, form: struct.Struct, problems: list[str]) -> Iterator[tuple[int, int]]:
+def _read_entries(path: str, form: struct.Struct, problems: list[str]) -> Iterator[tuple[int, int]]:
     data = Path(path).read_bytes()
     complete = len(data) - len(data) % form.size
     if complete < len(data):
@@ -279,7 +279,7 @@ def _batches_by_position(index_path: str) -> dict[int, BatchHeader]:
     if not log.exists():
         return {}
     with log.open("rb") as file:
-        return {position: header for position, header, _ in batches(file, log.stat().st_size)}
+        return {position: header for position, header, _ in read_batches(file, log.stat().st_size)}
 
 
 # ── producers and transactions ───────────────────────────────────────────────────────────────

@@ -115,7 +115,7 @@ def reset(
 
     if all_topics == bool(topic):
         raise typer.BadParameter("specify either --topic or --all-topics")
-    target = _target(to_earliest, to_latest, to_offset, by_duration, to_datetime, shift_by)
+    target = _parse_target(to_earliest, to_latest, to_offset, by_duration, to_datetime, shift_by)
     scope = parse_scope(topic or ())
 
     async def work(admin: "Admin") -> "ResetPlan":
@@ -163,7 +163,7 @@ def delete(
     print("\n".join(f"Deleted group {name}." for name in group))
 
 
-def _target(
+def _parse_target(
     to_earliest: bool,
     to_latest: bool,
     to_offset: int | None,

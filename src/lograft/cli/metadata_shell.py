@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from lograft.cli.dump_log import BATCH_BYTES_MAX, batches
+from lograft.cli.dump_log import BATCH_BYTES_MAX, read_batches
 from lograft.cli.metadata_tree import Folder, metadata_tree
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import InvalidInput, LograftError
@@ -39,7 +39,7 @@ def load_tree(path: str) -> Folder:
     time_ms = 0
     with open(path, "rb") as file:
         size = file.seek(0, 2)
-        for position, header, batch in batches(file, size):
+        for position, header, batch in read_batches(file, size):
             if not check_crc(batch, 0, header.size_bytes):
                 raise InvalidInput(
                     f"{path} is corrupt at position {position}: inspect it with 'lograft dump-log'"
@@ -125,7 +125,7 @@ class Shell:
             "history": self._history,
             "ls": self._ls,
             "man": self._man,
-            "pwd": lambda _: iter([_path(self.current_folder)]),
+            "pwd": lambda _: iter([_format_path(self.current_folder)]),
             "tree": self._tree,
         }
         if name not in commands:
@@ -143,7 +143,7 @@ class Shell:
         node = self._node(found)
         if isinstance(node, str):
             return []
-        names = _sorted(node)
+        names = sorted(node)
         return [
             f"{prefix}{name}{'' if isinstance(node[name], str) else '/'}"
             for name in names
@@ -172,7 +172,7 @@ class Shell:
                 (*names, child)
                 for names in found
                 if isinstance(node := self._node(names), dict)
-                for child in _matching(node, part)
+                for child in _find_matching(node, part)
             ]
         if not found:
             raise ShellError(f"{path}: no such file or folder")
@@ -187,7 +187,7 @@ class Shell:
             for names in self._resolve(path):
                 node = self._node(names)
                 if isinstance(node, dict):
-                    raise ShellError(f"cat: {_path(names)}: is a folder; use ls")
+                    raise ShellError(f"cat: {_format_path(names)}: is a folder; use ls")
                 yield node
 
     def _cd(self, arguments: list[str]) -> Iterator[str]:
@@ -205,7 +205,7 @@ class Shell:
     def _find(self, arguments: list[str]) -> Iterator[str]:
         for path in arguments or ["."]:
             for names in self._resolve(path):
-                shown = _path(names) if path.startswith("/") or "*" in path else path
+                shown = _format_path(names) if path.startswith("/") or "*" in path else path
                 yield from _walk(shown, self._node(names))
 
     def _history(self, arguments: list[str]) -> Iterator[str]:
@@ -224,8 +224,8 @@ class Shell:
                 yield names[-1]
                 continue
             if len(found) > 1:
-                yield f"{'' if number == 0 else chr(10)}{_path(names)}:"
-            yield from _sorted(node)
+                yield f"{'' if number == 0 else chr(10)}{_format_path(names)}:"
+            yield from sorted(node)
 
     def _man(self, arguments: list[str]) -> Iterator[str]:
         for line in HELP.splitlines()[:-1]:
@@ -237,38 +237,34 @@ class Shell:
     def _tree(self, arguments: list[str]) -> Iterator[str]:
         for path in arguments or ["."]:
             for names in self._resolve(path):
-                yield from _branches(self._node(names), 0)
+                yield from _format_tree(self._node(names), 0)
 
 
-def _path(names: tuple[str, ...]) -> str:
+def _format_path(names: tuple[str, ...]) -> str:
     return "/" + "/".join(names)
 
 
-def _sorted(folder: Folder) -> list[str]:
-    return sorted(folder)
-
-
-def _matching(folder: Folder, pattern: str) -> list[str]:
+def _find_matching(folder: Folder, pattern: str) -> list[str]:
     if pattern in folder:
         return [pattern]
-    return [name for name in _sorted(folder) if fnmatch.fnmatchcase(name, pattern)]
+    return [name for name in sorted(folder) if fnmatch.fnmatchcase(name, pattern)]
 
 
 def _walk(path: str, node: str | Folder) -> Iterator[str]:
     yield path
     if isinstance(node, dict):
-        for name in _sorted(node):
+        for name in sorted(node):
             yield from _walk(f"{path.rstrip('/')}/{name}", node[name])
 
 
-def _branches(node: str | Folder, depth: int) -> Iterator[str]:
+def _format_tree(node: str | Folder, depth: int) -> Iterator[str]:
     indent = "  " * depth
     if isinstance(node, str):
         yield f"{indent}{node}"
         return
-    for name in _sorted(node):
+    for name in sorted(node):
         yield f"{indent}{name}:"
-        yield from _branches(node[name], depth + 1)
+        yield from _format_tree(node[name], depth + 1)
 
 
 def _enable_completion(shell: Shell) -> None:

@@ -16,11 +16,11 @@ NOTHING: Final = "-"
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Returns lines with aligned columns; the last column is not padded."""
-    everything = [head, *rows]
-    widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
+    lines = [head, *rows]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in everything
+        for row in lines
     ]
 
 
@@ -71,5 +71,5 @@ def numbers(values: Iterable[int]) -> str:
     return ",".join(map(str, values)) or "none"
 
 
-def count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -56,7 +56,7 @@ def descriptions() -> list[tuple[str, str]]:
 
 
 def run_and_show(name: str, config: str) -> None:
-    folder = _folder(name, config)
+    folder = _folder_of(name, config)
     folder.mkdir(parents=True, exist_ok=True)
     with _lock(name, folder):
         _run_and_show(name, config, folder)
@@ -99,7 +99,7 @@ def progress_line(lag: Any) -> str:
 
 
 def status_of(name: str, config: str) -> Status:
-    file = _folder(name, config) / _STATUS
+    file = _folder_of(name, config) / _STATUS
     if not file.exists():
         return Status(name, "never run")
     status = Status(**json.loads(file.read_text()))
@@ -126,7 +126,7 @@ def stop_and_wait(name: str, config: str) -> None:
     status = status_of(name, config)
     if status.state != "running":
         raise NotStopped(f"{name} is not running: {status.state}")
-    (_folder(name, config) / _STOP).touch()
+    (_folder_of(name, config) / _STOP).touch()
     deadline = time.monotonic() + _STOP_SECONDS_MAX
     while (status := status_of(name, config)).state == "running":
         if time.monotonic() > deadline:
@@ -137,7 +137,7 @@ def stop_and_wait(name: str, config: str) -> None:
     print(f"{name}: {status.state} after batch {status.batch}")
 
 
-def _folder(name: str, config: str) -> Path:
+def _folder_of(name: str, config: str) -> Path:
     from lograft.spark.pipelines.catalogue import PIPELINES
     from lograft.spark.pipelines.settings import read_settings
 

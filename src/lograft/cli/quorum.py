@@ -30,7 +30,7 @@ def describe_lines(quorum: QuorumDescription) -> Iterator[str]:
                 role,
                 number(replica.end_offset),
                 number(end - replica.end_offset if replica.end_offset >= 0 else None),
-                _age(quorum.age_ms(replica.last_fetch_ms)),
+                _format_age(quorum.age_ms(replica.last_fetch_ms)),
                 uuid_to_text(replica.directory),
                 ", ".join(map(str, quorum.addresses.get(replica.node, {}).values())) or NOTHING,
             )
@@ -39,7 +39,7 @@ def describe_lines(quorum: QuorumDescription) -> Iterator[str]:
     )
 
 
-def _age(age_ms: int | None) -> str:
+def _format_age(age_ms: int | None) -> str:
     return NOTHING if age_ms is None else f"{age_ms / 1000:.1f} s ago"
 
 

@@ -121,9 +121,9 @@ def describe_plan(load: Load, moves: list[Move]) -> list[str]:
     copies = sum(move.copies for move in moves)
     lines += ["", f"{copies} of {total} replicas will be copied, in {len(moves)} partitions.", ""]
     after = {(holding.topic, holding.partition): holding.replicas for holding in load.holdings}
-    held_before, led_before = _counts(after.values())
+    held_before, led_before = _count_replicas(after.values())
     after.update({(move.topic, move.partition): move.after for move in moves})
-    held, led = _counts(after.values())
+    held, led = _count_replicas(after.values())
     lines.append(f"{'broker':<8}{'replicas':<20}leaders")
     for broker_id in sorted({*load.racks, *held_before}):
         replicas = f"{held_before[broker_id]} -> {held[broker_id]}"
@@ -257,7 +257,7 @@ def progress_lines(copies: Collection[PartitionCopy]) -> list[str]:
     return lines
 
 
-def _counts(assignments: Iterable[tuple[int, ...]]) -> tuple[Counter[int], Counter[int]]:
+def _count_replicas(assignments: Iterable[tuple[int, ...]]) -> tuple[Counter[int], Counter[int]]:
     """Returns the number of replicas and of preferred leaders on each broker."""
     held: Counter[int] = Counter()
     led: Counter[int] = Counter()

@@ -17,12 +17,12 @@ Texts = tuple[str | None, str | None]
 
 
 def format_plain(record: Record) -> Texts:
-    return _text(record.key), _text(record.value)
+    return _decode_text(record.key), _decode_text(record.value)
 
 
 def format_metadata(record: Record) -> Texts:
     if record.value is None:
-        return _text(record.key), None
+        return _decode_text(record.key), None
     message = frames.decode_record(record.value)
     if isinstance(message, frames.UnknownRecord):
         return None, f"<unknown record type {message.type} version {message.version}>"
@@ -53,7 +53,7 @@ def coordinator_formatter(topic: frames.Coordinator) -> Callable[[Record], Texts
             raise MalformedMessage("a record of an internal topic has no key")
         key = frames.decode_coordinator_key(topic, record.key)
         if isinstance(key, frames.UnknownRecord):
-            return f"<unknown record type {key.type}>", _text(record.value)
+            return f"<unknown record type {key.type}>", _decode_text(record.value)
         key_text = json_line({"type": str(key.KEY), "data": json_form(key, 0)})
         if record.value is None:
             return key_text, TOMBSTONE
@@ -100,7 +100,7 @@ def control_text(record: Record) -> str:
     return f"{name} {json_line(json_form(message, version))}"
 
 
-def _text(data: bytes | None) -> str | None:
+def _decode_text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", errors="replace")
 
 

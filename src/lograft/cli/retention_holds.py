@@ -20,14 +20,14 @@ def holds_lines(holds: Sequence[RetentionHold]) -> list[str]:
                 number(hold.log_start),
                 number(hold.end_offset),
                 number(hold.records_kept),
-                _time(hold.until_ms),
+                _format_time(hold.until_ms),
             )
             for hold in holds
         ),
     )
 
 
-def _time(time_ms: int) -> str:
+def _format_time(time_ms: int) -> str:
     """Formats a time of a commit, which may be outside the range of datetime."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -48,7 +48,7 @@ def run_format(options: FormatOptions) -> None:
     release = options.release_version
     request = FormatRequest(
         cluster_id=options.cluster_id,
-        controllers=_controllers(options),
+        controllers=_parse_controllers(options),
         release=parse_release_version(release) if release is not None else None,
         features=dict(parse_feature(text) for text in options.features),
         scram=tuple(parse_credential(text, randomness) for text in options.scram),
@@ -66,7 +66,7 @@ def run_format(options: FormatOptions) -> None:
         )
 
 
-def _controllers(options: FormatOptions) -> Controllers | None:
+def _parse_controllers(options: FormatOptions) -> Controllers | None:
     chosen: list[Controllers] = []
     if options.standalone:
         chosen.append(Standalone())
@@ -106,7 +106,7 @@ def describe_directories(disk: Disk, config: BrokerConfig) -> tuple[list[str], l
             problems.append(f"{path} is not formatted.")
     metas = {path: meta for path, meta in found.items() if meta is not None}
     problems += _find_mismatches(config, metas)
-    lines = _block("Found log director", "y", "ies", list(found))
+    lines = _format_block("Found log director", "y", "ies", list(found))
     if metas:
         first = metas[next(iter(metas))]
         directory = uuid_to_text(first.directory_id) if first.directory_id else "none"
@@ -115,7 +115,7 @@ def describe_directories(disk: Disk, config: BrokerConfig) -> tuple[list[str], l
             f" node.id={first.node_id}, version={first.version}}}",
             "",
         ]
-    lines += _block("Found problem", "", "s", problems)
+    lines += _format_block("Found problem", "", "s", problems)
     return lines, problems
 
 
@@ -132,7 +132,7 @@ def _find_mismatches(config: BrokerConfig, metas: dict[str, MetaProperties]) -> 
     return problems
 
 
-def _block(title: str, singular: str, plural: str, entries: list[str]) -> list[str]:
+def _format_block(title: str, singular: str, plural: str, entries: list[str]) -> list[str]:
     if not entries:
         return []
     ending = singular if len(entries) == 1 else plural

@@ -56,12 +56,13 @@ def _partition_lines(name: str, partition: PartitionDescription) -> Iterator[str
         if replica.end_offset >= 0:
             offsets = f"{replica.start_offset} to {replica.end_offset}, lag {replica.lag}"
         yield (
-            f"    replica {replica.node}  {offsets}  last fetch {_age(replica.last_fetch_age_ms)}"
-            f"  caught up {_age(replica.caught_up_age_ms)}"
+            f"    replica {replica.node}  {offsets}"
+            f"  last fetch {_format_age(replica.last_fetch_age_ms)}"
+            f"  caught up {_format_age(replica.caught_up_age_ms)}"
         )
 
 
-def _age(age_ms: int) -> str:
+def _format_age(age_ms: int) -> str:
     return "never" if age_ms < 0 else f"{age_ms / 1000:.1f} s ago"
 
 
@@ -69,7 +70,7 @@ def groups_lines(topics: Mapping[str, TopicGroups]) -> Iterator[str]:
     for index, (name, topic) in enumerate(sorted(topics.items())):
         if index:
             yield ""
-        yield f"{name}  {_subscription(topic)}"
+        yield f"{name}  {_describe_subscription(topic)}"
         if not topic.groups:
             yield "No group has members or committed offsets in this topic."
             continue
@@ -91,7 +92,7 @@ def groups_lines(topics: Mapping[str, TopicGroups]) -> Iterator[str]:
         )
 
 
-def _subscription(topic: TopicGroups) -> str:
+def _describe_subscription(topic: TopicGroups) -> str:
     if topic.mode != POINT_TO_POINT:
         return f"subscription mode {topic.mode}: any number of groups"
     if topic.owner is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lograft.cli.demo.requirements import find_java_problem
-from lograft.cli.demo.shop import BROKEN_EVERY, orders
+from lograft.cli.demo.shop import BROKEN_EVERY, generate_orders
 
 LOGRAFT = str(Path(sys.executable).with_name("lograft"))
 
@@ -63,6 +63,6 @@ def test_the_version_of_the_java_that_spark_would_run_is_checked(
 
 def test_the_events_of_the_shop_are_deterministic() -> None:
     count = 2 * BROKEN_EVERY
-    first = list(orders(count, 1_700_000_000_000))
-    assert first == list(orders(count, 1_700_000_000_000))
+    first = list(generate_orders(count, 1_700_000_000_000))
+    assert first == list(generate_orders(count, 1_700_000_000_000))
     assert sum(not event.value.endswith(b"}") for event in first) == 2

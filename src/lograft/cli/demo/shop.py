@@ -20,7 +20,7 @@ class Event(NamedTuple):
     timestamp_ms: int
 
 
-def orders(count: int, now_ms: int) -> Iterator[Event]:
+def generate_orders(count: int, now_ms: int) -> Iterator[Event]:
     generator = random.Random(1)
     for number in range(count):
         timestamp_ms = now_ms - MINUTES * 60_000 * (count - number) // count
@@ -44,7 +44,7 @@ def orders(count: int, now_ms: int) -> Iterator[Event]:
         yield Event(f"customer-{customer}".encode(), value.encode(), timestamp_ms)
 
 
-def web_log(count: int, now_ms: int) -> Iterator[Event]:
+def generate_web_log(count: int, now_ms: int) -> Iterator[Event]:
     generator = random.Random(2)
     for number in range(count):
         timestamp_ms = now_ms - MINUTES * 60_000 * (count - number) // count

@@ -29,7 +29,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from lograft.cli.demo.requirements import find_missing_for_spark
-from lograft.cli.demo.shop import Event, orders, web_log
+from lograft.cli.demo.shop import Event, generate_orders, generate_web_log
 from lograft.client.admin import Admin, NewTopic
 from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
@@ -105,7 +105,7 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
     """Returns the directory of Spark's results; None if Spark did not run."""
     console = steps.console
     now_ms = SystemClock().wall_ms()
-    shop = orders(EVENTS, now_ms)
+    shop = generate_orders(EVENTS, now_ms)
     with steps.step("First result"):
         asyncio.run(create_topics(address))
         asyncio.run(write_events(address, ORDERS, islice(shop, FIRST_ORDERS)))
@@ -117,10 +117,10 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
         with steps.step("Produce"), steps.spinner("Writing the orders and the web log"):
             start = time.perf_counter()
             asyncio.run(write_events(address, ORDERS, shop))
-            asyncio.run(write_events(address, WEB_LOG, web_log(EVENTS, now_ms)))
+            asyncio.run(write_events(address, WEB_LOG, generate_web_log(EVENTS, now_ms)))
             rate = (2 * EVENTS - FIRST_ORDERS) / (time.perf_counter() - start)
             console.print(f"{2 * EVENTS:,} events written and acknowledged, {rate:,.0f} per second")
-            asyncio.run(read_some(address, "billing", EVENTS // 2))
+            asyncio.run(consume_orders(address, "billing", EVENTS // 2))
             console.print(f"Group billing has read {EVENTS // 2:,} orders.")
         if spark is not None:
             return _run_pipelines(steps, address, spark)
@@ -182,7 +182,7 @@ async def count_first_orders(address: str) -> Table:
     return table
 
 
-async def read_some(address: str, group: str, count: int) -> None:
+async def consume_orders(address: str, group: str, count: int) -> None:
     """Reads and commits `count` orders, so that the audit shows a lag for this group."""
     async with Consumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest"

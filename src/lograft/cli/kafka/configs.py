@@ -63,12 +63,12 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--delete-config", metavar="NAME,…")
     arguments = parser.parse_args(list(words))
     action = parser.require_one(arguments, "describe", "alter")
-    kind, name = _entity(parser, arguments)
+    kind, name = _parse_entity(parser, arguments)
     try:
         if action == "alter":
             if name is None:
                 parser.error("an entity-name or entity-default must be specified with --alter")
-            resource, changes = ConfigResource(kind, name), _changes(arguments)
+            resource, changes = ConfigResource(kind, name), _parse_changes(arguments)
             run_admin(
                 settings_of(parser, arguments), lambda admin: _alter(admin, resource, changes)
             )
@@ -83,7 +83,7 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def _entity(parser: Parser, arguments: argparse.Namespace) -> tuple[ResourceKind, str | None]:
+def _parse_entity(parser: Parser, arguments: argparse.Namespace) -> tuple[ResourceKind, str | None]:
     """Returns the kind and name of the entity. The name is "" for the default of all brokers, and
     None for all entities of the kind."""
     if arguments.broker_defaults:
@@ -102,7 +102,7 @@ def _entity(parser: Parser, arguments: argparse.Namespace) -> tuple[ResourceKind
     return KINDS[arguments.entity_type], "" if arguments.entity_default else arguments.entity_name
 
 
-def _changes(arguments: argparse.Namespace) -> list[ConfigChange]:
+def _parse_changes(arguments: argparse.Namespace) -> list[ConfigChange]:
     added: dict[str, str] = {}
     if arguments.add_config_file is not None:
         added |= read_properties(arguments.add_config_file)
@@ -132,7 +132,9 @@ async def _alter(admin: Admin, resource: ConfigResource, changes: list[ConfigCha
 async def _describe(
     admin: Admin, kind: ResourceKind, name: str | None, *, everything: bool
 ) -> None:
-    resources = [ConfigResource(kind, name)] if name is not None else await _all(admin, kind)
+    resources = (
+        [ConfigResource(kind, name)] if name is not None else await _list_resources(admin, kind)
+    )
     for resource in resources:
         entries = (await admin.describe_configs([resource], synonyms=True))[resource]
         if not resource.name:
@@ -142,7 +144,7 @@ async def _describe(
             print(f"{scope} configs for {_kind_name(resource)} {resource.name} are:")
         for entry in sorted(entries.values(), key=lambda entry: entry.name):
             if everything or _is_set_for(resource, entry):
-                print(_line(entry))
+                print(_format_line(entry))
 
 
 def _is_set_for(resource: ConfigResource, entry: ConfigEntry) -> bool:
@@ -153,7 +155,7 @@ def _is_set_for(resource: ConfigResource, entry: ConfigEntry) -> bool:
     return entry.source in DYNAMIC and entry.source is not ConfigSource.ALL_BROKERS
 
 
-async def _all(admin: Admin, kind: ResourceKind) -> list[ConfigResource]:
+async def _list_resources(admin: Admin, kind: ResourceKind) -> list[ConfigResource]:
     if kind is ResourceKind.TOPIC:
         names = [topic.name for topic in await admin.list_topics(internal=True)]
     elif kind is ResourceKind.GROUP:
@@ -170,16 +172,16 @@ def _kind_name(resource: ConfigResource) -> str:
     return resource.kind.name.lower().replace("_", "-")
 
 
-def _line(entry: ConfigEntry) -> str:
+def _format_line(entry: ConfigEntry) -> str:
     synonyms = ", ".join(
-        f"{SOURCES[synonym.source]}:{synonym.name}={_value(synonym.value)}"
+        f"{SOURCES[synonym.source]}:{synonym.name}={_format_value(synonym.value)}"
         for synonym in entry.synonyms
     )
     return (
-        f"  {entry.name}={_value(entry.value)} sensitive={str(entry.is_sensitive).lower()}"
+        f"  {entry.name}={_format_value(entry.value)} sensitive={str(entry.is_sensitive).lower()}"
         f" synonyms={{{synonyms}}}"
     )
 
 
-def _value(value: str | None) -> str:
+def _format_value(value: str | None) -> str:
     return "null" if value is None else value

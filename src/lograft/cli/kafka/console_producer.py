@@ -35,10 +35,10 @@ def run(words: Sequence[str]) -> int:
     for flag in ("batch-size", "max-block-ms", "request-timeout-ms", "message-send-max-retries"):
         parser.add_argument(f"--{flag}")
     arguments = parser.parse_args(list(words))
-    reader = _properties(arguments.reader)
+    reader = _parse_properties(arguments.reader)
     if arguments.reader_config is not None:
         reader = read_properties(arguments.reader_config) | reader
-    settings = settings_of(parser, arguments) | _settings(arguments)
+    settings = settings_of(parser, arguments) | _settings_of(arguments)
     try:
         run_client(_send_lines(settings, arguments.topic, reader))
     except (ClientError, InvalidInput) as error:
@@ -47,7 +47,7 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+def _settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
     flags = {
         "acks": arguments.request_required_acks,
         "compression.type": arguments.compression_codec,
@@ -58,12 +58,12 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
         # Each line is acknowledged before the next is read.
         "linger.ms": "0" if arguments.sync else None,
     }
-    return {name: value for name, value in flags.items() if value is not None} | _properties(
+    return {name: value for name, value in flags.items() if value is not None} | _parse_properties(
         arguments.producer
     )
 
 
-def _properties(texts: Sequence[str]) -> dict[str, str]:
+def _parse_properties(texts: Sequence[str]) -> dict[str, str]:
     return dict(text.partition("=")[::2] for text in texts)
 
 

@@ -82,7 +82,7 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-async def _groups(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+async def _group_names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     if arguments.all_groups:
         return [group.group for group in await _consumer_groups(admin)]
     return list(arguments.group)
@@ -130,7 +130,7 @@ def _split_list(text: str | None) -> list[str]:
 
 
 async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
-    names = await _groups(admin, arguments)
+    names = await _group_names(admin, arguments)
     described = await admin.describe_groups(names)
     addresses = {broker.id: broker.address for broker in (await admin.describe_cluster()).brokers}
     for name in names:
@@ -226,7 +226,7 @@ def _number_text(number: int | None) -> str:
 
 
 async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
-    names = await _groups(admin, arguments)
+    names = await _group_names(admin, arguments)
     quoted = ", ".join(f"'{name}'" for name in names)
     try:
         await admin.delete_groups(names)
@@ -283,7 +283,7 @@ async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
     if not arguments.all_topics and not arguments.topic and arguments.from_file is None:
         raise InvalidInput("One of the reset scopes should be defined: --all-topics, --topic.")
     moves: list[tuple[str, OffsetMove]] = []
-    for group in await _groups(admin, arguments):
+    for group in await _group_names(admin, arguments):
         described = (await admin.describe_groups([group]))[group]
         if described.state not in INACTIVE:
             raise InvalidInput(
@@ -315,13 +315,13 @@ async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
 
 async def _plan(admin: Admin, group: str, arguments: argparse.Namespace) -> list[OffsetMove]:
     if arguments.from_file is not None:
-        return _from_file(arguments.from_file, group)
-    target = _target(arguments)
+        return _read_moves(arguments.from_file, group)
+    target = _parse_target(arguments)
     scope = None if arguments.all_topics else parse_scope(arguments.topic)
     return list((await admin.plan_reset(group, target, scope)).moves)
 
 
-def _target(arguments: argparse.Namespace) -> Target:
+def _parse_target(arguments: argparse.Namespace) -> Target:
     chosen = [name for name in _TARGETS if getattr(arguments, name) not in (None, False)]
     if len(chosen) != 1:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in _TARGETS)
@@ -341,7 +341,7 @@ def _target(arguments: argparse.Namespace) -> Target:
     )
 
 
-def _from_file(path: str, group: str) -> list[OffsetMove]:
+def _read_moves(path: str, group: str) -> list[OffsetMove]:
     """Reads lines of the form [group,]topic,partition,offset."""
     moves = []
     with open(path, encoding="utf-8") as file:

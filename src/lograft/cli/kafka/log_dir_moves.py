@@ -13,10 +13,10 @@ from lograft.model.errors import ErrorCode, InvalidInput
 RETRY_SECONDS: Final = 0.1
 
 
-async def start_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None:
+async def start_moves(admin: Admin, targets: LogDirs, *, timeout_ms: int) -> None:
     """Starts the moves; retries replicas that a broker does not have yet until the reassignment
     creates them."""
-    pending = dict(wanted)
+    pending = dict(targets)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
     while pending:
@@ -36,30 +36,30 @@ async def start_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _start(admin: Admin, wanted: LogDirs) -> set[TopicPartitionReplica]:
+async def _start(admin: Admin, targets: LogDirs) -> set[TopicPartitionReplica]:
     """Returns the replicas that their brokers do not have yet."""
     failed: Mapping[TopicPartitionReplica, ClientError] = {}
     try:
-        await admin.alter_replica_log_dirs(wanted)
+        await admin.alter_replica_log_dirs(targets)
     except SomeFailed as error:
         failed = error.failed
     except BrokerError as error:
-        failed = dict.fromkeys(wanted, error)
+        failed = dict.fromkeys(targets, error)
     for replica, reason in failed.items():
         if not isinstance(reason, BrokerError) or reason.code != ErrorCode.REPLICA_NOT_AVAILABLE:
             raise InvalidInput(f"Failed to alter dir for {replica}: {reason}")
     return set(failed)
 
 
-async def report_moves(admin: Admin, wanted: LogDirs) -> bool:
+async def report_moves(admin: Admin, targets: LogDirs) -> bool:
     """Prints the state of each move; returns whether all have completed or were cancelled."""
-    held = await _log_dirs(admin, wanted)
-    for replica in sorted(wanted, key=_by_broker):
-        print(_state(replica, wanted[replica], *held[replica]))
+    held = await _find_log_dirs(admin, targets)
+    for replica in sorted(targets, key=_by_broker):
+        print(_describe_state(replica, targets[replica], *held[replica]))
     return all(current is not None and future is None for current, future in held.values())
 
 
-def _state(
+def _describe_state(
     replica: TopicPartitionReplica, target: str, current: str | None, future: str | None
 ) -> str:
     name = f"{replica.topic}-{replica.partition}"
@@ -83,9 +83,9 @@ def _state(
     )
 
 
-async def cancel_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None:
+async def cancel_moves(admin: Admin, targets: LogDirs, *, timeout_ms: int) -> None:
     """Cancels moves by moving replicas to their current log dirs."""
-    held = await _log_dirs(admin, wanted)
+    held = await _find_log_dirs(admin, targets)
     moving = {
         replica: current
         for replica, (current, future) in held.items()
@@ -97,22 +97,22 @@ async def cancel_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> Non
         print("None of the specified partition moves are active.")
 
 
-async def _log_dirs(
-    admin: Admin, wanted: LogDirs
+async def _find_log_dirs(
+    admin: Admin, targets: LogDirs
 ) -> dict[TopicPartitionReplica, tuple[str | None, str | None]]:
     """Returns each replica's current log dir and the one to which it is being moved."""
     current: dict[TopicPartitionReplica, str] = {}
     future: dict[TopicPartitionReplica, str] = {}
-    if wanted:
-        brokers = sorted({replica.broker for replica in wanted})
-        partitions = {TopicPartition(replica.topic, replica.partition) for replica in wanted}
+    if targets:
+        brokers = sorted({replica.broker for replica in targets})
+        partitions = {TopicPartition(replica.topic, replica.partition) for replica in targets}
         described = await admin.describe_log_dirs(brokers, partitions=partitions)
         for broker, directories in described.items():
             for directory in directories:
                 for partition, replica in directory.replicas.items():
                     paths = future if replica.is_future else current
                     paths[TopicPartitionReplica(*partition, broker)] = directory.path
-    return {replica: (current.get(replica), future.get(replica)) for replica in wanted}
+    return {replica: (current.get(replica), future.get(replica)) for replica in targets}
 
 
 def _by_broker(replica: TopicPartitionReplica) -> tuple[int, str, int]:

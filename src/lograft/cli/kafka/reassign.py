@@ -86,7 +86,7 @@ async def _generate(admin: Admin, arguments: argparse.Namespace) -> None:
     """Prints a proposal that moves as few replicas as possible; Kafka's reassigns all of them."""
     if arguments.topics_to_move_json_file is None or arguments.broker_list is None:
         raise InvalidInput("--generate requires --topics-to-move-json-file and --broker-list")
-    topics = _topics_to_move(arguments.topics_to_move_json_file)
+    topics = _read_topics_to_move(arguments.topics_to_move_json_file)
     brokers = [int(broker) for broker in arguments.broker_list.split(",")]
     load, moves = await make_plan(admin, brokers=brokers, topics=topics)
     now = {
@@ -95,14 +95,14 @@ async def _generate(admin: Admin, arguments: argparse.Namespace) -> None:
     }
     then = now | {TopicPartition(move.topic, move.partition): move.after for move in moves}
     print("Current partition replica assignment")
-    print(_assignment(now))
+    print(_format_assignment(now))
     print("\nProposed partition reassignment configuration")
-    print(_assignment(then))
+    print(_format_assignment(then))
 
 
 async def _execute(admin: Admin, arguments: argparse.Namespace) -> None:
-    target, log_dirs = _read(arguments)
-    now = await _replicas(admin, target)
+    target, log_dirs = _read_plan(arguments)
+    now = await _find_replicas(admin, target)
     ongoing = await admin.list_reassignments()
     if ongoing and not arguments.additional:
         raise InvalidInput(
@@ -110,7 +110,7 @@ async def _execute(admin: Admin, arguments: argparse.Namespace) -> None:
             " override this and create a new partition assignment in addition to the existing one."
         )
     print("Current partition replica assignment\n")
-    print(_assignment(now))
+    print(_format_assignment(now))
     print("\nSave this to use as the --reassignment-json-file option during rollback")
     log_dir_rate = arguments.replica_alter_log_dirs_throttle
     if arguments.throttle >= 0:
@@ -128,9 +128,9 @@ async def _execute(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 async def _verify(admin: Admin, arguments: argparse.Namespace) -> None:
-    target, log_dirs = _read(arguments)
+    target, log_dirs = _read_plan(arguments)
     ongoing = await admin.list_reassignments()
-    now = await _replicas(admin, target)
+    now = await _find_replicas(admin, target)
     print("Status of partition reassignment:")
     for partition, replicas in sorted(target.items()):
         if partition in ongoing:
@@ -149,7 +149,7 @@ async def _verify(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 async def _cancel(admin: Admin, arguments: argparse.Namespace) -> None:
-    target, log_dirs = _read(arguments)
+    target, log_dirs = _read_plan(arguments)
     ongoing = await admin.list_reassignments()
     chosen = sorted(partition for partition in target if partition in ongoing)
     if chosen:
@@ -228,7 +228,7 @@ def _plural(items: Sequence[Any]) -> str:
     return "s" if len(items) > 1 else ""
 
 
-def _topics_to_move(path: str) -> list[str]:
+def _read_topics_to_move(path: str) -> list[str]:
     with open(path, encoding="utf-8") as file:
         try:
             return [str(entry["topic"]) for entry in json.load(file)["topics"]]
@@ -236,7 +236,7 @@ def _topics_to_move(path: str) -> list[str]:
             raise InvalidInput(f"{path} is not a valid list of topics: {error}") from None
 
 
-def _read(arguments: argparse.Namespace) -> tuple[TargetReplicas, LogDirs]:
+def _read_plan(arguments: argparse.Namespace) -> tuple[TargetReplicas, LogDirs]:
     if arguments.reassignment_json_file is None:
         raise InvalidInput('Missing required argument "[reassignment-json-file]"')
     with open(arguments.reassignment_json_file, encoding="utf-8") as file:
@@ -244,7 +244,9 @@ def _read(arguments: argparse.Namespace) -> tuple[TargetReplicas, LogDirs]:
     return parse_target(text), parse_log_dirs(text)
 
 
-async def _replicas(admin: Admin, target: TargetReplicas) -> dict[TopicPartition, tuple[int, ...]]:
+async def _find_replicas(
+    admin: Admin, target: TargetReplicas
+) -> dict[TopicPartition, tuple[int, ...]]:
     described = await admin.describe_topics(sorted({partition.topic for partition in target}))
     current = {
         TopicPartition(name, partition.index): partition.replicas
@@ -256,7 +258,7 @@ async def _replicas(admin: Admin, target: TargetReplicas) -> dict[TopicPartition
     return {partition: current[partition] for partition in target}
 
 
-def _assignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> str:
+def _format_assignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> str:
     partitions = [
         {
             "topic": partition.topic,

@@ -127,11 +127,13 @@ async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
         entries = configs[topic_resource(name)]
         if arguments.topics_with_overrides:
             if _overrides(entries):
-                print(_head(topic, entries))
+                print(_format_head(topic, entries))
             continue
-        lines = list(_lines(topic, arguments, int(entries["min.insync.replicas"].value or 1)))
+        lines = list(
+            _partition_lines(topic, arguments, int(entries["min.insync.replicas"].value or 1))
+        )
         if not _is_filtered(arguments):
-            print(_head(topic, entries))
+            print(_format_head(topic, entries))
         for line in lines:
             print(line)
 
@@ -174,7 +176,7 @@ def _overrides(entries: Mapping[str, ConfigEntry]) -> list[str]:
     ]
 
 
-def _head(topic: TopicDescription, entries: Mapping[str, ConfigEntry]) -> str:
+def _format_head(topic: TopicDescription, entries: Mapping[str, ConfigEntry]) -> str:
     replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
     return (
         f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.id)}"
@@ -192,7 +194,9 @@ def _is_filtered(arguments: argparse.Namespace) -> bool:
     )
 
 
-def _lines(topic: TopicDescription, arguments: argparse.Namespace, min_isr: int) -> Iterator[str]:
+def _partition_lines(
+    topic: TopicDescription, arguments: argparse.Namespace, min_isr: int
+) -> Iterator[str]:
     for partition in topic.partitions:
         if _is_filtered(arguments) and not (
             (arguments.under_replicated_partitions and len(partition.isr) < len(partition.replicas))
@@ -201,10 +205,10 @@ def _lines(topic: TopicDescription, arguments: argparse.Namespace, min_isr: int)
             or (arguments.at_min_isr_partitions and len(partition.isr) == min_isr)
         ):
             continue
-        yield _line(topic.name, partition)
+        yield _format_line(topic.name, partition)
 
 
-def _line(name: str, partition: PartitionDescription) -> str:
+def _format_line(name: str, partition: PartitionDescription) -> str:
     leader = "none" if partition.leader < 0 else str(partition.leader)
     return (
         f"\tTopic: {name}\tPartition: {partition.index}\tLeader: {leader}"
