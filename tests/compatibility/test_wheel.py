@@ -1,12 +1,13 @@
-"""The wheel in empty environments: what somebody has who installs Lograft without a clone."""
+"""The wheel in empty environments, as users install it who have no clone."""
 
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from venv import EnvBuilder
@@ -21,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 INSTALL_SECONDS_MAX = 300
 #: Libraries that an example may need beside Lograft.
 OTHERS = ("confluent_kafka", "pyspark", "pytest")
+
+#: Debian's; with a proxy in between, its certificate is here.
+SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 class Environment:
@@ -54,21 +58,35 @@ class Environment:
     @contextmanager
     def node(self) -> Iterator[str]:
         """The address of a node that `lograft start` runs."""
-        node = subprocess.Popen(
-            [self.folder / "bin" / "lograft", "start", "--port", "0"],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            assert node.stdout is not None
-            lines = iter(node.stdout.readline, "")
-            yield next(line.split()[4] for line in lines if "is listening on" in line)
-        finally:
-            node.send_signal(signal.SIGINT)
-            node.communicate(timeout=30)
-        assert node.returncode == 0
+        with node_of([self.folder / "bin" / "lograft"], self.folder) as address:
+            yield address
+
+
+@contextmanager
+def node_of(
+    lograft: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """The address of a node that the command `lograft`, called in this way, starts in a folder.
+
+    Ctrl-C in a terminal reaches all processes of its foreground job, so it does here.
+    """
+    node = subprocess.Popen(
+        [*lograft, "start", "--port", "0"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert node.stdout is not None
+        lines = iter(node.stdout.readline, "")
+        yield next(line.split()[4] for line in lines if "is listening on" in line)
+    finally:
+        os.killpg(node.pid, signal.SIGINT)
+        node.communicate(timeout=30)
+    assert node.returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +130,36 @@ def test_a_node_and_the_first_example(installed: Environment) -> None:
     assert installed.lograft("--version") == f"lograft {__version__}\n"
     with installed.node() as address:
         assert installed.python("-c", first_python_example().replace("localhost:9092", address))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("runner", "arguments"), [("uv", ("uvx", "--from")), ("pipx", ("pipx", "run", "--spec"))]
+)
+def test_runners_of_applications_start_a_node(
+    wheel: Path, tmp_path: Path, runner: str, arguments: tuple[str, ...]
+) -> None:
+    """Without an installation: `uvx --from WHEEL lograft start` and the same with pipx."""
+    environment = Environment(tmp_path / "environment")
+    environment.install(runner)
+    program = environment.folder / "bin" / arguments[0]
+    lograft: list[str | Path] = [program, *arguments[1:], wheel, "lograft"]
+    # Their caches are theirs. Not all of them use the certificates of the system by themselves.
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    if SYSTEM_CERTIFICATES.exists():
+        variables["SSL_CERT_FILE"] = str(SYSTEM_CERTIFICATES)
+    version = subprocess.run(
+        [*lograft, "--version"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_SECONDS_MAX,
+        check=False,
+    )
+    assert version.stdout == f"lograft {__version__}\n", version.stderr
+    with node_of(lograft, tmp_path, variables) as address:
+        sent = [*lograft, "produce", "-b", address, "greetings", "hello"]
+        subprocess.run(sent, env=variables, check=True, capture_output=True, timeout=60)
 
 
 def test_the_demo_runs_without_a_clone(installed: Environment) -> None:
@@ -160,6 +208,6 @@ def test_the_client_alone(wheel: Path, installed: Environment, tmp_path: Path) -
     )
     assert refused.returncode == 1
     assert refused.stderr == (
-        "lograft: this is an installation for the client only: the command line needs typer and"
-        " rich (pip install lograft)\n"
+        "lograft: the command line needs typer and rich, which a client-only installation does not"
+        " have (pip install lograft)\n"
     )
