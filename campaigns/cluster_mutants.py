@@ -22,7 +22,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.waits import OffsetWaits
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.replicas.follower_partition import FollowerPartition
-from lograft.broker.replicas.replicas import BrokersSeen
+from lograft.broker.replicas.replicas import ImageBrokers
 from lograft.metadata import alter_partition, brokers
 from lograft.metadata.broker_partitions import handle_departure
 from lograft.metadata.elections import PartitionChange
@@ -286,7 +286,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
         "a replica joins the ISR with a stale broker epoch (KIP-903)",
         [
             (alter_partition, "_check_members", _do_nothing),
-            (BrokersSeen, "can_join_isr", _return_true),
+            (ImageBrokers, "can_join_isr", _return_true),
             (IsrLeader, "_is_eligible", _return_true),
         ],
         kills,

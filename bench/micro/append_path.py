@@ -52,7 +52,7 @@ Append = Callable[[memoryview], object]
 class Alone:
     """A `PartitionHost` and `Brokers` of a broker without others."""
 
-    acts = True
+    is_registered = True
 
     def now_ms(self) -> int:
         return 0
@@ -63,7 +63,7 @@ class Alone:
     def can_join_isr(self, node_id: NodeId) -> bool:
         return True
 
-    def make_replica(
+    def build_replica(
         self, partition: Partition, log: Log, high_watermark: Offset
     ) -> PartitionReplica:
         return IsrReplica(
@@ -75,7 +75,9 @@ class Alone:
             settings=ReplicationSettings(),
         )
 
-    def make_switchable(self, partition: Partition, replica: PartitionReplica) -> PartitionReplica:
+    def build_mode_replica(
+        self, partition: Partition, replica: PartitionReplica
+    ) -> PartitionReplica:
         return replica
 
     def configure(self, partition: Partition, replica: PartitionReplica) -> Effects:

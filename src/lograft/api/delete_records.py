@@ -104,7 +104,7 @@ def _delete(
             raise InvalidTopic(f"Records of the internal topic {topic} cannot be deleted.")
         partition = broker.partitions.get(topic, requested.partition_index)
         if partition is None:
-            raise broker.why_missing(topic, requested.partition_index)
+            raise broker.missing_error(topic, requested.partition_index)
         log = partition.leader_log()
         if not partition.config.cleanup_delete:
             raise RecordsNotDeletable(f"cleanup.policy of topic {topic} does not include delete.")

@@ -26,8 +26,8 @@ from lograft.broker.partitions.fetch_sessions import (
     NO_SESSION,
     TOPIC_IDS_SINCE,
     FetchSession,
-    Wanted,
-    wanted_of,
+    RequestedPartition,
+    requested_partitions,
 )
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.waits import wait_any
@@ -99,7 +99,7 @@ def handle(
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         if request.session_id != NO_SESSION:
             broker.fetch_sessions.close(request.session_id)
-        wanted = wanted_of(request)
+        requested = requested_partitions(request)
         if request.session_epoch == EPOCH_INITIAL:
             session = broker.fetch_sessions.open(
                 request, version=version, now_ms=broker.clock.mono_ms()
@@ -112,9 +112,9 @@ def handle(
             )
         except LograftError as error:
             return FetchResponse(error_code=code_of(error), session_id=NO_SESSION)
-        wanted = wanted_of(request) if session is None else session.wanted()
+        requested = requested_partitions(request) if session is None else session.requested()
         incremental = session is not None
-    fetch = Fetch(context, request, wanted)
+    fetch = Fetch(context, request, requested)
     fetch.read()
     if fetch.can_respond:
         return _build_response(context, session, incremental, fetch.results)
@@ -132,7 +132,7 @@ def error_response(request: FetchRequest, code: ErrorCode, message: str) -> Fetc
                 topic_id=topic.topic_id,
                 partitions=[
                     _error_data(
-                        Wanted(topic.topic, topic.topic_id, partition),
+                        RequestedPartition(topic.topic, topic.topic_id, partition),
                         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                     )
                     for partition in topic.partitions
@@ -163,27 +163,29 @@ class Fetch:
         "opening",
         "partitions",
         "request",
+        "requested",
         "results",
-        "wanted",
     )
 
-    def __init__(self, context: Context, request: FetchRequest, wanted: list[Wanted]) -> None:
+    def __init__(
+        self, context: Context, request: FetchRequest, requested: list[RequestedPartition]
+    ) -> None:
         self._broker: Broker = context.broker
         self.request = request
-        self.wanted = wanted
+        self.requested = requested
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         # A session may continue in an older version than the one in which it was opened.
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
         self._denied_topics = NO_NAMES
         if context.authorizer is not None:
-            names = filter(None, map(self._name_of, wanted))
+            names = filter(None, map(self._name_of, requested))
             self._denied_topics = find_denied(context, TOPIC_READ, names)
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._from_leader_only = context.api_version < FOLLOWERS_SINCE
         #: Empty: the broker that gets the request serves it.
         self._client_rack = request.rack_id if self._broker.selects_by_rack else ""
-        self.results: list[tuple[Wanted, PartitionData]] = []
+        self.results: list[tuple[RequestedPartition, PartitionData]] = []
         self.partitions: list[Partition] = []
         #: Their roles and high watermarks when they were read.
         self._marks: list[tuple[Watermarked, Offset]] = []
@@ -193,23 +195,23 @@ class Fetch:
 
     def read(self) -> None:
         request = self.request
-        results: list[tuple[Wanted, PartitionData]] = []
+        results: list[tuple[RequestedPartition, PartitionData]] = []
         self.results = results
         self.partitions = []
         self._marks = []
         self.opening = []
         self.bytes_read = 0
         self._bytes_left = self._bytes_max
-        self._urgent = request.max_wait_ms <= 0 or not self.wanted
-        for wanted in self.wanted:
+        self._urgent = request.max_wait_ms <= 0 or not self.requested
+        for requested in self.requested:
             try:
-                data = self._read_one(wanted)
+                data = self._read_one(requested)
             except PartitionOpening:
-                data = _error_data(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                data = _error_data(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             except LograftError as error:
-                data = _error_data(wanted, code_of(error))
+                data = _error_data(requested, code_of(error))
                 self._urgent = True
-            results.append((wanted, data))
+            results.append((requested, data))
         has_enough = self.bytes_read >= request.min_bytes and not self.opening
         self.can_respond = self._urgent or has_enough
 
@@ -221,8 +223,8 @@ class Fetch:
             for partition, (rule, mark) in zip(self.partitions, self._marks, strict=True)
         ) or any(not partition.is_opening for partition in self.opening)
 
-    def _read_one(self, wanted: Wanted) -> PartitionData:
-        topic, topic_id, requested = wanted
+    def _read_one(self, requested: RequestedPartition) -> PartitionData:
+        topic, topic_id, fetch = requested
         table = self._broker.partitions
         index = requested.partition
         if self._denied_topics and (name := self._name_of(wanted)) in self._denied_topics:
@@ -230,12 +232,12 @@ class Fetch:
         if self._by_id:
             partition = table.get_by_id(topic_id, index)
             if partition is None:
-                raise self._broker.why_missing_id(topic_id, index)
+                raise self._broker.missing_id_error(topic_id, index)
         else:
             partition = table.get(topic, index)
             if partition is None:
-                raise self._broker.why_missing(topic, index)
-        partition.check_epoch(requested.current_leader_epoch)
+                raise self._broker.missing_error(topic, index)
+        partition.check_epoch(fetch.current_leader_epoch)
         try:
             log = partition.leader_log() if self._from_leader_only else partition.serving_log()
         except PartitionOpening:
@@ -254,14 +256,14 @@ class Fetch:
             aborted_transactions=None,
             records=NO_RECORDS,
         )
-        if requested.last_fetched_epoch != NO_EPOCH and self._may_diverge:
+        if fetch.last_fetched_epoch != NO_EPOCH and self._may_diverge:
             data.diverging_epoch = _find_divergence(
-                partition, requested.last_fetched_epoch, requested.fetch_offset
+                partition, fetch.last_fetched_epoch, fetch.fetch_offset
             )
             if data.diverging_epoch is not None:
                 self._urgent = True
                 return data
-        offset = Offset(requested.fetch_offset)
+        offset = Offset(fetch.fetch_offset)
         if offset > log.end_offset and not self._is_end_authoritative(partition):
             raise NotLeader(
                 f"This broker may not have all records of {partition.topic_partition} yet."
@@ -277,7 +279,7 @@ class Fetch:
         if self._bytes_left > 0 or not self.bytes_read:
             part = partition.read(
                 offset,
-                bytes_max=min(requested.partition_max_bytes, self._bytes_left),
+                bytes_max=min(fetch.partition_max_bytes, self._bytes_left),
                 bound=bound,
                 at_least_one=not self.bytes_read,
             )
@@ -297,11 +299,11 @@ class Fetch:
             )
         return data
 
-    def _name_of(self, wanted: Wanted) -> str:
+    def _name_of(self, requested: RequestedPartition) -> str:
         """Returns an empty name for an unknown id."""
         if not self._by_id:
-            return wanted.topic
-        state = self._broker.image.topics.get(wanted.topic_id)
+            return requested.topic
+        state = self._broker.image.topics.get(requested.topic_id)
         return "" if state is None else state.name
 
     def _is_end_authoritative(self, partition: Partition) -> bool:
@@ -357,11 +359,11 @@ def _find_divergence(partition: Partition, epoch: int, fetch_offset: int) -> Epo
     return None
 
 
-def _error_data(wanted: Wanted, code: int) -> PartitionData:
+def _error_data(requested: RequestedPartition, code: int) -> PartitionData:
     """Like Kafka, returns null for the aborted transactions if a read failed, and an empty list if
     there is nothing to read."""
     return PartitionData(
-        partition_index=wanted.asked.partition,
+        partition_index=requested.fetch.partition,
         error_code=code,
         high_watermark=NO_OFFSET,
         aborted_transactions=[] if code in UNKNOWN else None,
@@ -373,33 +375,33 @@ def _build_response(
     context: Context,
     session: FetchSession | None,
     incremental: bool,
-    results: Iterable[tuple[Wanted, PartitionData]],
+    results: Iterable[tuple[RequestedPartition, PartitionData]],
 ) -> FetchResponse:
     response = FetchResponse()
     if session is not None:
         response.session_id = session.session_id
-        changes = list(session.keep_news(results))
+        changes = list(session.select_updates(results))
         if incremental:
             results = changes
     topic: FetchableTopicResponse | None = None
-    for wanted, data in results:
-        if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
-            topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+    for requested, data in results:
+        if topic is None or topic.topic != requested.topic or topic.topic_id != requested.topic_id:
+            topic = FetchableTopicResponse(topic=requested.topic, topic_id=requested.topic_id)
             response.responses.append(topic)
         topic.partitions.append(data)
         if data.error_code and context.api_version >= LEADER_HINTS_SINCE:
-            _add_leader(context, response, wanted, data)
+            _add_leader(context, response, requested, data)
     return response
 
 
 def _add_leader(
-    context: Context, response: FetchResponse, wanted: Wanted, data: PartitionData
+    context: Context, response: FetchResponse, requested: RequestedPartition, data: PartitionData
 ) -> None:
     """Adds the current leader for a client with the wrong broker or an old leader epoch."""
     if data.error_code not in HINTED_ERRORS:
         return
     broker: Broker = context.broker
-    state = broker.partition_state(wanted.topic, wanted.topic_id, wanted.asked.partition)
+    state = broker.partition_state(requested.topic, requested.topic_id, requested.fetch.partition)
     if state is None:
         return
     data.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)

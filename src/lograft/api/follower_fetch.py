@@ -13,7 +13,7 @@ from typing import Any, Final
 from lograft.api.context import Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
-from lograft.broker.partitions.fetch_sessions import NO_SESSION, TOPIC_IDS_SINCE, Wanted
+from lograft.broker.partitions.fetch_sessions import NO_SESSION, TOPIC_IDS_SINCE, RequestedPartition
 from lograft.broker.replicas.follower_sessions import FollowerSession, Poll
 from lograft.model.errors import LograftError
 from lograft.model.exchange import DelayedReply, EncodedResponse
@@ -30,15 +30,15 @@ def handle(
     state = request.replica_state
     by_id = context.api_version >= TOPIC_IDS_SINCE
 
-    def why_missing(wanted: Wanted) -> LograftError:
-        index = wanted.asked.partition
+    def missing_error(requested: RequestedPartition) -> LograftError:
+        index = requested.fetch.partition
         if by_id:
-            return broker.why_missing_id(wanted.topic_id, index)
-        return broker.why_missing(wanted.topic, index)
+            return broker.missing_id_error(requested.topic_id, index)
+        return broker.missing_error(requested.topic, index)
 
     try:
-        session = broker.follower_sessions.of(
-            request, NodeId(node_id), by_id=by_id, why_missing=why_missing, code_of=code_of
+        session = broker.follower_sessions.resume_or_open(
+            request, NodeId(node_id), by_id=by_id, missing_error=missing_error, code_of=code_of
         )
     except LograftError as error:
         return FetchResponse(error_code=code_of(error), session_id=NO_SESSION)
@@ -47,7 +47,7 @@ def handle(
         BrokerEpoch(NO_BROKER_EPOCH if state is None else state.replica_epoch),
         bytes_max=request.max_bytes,
     )
-    session.look(poll, now_ms=broker.clock.mono_ms())
+    session.collect(poll, now_ms=broker.clock.mono_ms())
     if _can_respond(session, request, poll):
         return _build_response(session, poll)
     return DelayedFollowerFetch(broker, session, request, poll)
@@ -58,7 +58,7 @@ def _can_respond(session: FollowerSession, request: FetchRequest, poll: Poll) ->
         poll.is_urgent
         or poll.bytes_read >= request.min_bytes
         or request.max_wait_ms <= 0
-        or session.tells_at_once
+        or session.has_urgent_watermarks
     )
 
 
@@ -96,7 +96,7 @@ class DelayedFollowerFetch(DelayedResponse):
         self._recheck = recheck
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._on_time)
-        self._session.park(self)
+        self._session.delay(self)
 
     def wake(self) -> None:
         """Completes in the loop's next turn, so that later appends of this turn are included."""
@@ -112,9 +112,9 @@ class DelayedFollowerFetch(DelayedResponse):
         session = self._session
         # The next request of the session returns what has not been sent yet.
         if session.epoch == self._epoch and not self._is_over:
-            session.look(self._poll, now_ms=self._broker.clock.mono_ms())
+            session.collect(self._poll, now_ms=self._broker.clock.mono_ms())
             if not _can_respond(session, self._request, self._poll):
-                session.park(self)
+                session.delay(self)
                 return self
         self._stop()
         return self.encode(_build_response(session, self._poll))
@@ -126,22 +126,22 @@ class DelayedFollowerFetch(DelayedResponse):
         self._session.close()
 
     def _stop(self) -> None:
-        self._session.leave(self)
+        self._session.remove_delayed(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 def _build_response(session: FollowerSession, poll: Poll) -> FetchResponse:
-    session.tell_watermarks(poll)
+    session.collect_watermarks(poll)
     response = FetchResponse(session_id=session.session_id)
     topics: dict[Any, FetchableTopicResponse] = {}
-    for wanted, data in poll.answers:
-        key = wanted.topic, wanted.topic_id
+    for requested, data in poll.results:
+        key = requested.topic, requested.topic_id
         topic = topics.get(key)
         if topic is None:
             topic = topics[key] = FetchableTopicResponse(
-                topic=wanted.topic, topic_id=wanted.topic_id
+                topic=requested.topic, topic_id=requested.topic_id
             )
         topic.partitions.append(data)
     response.responses = list(topics.values())

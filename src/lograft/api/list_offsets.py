@@ -97,7 +97,7 @@ def _find(
 ) -> None:
     partition = broker.partitions.get(topic, requested.partition_index)
     if partition is None:
-        raise broker.why_missing(topic, requested.partition_index)
+        raise broker.missing_error(topic, requested.partition_index)
     partition.check_epoch(requested.current_leader_epoch)
     log = partition.leader_log()
     bound = _visible_end(partition, log, request)

@@ -101,7 +101,7 @@ async def _wait_leader_change(
     """Waits for a pending change of leaders: a client that has lost its leader requests metadata at
     once and, if it gets the old leader, not again for seconds."""
     broker: Broker = context.broker
-    await broker.replicas.suspect_brokers.wait_settled(broker.leads_any)
+    await broker.replicas.suspect_brokers.wait_resolved(broker.leads_any)
     return _build_response(context, request, rejected)
 
 

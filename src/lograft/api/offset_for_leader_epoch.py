@@ -75,7 +75,7 @@ def _find(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> Ep
     try:
         partition = broker.partitions.get(topic, requested.partition)
         if partition is None:
-            raise broker.why_missing(topic, requested.partition)
+            raise broker.missing_error(topic, requested.partition)
         partition.check_epoch(requested.current_leader_epoch)
         log = partition.leader_log()
         response.leader_epoch, response.end_offset = log.epoch_end(Epoch(requested.leader_epoch))

@@ -232,8 +232,8 @@ def _partition_of(broker: Broker, topic: TopicProduceData, index: int, version: 
         partition = broker.partitions.get(topic.name, index)
     if partition is None:
         if version >= TOPIC_IDS_SINCE:
-            raise broker.why_missing_id(topic.topic_id, index, to_produce=True)
-        raise broker.why_missing(topic.name, index, to_produce=True)
+            raise broker.missing_id_error(topic.topic_id, index, to_produce=True)
+        raise broker.missing_error(topic.name, index, to_produce=True)
     return partition
 
 

@@ -13,7 +13,7 @@ from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, add_leaders
 from lograft.api.produce_rejections import set_error
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
-from lograft.broker.partitions.waits import not_within
+from lograft.broker.partitions.waits import wait_timeout_error
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import DelayedReply, EncodedResponse
 from lograft.model.seams import Part
@@ -172,7 +172,7 @@ class DelayedAck(DelayedReply):
         if not self._is_over:
             self._waits.remove(self)
             condition = "committed" if self._pattern.acks == ACKS_ALL else "flushed"
-            self._end_with(not_within(self._pattern.timeout_ms, condition))
+            self._end_with(wait_timeout_error(self._pattern.timeout_ms, condition))
 
     def try_complete(self) -> "DelayedAck | bytes | EncodedResponse":
         if not self._is_over:

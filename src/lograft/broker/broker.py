@@ -187,7 +187,7 @@ class Broker:
             runtime.randomness,
             table=self.partitions,
             throttle=self.replicas.sending,
-            hurries_watermarks=self.selects_by_rack,
+            sends_watermarks_at_once=self.selects_by_rack,
         )
         self.telemetry = ClientTelemetry()
         self.internal_topics = InternalTopics(metadata, link)
@@ -380,14 +380,14 @@ class Broker:
         known = self.image.topic(topic) if topic else self.image.topics.get(topic_id)
         return None if known is None else known.partitions.get(index)
 
-    def why_missing(self, topic: str, index: int, *, to_produce: bool = False) -> LograftError:
+    def missing_error(self, topic: str, index: int, *, to_produce: bool = False) -> LograftError:
         """Why the table has no such partition."""
         known = self.image.topic(topic)
         if known is None:
             return UnknownPartition(f"there is no topic {topic}")
         return self._why_missing(known, index, to_produce)
 
-    def why_missing_id(
+    def missing_id_error(
         self, topic_id: UUID, index: int, *, to_produce: bool = False
     ) -> LograftError:
         known = self.image.topics.get(topic_id)

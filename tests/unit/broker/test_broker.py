@@ -45,11 +45,11 @@ async def test_partitions_of_other_brokers_are_not_ours(bench: Bench, /) -> None
         (TopicRecord(name="far", topic_id=topic_id), PartitionRecord(**state))  # type: ignore[arg-type]
     )
     assert bench.broker.partitions.get("far", 0) is None
-    assert isinstance(bench.broker.why_missing("far", 0), NotLeader)
-    assert isinstance(bench.broker.why_missing("far", 1), UnknownPartition)
-    assert isinstance(bench.broker.why_missing("none", 0), UnknownPartition)
-    assert isinstance(bench.broker.why_missing_id(directory_id("?"), 0), UnknownTopicId)
-    assert not isinstance(bench.broker.why_missing("far", 1, to_produce=True), PartitionMissing)
+    assert isinstance(bench.broker.missing_error("far", 0), NotLeader)
+    assert isinstance(bench.broker.missing_error("far", 1), UnknownPartition)
+    assert isinstance(bench.broker.missing_error("none", 0), UnknownPartition)
+    assert isinstance(bench.broker.missing_id_error(directory_id("?"), 0), UnknownTopicId)
+    assert not isinstance(bench.broker.missing_error("far", 1, to_produce=True), PartitionMissing)
 
 
 @scenario(run)

@@ -71,7 +71,7 @@ class Node:
     waits: list[Wait] = field(default_factory=list)
 
 
-class BrokersSeen:
+class ImageBrokers:
     """The brokers as a node's metadata image has them."""
 
     def __init__(self, node: Node, history: list[Image]) -> None:
@@ -387,7 +387,7 @@ class IsrCluster:
             broker_epoch=node.broker_epoch,
             log=node.log,
             high_watermark=Offset(node.high_watermark_checkpoint),
-            brokers=BrokersSeen(node, self.controller.history),
+            brokers=ImageBrokers(node, self.controller.history),
             settings=self.settings,
         )
 

@@ -138,7 +138,7 @@ class Node:
         pass
 
 
-class BrokersSeen:
+class ImageBrokers:
     def __init__(self, node: Node, history: list[Written]) -> None:
         self._node = node
         self._history = history
@@ -591,14 +591,14 @@ class ModeCluster:
             broker_epoch=node.broker_epoch,
             log=node.log,
             high_watermark=Offset(node.checkpoint),
-            brokers=BrokersSeen(node, self.controller.history),
+            brokers=ImageBrokers(node, self.controller.history),
             settings=self.settings,
         )
         node.replica = self.replica_type(
             ReplicaKey(node.node_id, disk_of(node.node_id)),
             isr,
             log=node.log,
-            brokers=BrokersSeen(node, self.controller.history),
+            brokers=ImageBrokers(node, self.controller.history),
             settings=self.settings,
             raft_settings=RAFT_SETTINGS,
             chance=self.chance,

@@ -102,7 +102,7 @@ class Housekeeping:
         *,
         held: Offset | None,
     ) -> None:
-        async with directory.surgery:
+        async with directory.segment_lock:
             if not partition.is_usable:
                 return
             removal = log.plan_removal(now_ms, partition.high_watermark, held=held)

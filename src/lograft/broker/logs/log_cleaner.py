@@ -175,7 +175,7 @@ class LogCleaner:
     async def _swap(self, candidate: Candidate, cleaning: Cleaning) -> bool:
         partition, log, directory, _ = candidate
         workers = self._runtime.workers
-        async with directory.surgery:
+        async with directory.segment_lock:
             if not partition.is_usable:
                 return False
             if not cleaning.begin_swap(log):

@@ -391,9 +391,9 @@ class LogManager:
         comes down durably to `floor`: what is written there afterwards is not fsynced."""
         log, directory = _log_of(partition), partition.directory
         assert directory is not None
-        async with directory.surgery:
+        async with directory.segment_lock:
             log.lower_durable(floor)
-            partition.begin_cut(
+            partition.begin_truncation(
                 KeptOffsets(log.durable_offset, Offset(min(log.log_start_offset, to)))
             )
             try:
@@ -403,7 +403,7 @@ class LogManager:
                 directory.fail(error)
                 raise
             finally:
-                partition.end_cut()
+                partition.end_truncation()
                 directory.changes += 1
 
     def _mark_clean(self, path: str, broker_epoch: int) -> None:

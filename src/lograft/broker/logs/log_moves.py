@@ -266,7 +266,7 @@ class LogMoves:
         """False: the log was cut before it could be held."""
         partition, source = move.partition, move.partition.directory
         assert source is not None
-        async with source.surgery:
+        async with source.segment_lock:
             if not _may_go_on(partition):
                 return False
             move.is_arriving = True

@@ -1,8 +1,8 @@
-"""Incremental fetch sessions (KIP-227): what a client asked for is kept here, so that its next
-fetch names only changes and the answer holds only news.
+"""Incremental fetch sessions (KIP-227): the broker stores the requested partitions, so that later
+requests contain only changes and responses only updates.
 
-A session is found by id and must be continued with exactly the next epoch; anything else makes
-the client start again with a full fetch, which is always safe.
+A session is identified by its id and must be continued with exactly the next epoch. Otherwise the
+client starts again with a full fetch, which is always safe.
 """
 
 from collections import OrderedDict
@@ -22,15 +22,15 @@ from lograft.wire.messages.fetch import FetchPartition, FetchRequest, PartitionD
 NO_SESSION: Final = 0
 #: A full fetch that opens a session.
 EPOCH_INITIAL: Final = 0
-#: A full fetch without a session; closes the one it names.
+#: A full fetch without a session; closes the session with its id.
 EPOCH_FINAL: Final = -1
 EPOCH_MAX: Final = 0x7FFF_FFFF
-#: From this version on topics go by id.
+#: Since this version requests have topic ids instead of names.
 TOPIC_IDS_SINCE: Final = 13
-#: Of all sessions together: a request of some megabytes must not keep a hundred for itself. Who
-#: finds no room fetches without a session.
+#: Maximum number of partitions in all sessions: a request of some megabytes must not occupy a
+#: hundred. Beyond it clients fetch without a session.
 PARTITIONS_MAX: Final = 200_000
-#: A session younger than this is only evicted for a bigger one.
+#: A session that was used more recently is only evicted in favour of a larger one.
 EVICTION_AGE_MS_MIN: Final = 120_000
 
 TopicKey: TypeAlias = str | UUID
@@ -45,40 +45,40 @@ SESSION_EVICTIONS: Final = Counter(
 )
 
 
-class Wanted(NamedTuple):
-    """One partition to be read. The name is empty where the request goes by ids."""
+class RequestedPartition(NamedTuple):
+    """A partition in a fetch request. The name is empty if the request has topic ids."""
 
     topic: str
     topic_id: UUID
-    asked: FetchPartition
+    fetch: FetchPartition
 
 
-class Cached:
-    """One partition of a session: what is asked for, and what the client was last told."""
+class CachedPartition:
+    """A partition of a session: the request, and the values last sent to the client."""
 
-    __slots__ = ("log_start_told", "wanted", "watermark_told")
+    __slots__ = ("requested", "sent_high_watermark", "sent_log_start")
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.watermark_told = -1
-        self.log_start_told = -1
+    def __init__(self, requested: RequestedPartition) -> None:
+        self.requested = requested
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
 
-    def is_news(self, answer: PartitionData) -> bool:
-        """Whether the answer holds anything the client does not know; remembers what it says."""
-        news = (
-            bool(answer.records)
-            or answer.high_watermark != self.watermark_told
-            or answer.log_start_offset != self.log_start_told
-            or answer.preferred_read_replica >= 0
-            or answer.error_code != 0
-            or answer.diverging_epoch is not None
+    def update(self, result: PartitionData) -> bool:
+        """Whether the response contains an update for the client; stores its values."""
+        is_update = (
+            bool(result.records)
+            or result.high_watermark != self.sent_high_watermark
+            or result.log_start_offset != self.sent_log_start
+            or result.preferred_read_replica >= 0
+            or result.error_code != 0
+            or result.diverging_epoch is not None
         )
-        self.watermark_told = answer.high_watermark
-        self.log_start_told = answer.log_start_offset
-        if answer.error_code:
-            # The end of an error is news too, whatever the watermark says then.
-            self.watermark_told = -1
-        return news
+        self.sent_high_watermark = result.high_watermark
+        self.sent_log_start = result.log_start_offset
+        if result.error_code:
+            # The response after the error is an update, too, whatever its high watermark.
+            self.sent_high_watermark = -1
+        return is_update
 
 
 class FetchSession:
@@ -89,10 +89,10 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.used_ms = now_ms
-        #: What the next request must carry.
+        #: Session epoch expected in the next request.
         self.epoch = 1
-        #: In the order of serving: a partition that gave data goes to the end.
-        self.partitions: dict[tuple[TopicKey, int], Cached] = {}
+        #: In the order of service: a partition that returned records moves to the end.
+        self.partitions: dict[tuple[TopicKey, int], CachedPartition] = {}
 
     def update(self, request: FetchRequest) -> None:
         by_id = self.uses_topic_ids
@@ -101,35 +101,35 @@ class FetchSession:
             key: TopicKey = forgotten.topic_id if by_id else forgotten.topic
             for index in forgotten.partitions:
                 partitions.pop((key, index), None)
-        for wanted in wanted_of(request):
-            key = wanted.topic_id if by_id else wanted.topic
-            cached = partitions.get((key, wanted.asked.partition))
+        for requested in requested_partitions(request):
+            key = requested.topic_id if by_id else requested.topic
+            cached = partitions.get((key, requested.fetch.partition))
             if cached is None:
-                partitions[key, wanted.asked.partition] = Cached(wanted)
+                partitions[key, requested.fetch.partition] = CachedPartition(requested)
             else:
-                cached.wanted = wanted
+                cached.requested = requested
 
-    def wanted(self) -> list[Wanted]:
-        return [cached.wanted for cached in self.partitions.values()]
+    def requested(self) -> list[RequestedPartition]:
+        return [cached.requested for cached in self.partitions.values()]
 
-    def keep_news(
-        self, answers: Iterable[tuple[Wanted, PartitionData]]
-    ) -> Iterator[tuple[Wanted, PartitionData]]:
-        """The answers worth sending. Partitions that gave data move to the end of the line, so
+    def select_updates(
+        self, results: Iterable[tuple[RequestedPartition, PartitionData]]
+    ) -> Iterator[tuple[RequestedPartition, PartitionData]]:
+        """Yields the results with updates. Partitions that returned records move to the end, so
         that a byte limit does not starve the others."""
         by_id = self.uses_topic_ids
-        for wanted, answer in answers:
-            key = (wanted.topic_id if by_id else wanted.topic, wanted.asked.partition)
+        for requested, result in results:
+            key = (requested.topic_id if by_id else requested.topic, requested.fetch.partition)
             cached = self.partitions.get(key)
-            if cached is None or cached.is_news(answer):
-                if cached is not None and answer.records:
+            if cached is None or cached.update(result):
+                if cached is not None and result.records:
                     self.partitions[key] = self.partitions.pop(key)
-                yield wanted, answer
+                yield requested, result
 
 
-def wanted_of(request: FetchRequest) -> list[Wanted]:
+def requested_partitions(request: FetchRequest) -> list[RequestedPartition]:
     return [
-        Wanted(topic.topic, topic.topic_id, partition)
+        RequestedPartition(topic.topic, topic.topic_id, partition)
         for topic in request.topics
         for partition in topic.partitions
     ]
@@ -148,8 +148,8 @@ class FetchSessions:
         self._evictions = 0
 
     def resume(self, request: FetchRequest, *, version: int, now_ms: int) -> FetchSession | None:
-        """The session that an incremental request continues, already updated by it; None when the
-        request was its last."""
+        """Returns the session that an incremental request continues, updated by the request; None
+        if the request removed its last partition."""
         session = self._sessions.get(request.session_id)
         if session is None:
             raise FetchSessionNotFound(f"no fetch session {request.session_id}")
@@ -179,11 +179,12 @@ class FetchSessions:
             self._partitions -= len(session.partitions)
 
     def open(self, request: FetchRequest, *, version: int, now_ms: int) -> FetchSession | None:
-        """A new session for a full fetch; None when the cache is full of better ones."""
+        """Opens a session for a full fetch. Returns None if the cache is full and none can be
+        evicted."""
         size = sum(len(topic.partitions) for topic in request.topics)
         if not size or self._partitions + size > PARTITIONS_MAX:
             return None
-        if not self._make_room(size, now_ms):
+        if not self._evict(size, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -194,7 +195,7 @@ class FetchSessions:
         self._partitions += len(session.partitions)
         return session
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def _evict(self, size: int, now_ms: int) -> bool:
         if len(self._sessions) < self._count_max:
             return True
         if not self._sessions:

@@ -1,4 +1,5 @@
-"""When a partition asks for an fsync: after so many records, after so long, before every answer.
+"""When a partition requests an fsync: after a number of records, after a time, or for each
+acknowledgement.
 
 The directory's flusher fsyncs for many partitions at once (broker/partitions/flusher.py).
 """
@@ -31,7 +32,7 @@ class FlushPolicy:
     def __init__(self, partition: "Partition") -> None:
         self._partition = partition
         self._timer: asyncio.TimerHandle | None = None
-        #: The number of the last unflushed file for which a flush was asked.
+        #: Number of the last unflushed file for which a flush was requested.
         self._rolled_requested = 0
         self.set(partition.config, partition.assignment.mode)
 
@@ -39,15 +40,15 @@ class FlushPolicy:
         messages, period_ms = config.flush_messages, config.flush_ms
         self._messages = messages if messages < NEVER else 0
         if mode is not ReplicationMode.ISR:
-            # Only what is on disk counts, so fetches and answers wait for it.
+            # Only records on disk count, so fetches and acknowledgements wait for the flush.
             self._messages = 1
         self._period_ms = period_ms if period_ms < NEVER else -1
-        #: Whether appends are to be considered at all.
+        #: Whether appends can require a flush at all.
         self.is_on = self._messages > 0 or self._period_ms >= 0
         self.before_ack = self._messages == 1
 
     def consider(self, log: Log) -> None:
-        """Something was appended, or a flush has ended."""
+        """Requests or schedules a flush after an append or an earlier flush."""
         unflushed = log.end_offset - log.durable_offset
         if self._messages and unflushed >= self._messages:
             self._request()
@@ -56,7 +57,7 @@ class FlushPolicy:
             self._timer = loop.call_later(self._period_ms / 1000, self._request)
 
     def consider_rolled(self, log: Log) -> None:
-        """Rolled segments shall not stay unflushed for long, or recovery would take long."""
+        """Requests a flush of rolled segments, since unflushed ones would slow down recovery."""
         newest = log.unflushed_files[-1][0]
         directory = self._partition.directory
         if newest != self._rolled_requested and directory is not None:
@@ -64,7 +65,7 @@ class FlushPolicy:
             directory.flusher.request_rolled(self._partition)
 
     def request(self) -> None:
-        """Everything appended so far shall be on disk soon."""
+        """Requests an fsync of everything appended so far."""
         log = self._partition.log
         if log is not None and log.durable_offset < log.end_offset:
             self._request()

@@ -1,7 +1,7 @@
-"""Group commit: one worker's job at a time fsyncs all partitions of a log dir that asked for it.
+"""Group commit: one worker job at a time fsyncs all partitions of a log dir with a request.
 
-While a job runs, further requests gather; the next job serves them together. So a busy disk makes
-larger groups, not a longer queue.
+While a job runs, further requests accumulate, and the next job serves them together. So a busy disk
+leads to larger groups instead of a longer queue.
 """
 
 import asyncio
@@ -23,23 +23,23 @@ class Flusher:
     def __init__(self, directory: "LogDirectory", workers: Workers) -> None:
         self._directory = directory
         self._workers = workers
-        #: Whether the active segment too is wanted; in the order of the requests.
+        #: Requests in their order; the value tells whether the active segment is included.
         self._requested: dict[Partition, bool] = {}
         self._wake = asyncio.Event()
 
     def request(self, partition: "Partition") -> None:
-        """Everything appended to the partition by now becomes durable soon."""
+        """Requests an fsync of everything appended to the partition so far."""
         self._requested[partition] = True
         self._wake.set()
 
     def request_rolled(self, partition: "Partition") -> None:
-        """The same of its rolled segments. An fsync of the active one would only make the appends
-        to it wait."""
+        """Requests an fsync of rolled segments only. An fsync of the active segment would delay
+        appends to it."""
         self._requested.setdefault(partition, False)
         self._wake.set()
 
     async def run(self) -> None:
-        """Until the directory fails or the task is cancelled."""
+        """Runs until the directory fails or the task is cancelled."""
         while not self._directory.offline:
             await self._wake.wait()
             self._wake.clear()
@@ -68,9 +68,9 @@ class Flusher:
             self._directory.fail(error)
             return
         for partition, plan in plans:
-            # A topic may have been deleted meanwhile: its fsync succeeded, nobody waits for it.
+            # The topic may have been deleted in the meantime: nothing waits for its fsync.
             if partition.log is not None and partition.is_usable:
                 partition.log.mark_durable(plan)
-                # The checkpoint may name a higher recovery point now.
+                # The checkpoint can have a higher recovery point now.
                 self._directory.changes += 1
                 partition.on_durable()

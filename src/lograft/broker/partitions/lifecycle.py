@@ -1,9 +1,9 @@
-"""The life cycle of a partition on this broker: its states, and what leads from one to the next.
+"""The life cycle of a partition on this broker: its states and legal transitions.
 
-                      ┌──────────── cut begun ────────────▶ TRUNCATING ◀── move ended ──┐
-    OPENING ─opened─▶ ONLINE ◀────── cut ended ───────────────┘                         │
-                      ▲  └── move begun ─▶ MOVING ── cut begun ─▶ MOVING_BEFORE_CUT ────┤
-                      └───── move ended ─────┘ ◀──────────── cut ended ─────────────────┘
+                      ┌───────── truncation begun ──────────▶ TRUNCATING ◀── move ended ──┐
+    OPENING ─opened─▶ ONLINE ◀───── truncation ended ─────────┘                           │
+                      ▲  └── move begun ─▶ MOVING ─ truncation begun ─▶ MOVING_BEFORE_CUT ┤
+                      └───── move ended ─────┘ ◀────────── truncation ended ──────────────┘
 
     each of them ── failed ──▶ OFFLINE          each of them, and OFFLINE ── deleted ──▶ DELETED
 
@@ -16,29 +16,29 @@ from typing import Final
 
 
 class IllegalTransition(AssertionError):
-    """A bug: the life cycle has no such step."""
+    """The life cycle has no such transition: a bug."""
 
 
 class PartitionState(Enum):
-    #: A worker opens the log, or will.
+    #: A worker is opening the log, or will.
     OPENING = "opening"
     ONLINE = "online"
-    #: A worker cuts the log and owns it alone, or will as soon as it can.
+    #: A worker is truncating the log with exclusive access, or will.
     TRUNCATING = "truncating"
-    #: The log changes its log dir: leaders read but do not append, nothing else changes it.
+    #: The log is being moved to another log dir: leaders read but do not append.
     MOVING = "moving"
-    #: The follower has to cut the log; the worker waits for the end of the move.
+    #: The log is to be truncated, once its move has ended. (The name is a label of a metric.)
     MOVING_BEFORE_CUT = "moving before a cut"
-    #: Its log dir failed, or its log could not be opened: until a restart.
+    #: Its log dir failed, or its log could not be opened; final until a restart.
     OFFLINE = "offline"
-    #: Its topic was deleted, or this broker is no replica any more.
+    #: Its topic was deleted, or this broker is no longer a replica.
     DELETED = "deleted"
 
 
 class Cause(Enum):
     OPENED = "opened"
-    CUT_BEGUN = "cut begun"
-    CUT_ENDED = "cut ended"
+    TRUNCATION_BEGUN = "truncation begun"
+    TRUNCATION_ENDED = "truncation ended"
     MOVE_BEGUN = "move begun"
     MOVE_ENDED = "move ended"
     FAILED = "failed"
@@ -49,34 +49,34 @@ NEXT_STATE: Final[dict[tuple[PartitionState, Cause], PartitionState]] = {
     (PartitionState.OPENING, Cause.OPENED): PartitionState.ONLINE,
     (PartitionState.OPENING, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.OPENING, Cause.DELETED): PartitionState.DELETED,
-    (PartitionState.ONLINE, Cause.CUT_BEGUN): PartitionState.TRUNCATING,
+    (PartitionState.ONLINE, Cause.TRUNCATION_BEGUN): PartitionState.TRUNCATING,
     # The follower and the log manager both end a cut; one that takes no records has no worker.
-    (PartitionState.ONLINE, Cause.CUT_ENDED): PartitionState.ONLINE,
+    (PartitionState.ONLINE, Cause.TRUNCATION_ENDED): PartitionState.ONLINE,
     (PartitionState.ONLINE, Cause.MOVE_BEGUN): PartitionState.MOVING,
     (PartitionState.ONLINE, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.ONLINE, Cause.DELETED): PartitionState.DELETED,
     # The follower asks for the cut, the log manager begins it.
-    (PartitionState.TRUNCATING, Cause.CUT_BEGUN): PartitionState.TRUNCATING,
-    (PartitionState.TRUNCATING, Cause.CUT_ENDED): PartitionState.ONLINE,
+    (PartitionState.TRUNCATING, Cause.TRUNCATION_BEGUN): PartitionState.TRUNCATING,
+    (PartitionState.TRUNCATING, Cause.TRUNCATION_ENDED): PartitionState.ONLINE,
     (PartitionState.TRUNCATING, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.TRUNCATING, Cause.DELETED): PartitionState.DELETED,
-    (PartitionState.MOVING, Cause.CUT_BEGUN): PartitionState.MOVING_BEFORE_CUT,
+    (PartitionState.MOVING, Cause.TRUNCATION_BEGUN): PartitionState.MOVING_BEFORE_CUT,
     (PartitionState.MOVING, Cause.MOVE_ENDED): PartitionState.ONLINE,
     (PartitionState.MOVING, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.MOVING, Cause.DELETED): PartitionState.DELETED,
-    (PartitionState.MOVING_BEFORE_CUT, Cause.CUT_ENDED): PartitionState.MOVING,
+    (PartitionState.MOVING_BEFORE_CUT, Cause.TRUNCATION_ENDED): PartitionState.MOVING,
     (PartitionState.MOVING_BEFORE_CUT, Cause.MOVE_ENDED): PartitionState.TRUNCATING,
     (PartitionState.MOVING_BEFORE_CUT, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.MOVING_BEFORE_CUT, Cause.DELETED): PartitionState.DELETED,
     # What was under way when the log dir failed or the topic was deleted comes to its end.
-    (PartitionState.OFFLINE, Cause.CUT_BEGUN): PartitionState.OFFLINE,
-    (PartitionState.OFFLINE, Cause.CUT_ENDED): PartitionState.OFFLINE,
+    (PartitionState.OFFLINE, Cause.TRUNCATION_BEGUN): PartitionState.OFFLINE,
+    (PartitionState.OFFLINE, Cause.TRUNCATION_ENDED): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.MOVE_ENDED): PartitionState.OFFLINE,
     # A log that could not be opened, and then its log dir.
     (PartitionState.OFFLINE, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.DELETED): PartitionState.DELETED,
-    (PartitionState.DELETED, Cause.CUT_BEGUN): PartitionState.DELETED,
-    (PartitionState.DELETED, Cause.CUT_ENDED): PartitionState.DELETED,
+    (PartitionState.DELETED, Cause.TRUNCATION_BEGUN): PartitionState.DELETED,
+    (PartitionState.DELETED, Cause.TRUNCATION_ENDED): PartitionState.DELETED,
     (PartitionState.DELETED, Cause.MOVE_ENDED): PartitionState.DELETED,
     (PartitionState.DELETED, Cause.FAILED): PartitionState.DELETED,
 }

@@ -1,4 +1,4 @@
-"""One of the folders of `log.dirs`: its identity, its health, its flusher."""
+"""One of the folders in `log.dirs`: its identity, health and flusher."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class LogDirectory:
         "names_on_disk",
         "offline",
         "path",
-        "surgery",
+        "segment_lock",
     )
 
     def __init__(
@@ -42,26 +42,28 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.offline = False
-        #: Counts what the checkpoint files do not know yet; idle dirs are not written.
+        #: Number of changes that are not in the checkpoint files yet; those of idle log dirs are
+        #: not rewritten.
         self.changes = 0
-        #: Logs here, those under way included: new ones go where the fewest are.
+        #: Number of logs, including those being created: new ones go to the log dir with the
+        #: fewest.
         self.log_count = 0
-        #: Partitions that the checkpoint files on disk name.
+        #: Partitions in the checkpoint files on disk.
         self.names_on_disk: set[TopicPartition] = set()
-        #: What the checkpoints said of logs that could not be opened.
+        #: Checkpoint entries of logs that could not be opened.
         self.kept: dict[TopicPartition, KeptOffsets] = {}
-        #: How far compaction has come in each compacted log.
+        #: Offset up to which each compacted log was cleaned.
         self.cleaner_offsets: dict[TopicPartition, Offset] = {}
         self.flusher = Flusher(self, workers)
-        #: Held by whoever takes segments of a log away or replaces them (retention, compaction,
-        #: truncation): they need several steps, on the loop and in a worker, and the worker takes
-        #: one after the other anyway. Appends, reads and flushes go on meanwhile.
-        self.surgery = asyncio.Lock()
+        #: Held while segments of a log are removed or replaced (retention, compaction, truncation),
+        #: which takes several steps on the event loop and in a worker. Appends, reads and flushes
+        #: continue.
+        self.segment_lock = asyncio.Lock()
         self._on_failed = on_failed
 
     @property
     def cleaner_lane(self) -> str:
-        """Compaction takes long: a lane of its own, or flushes would wait behind it."""
+        """A separate lane, since flushes would wait behind a long compaction."""
         return f"{self.path}#cleaner"
 
     def fail(self, error: DiskFailed) -> None:

@@ -1,14 +1,14 @@
-"""One partition on this broker: its log, its role, and who waits for it.
+"""One partition on this broker: its log, its role, and the requests that wait for it.
 
-Append and read are synchronous and whole: nothing else runs between their check and their act.
-What must wait is named `wait_…`.
+Append and read are synchronous: nothing else runs between their checks and the operation. Methods
+that wait are named `wait_…`.
 
-A partition is in the table as soon as the metadata image names it, before its files exist: until
-a worker has opened the log, requests get PartitionOpening and wait for it (`wait_open`). What the
-metadata says (`assignment`) becomes a role (`leader`, `follower` or neither) once the log is open,
-not being cut, and this broker's registration is known to itself (`host.acts`). Who may use the log
-is its `state`, which moves by the table of `lifecycle.py`. Other files call methods that say what
-happened and set none of its attributes (a tidy test looks).
+A partition is in the table as soon as the metadata image contains it, before its files exist. Until
+a worker has opened the log, requests get PartitionOpening and wait (`wait_open`). The assignment in
+the metadata becomes a role (`leader`, `follower` or neither) once the log is open, is not being
+truncated, and the image contains this broker's registration (`host.is_registered`). `state` defines
+access to the log and changes by the table of `lifecycle.py`. Other files report events by method
+calls and set none of its attributes (a tidy test checks that).
 """
 
 import asyncio
@@ -57,51 +57,52 @@ from lograft.storage.producers import Verification
 from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from lograft.storage.validation import AppendRules
 
-#: Looked up once: acknowledgements are many.
+#: Looked up once, since acknowledgements are frequent.
 NO_ERROR: Final = ErrorCode.NONE
-#: Likewise, for every append and read.
+#: The same for every append and read.
 ONLINE: Final = PartitionState.ONLINE
 OFFLINE: Final = PartitionState.OFFLINE
 
 
 class KeptOffsets(NamedTuple):
-    """Checkpoint entries of a log that cannot be asked: it could not be opened, or is being cut."""
+    """Checkpoint entries of a log that is unavailable: it could not be opened, or is being moved
+    or truncated."""
 
     recovery_point: Offset
     log_start: Offset
 
 
 class PartitionHost(Protocol):
-    """The broker around its partitions, as far as replication cares (`replicas/replicas.py`)."""
+    """The services that a partition needs for replication (`replicas/replicas.py`)."""
 
     @property
-    def acts(self) -> bool:
-        """Whether the image holds this broker's own registration: before that, what it says about
-        this broker's partitions may be about an earlier life."""
+    def is_registered(self) -> bool:
+        """Whether the image contains this broker's registration. Before that, its assignments may
+        refer to an earlier process of this broker."""
 
     def now_ms(self) -> int: ...
 
-    def make_replica(
+    def build_replica(
         self, partition: "Partition", log: Log, high_watermark: Offset
     ) -> PartitionReplica: ...
 
-    def make_switchable(
+    def build_mode_replica(
         self, partition: "Partition", replica: PartitionReplica
     ) -> PartitionReplica:
-        """The same replica, but it can be in raft mode too."""
+        """Returns the same replica, now able to be in raft mode, too."""
 
     def configure(self, partition: "Partition", replica: PartitionReplica) -> Effects:
-        """The partition's settings changed."""
+        """Applies changed settings of the partition."""
 
     def propose(self, partition: "Partition", proposal: IsrProposal) -> None:
-        """The leader asks the controller for another ISR."""
+        """Sends the leader's proposal of another ISR to the controller."""
 
     def role_changed(self, partition: "Partition") -> None:
-        """It leads, follows another leader, or does neither any more (deleted, offline)."""
+        """The partition became leader or follower, or lost its role (deleted, offline)."""
 
 
 class PartitionFetches(Protocol):
-    """How a follower fetches from its leader (broker/replicas/follower_partition.py)."""
+    """Fetching of a follower from its leader (broker/replicas/follower_partition.py)."""
 
     role: FollowerRole
     is_over: bool
@@ -110,23 +111,23 @@ class PartitionFetches(Protocol):
     def last_contact_ms(self) -> int: ...
 
     def consider(self) -> None:
-        """The role may have something to ask for."""
+        """The role may have a fetch to send."""
 
     def on_flushed(self) -> None: ...
 
 
 class LogWatcher(Protocol):
-    """A follower's fetch session, as seen by the leader's partition."""
+    """A follower's fetch session, which the leader's partition notifies."""
 
     def on_moved(self, partition: "Partition") -> None:
-        """The log got longer, or something else changed that its followers should hear of."""
+        """Records were appended, or something else changed that followers should learn."""
 
     def on_committed(self, partition: "Partition") -> None:
-        """The high watermark moved."""
+        """The high watermark advanced."""
 
 
-class Resting:
-    """Neither leader nor follower: the watermark stands still."""
+class NoRole:
+    """Neither leader nor follower: the high watermark is constant."""
 
     __slots__ = ("high_watermark",)
 
@@ -138,9 +139,9 @@ class Partition:
     __slots__ = (
         "_commit_waits",
         "_durable_waits",
-        "_end_told",
         "_host",
         "_low_waits",
+        "_notified_end",
         "_open_waits",
         "_uncommitted_bytes",
         "assignment",
@@ -183,43 +184,43 @@ class Partition:
         self.me = me
         self.config = config
         self._host = host
-        #: What the metadata says; the role may be a step behind.
+        #: The newest assignment in the metadata; the role may still be an older one.
         self.assignment = NO_ASSIGNMENT
         self.state = PartitionState.OPENING
-        #: Why it is offline; empty if it never was.
+        #: The reason why it is offline; empty if it is not.
         self.offline = ""
         #: None while a worker opens it.
         self.log: Log | None = None
         self.directory: LogDirectory | None = None
-        #: Ids of the log dirs that the replica was in before, as a voter.
+        #: Ids of the log dirs in which the replica was before, as a voter.
         self.past_directories: tuple[UUID, ...] = ()
-        #: What the checkpoints say while a worker uses the log alone: always in the states HELD,
-        #: and until the worker is done where the partition has failed or was deleted meanwhile.
+        #: Checkpoint entries while a worker has exclusive access to the log: always in the states
+        #: HELD, and until the worker is done if the partition failed or was deleted in between.
         self.kept_offsets: KeptOffsets | None = None
-        #: Who decides; None until the log is open. Its roles stand beside it for speed, and `rule`
-        #: is the one whose high watermark counts.
+        #: The replica; None until the log is open. Its roles are copied here for speed, and `rule`
+        #: is the role that determines the high watermark.
         self.replica: PartitionReplica | None = None
         self.leader: LeaderRole | None = None
         self.follower: FollowerRole | None = None
-        self.rule: Watermarked = Resting(Offset(0))
-        #: Whether the replica can be in raft mode; it is made so when it first has to.
+        self.rule: Watermarked = NoRole(Offset(0))
+        #: Whether the replica can be in raft mode; it is converted when that is first needed.
         self.is_switchable = False
-        #: False while a leader in raft mode may not append for clients (yet): the role's affair.
+        #: False while a leader in raft mode cannot append for clients (yet); set by the role.
         self.is_ready = True
-        #: Who fetches for it; the host's affair.
+        #: Fetching from the leader; set by the host.
         self.following: PartitionFetches | None = None
-        #: Consumers: told when more is committed.
+        #: Long polls of consumers, notified when more is committed.
         self.fetch_waits: dict[LongPoll, None] = {}
-        #: Followers' sessions: told when more is appended.
+        #: Sessions of followers, notified when more is appended.
         self.watchers: dict[LogWatcher, None] = {}
         self._commit_waits = OffsetWaits()
         self._durable_waits = OffsetWaits()
         self._low_waits = OffsetWaits()
         self._open_waits: list[asyncio.Future[None]] = []
-        #: Bytes appended above the high watermark, told to long polls once it moves.
+        #: Bytes appended above the high watermark, reported to long polls once it advances.
         self._uncommitted_bytes = 0
-        #: Up to here long polls were told of transactions that ended.
-        self._end_told = -1
+        #: Offset up to which ends of transactions were reported to long polls.
+        self._notified_end = -1
         self.flushing = FlushPolicy(self)
 
     @property
@@ -240,7 +241,7 @@ class Partition:
 
     @property
     def is_opening(self) -> bool:
-        """It will lead as soon as its log is there: waiting is better than refusing."""
+        """Whether it will lead as soon as its log is open: requests wait instead of failing."""
         if self.state is OFFLINE or self.state is PartitionState.DELETED:
             return False
         if self.leader is not None and not self.serves:
@@ -262,7 +263,7 @@ class Partition:
 
     @property
     def serves(self) -> bool:
-        """Whether appends may be made here now, if it leads."""
+        """Whether clients can append now, if it leads."""
         return self.is_ready and self.state is ONLINE
 
     @property
@@ -272,16 +273,16 @@ class Partition:
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch}>"
 
-    # The life of the partition: told by the metadata image and by the log manager.
+    # Life cycle: events from the metadata image and the log manager.
 
     def _move(self, cause: Cause) -> None:
-        """The only writer of the state; raises IllegalTransition."""
+        """Changes the state, as its only writer; raises IllegalTransition."""
         self.state = next_state(self.state, cause)
 
     def assign_directory(
         self, directory: LogDirectory, past_directories: tuple[UUID, ...] = ()
     ) -> None:
-        """Its log lies there, or will once a worker has made it."""
+        """Sets the log dir that contains the log, or will once a worker has created it."""
         assert self.log is None, self
         self.directory = directory
         self.past_directories = past_directories
@@ -289,90 +290,91 @@ class Partition:
     def on_opened(
         self, log: Log, directory: LogDirectory, *, high_watermark: Offset = NO_OFFSET
     ) -> None:
-        """`high_watermark` as checkpointed; NO_OFFSET: it never was."""
+        """A worker has opened the log. `high_watermark` is from the checkpoint; NO_OFFSET if it
+        has none."""
         self._move(Cause.OPENED)
-        # The settings may have changed while a worker opened it.
+        # The settings may have changed while the worker was opening it.
         log.config = self.config
         self.log = log
         self.directory = directory
-        self.replica = self._host.make_replica(self, log, high_watermark)
-        self.rule = Resting(self.replica.high_watermark)
-        self.take_role()
-        self._tell_opened()
+        self.replica = self._host.build_replica(self, log, high_watermark)
+        self.rule = NoRole(self.replica.high_watermark)
+        self.update_role()
+        self._notify_opened()
 
     def on_assignment(self, assignment: Assignment) -> None:
-        """The metadata says so."""
+        """The metadata image has a new assignment."""
         if assignment.partition_epoch <= self.assignment.partition_epoch:
             return
         self.assignment = assignment
-        self.take_role()
+        self.update_role()
 
-    def take_role(self) -> None:
-        """Follows the assignment, as soon as that can be done."""
+    def update_role(self) -> None:
+        """Applies the assignment, as soon as that is possible."""
         replica = self.replica
         if (
             replica is None
             or self.kept_offsets is not None
             or self.is_deleted
-            or not self._host.acts
+            or not self._host.is_registered
         ):
             return
         if self.assignment.mode is not ReplicationMode.ISR and not self.is_switchable:
-            replica = self.replica = self._host.make_switchable(self, replica)
+            replica = self.replica = self._host.build_mode_replica(self, replica)
             self.is_switchable = True
         self.flushing.set(self.config, self.assignment.mode)
         change, effects = replica.on_assignment(self.assignment, now_ms=self._host.now_ms())
         if change is RoleChange.UPDATED:
             self._host.role_changed(self)
         elif change is RoleChange.CONTINUES:
-            self._take(replica)
+            self._set_role(replica)
             self._host.role_changed(self)
-            # The new role has to see the fetches that wait.
-            self._tell_watchers()
+            # The new role must check the waiting fetches.
+            self._notify_watchers()
         elif change is not RoleChange.STALE:
-            self._take(replica)
+            self._set_role(replica)
             self._uncommitted_bytes = 0
             if self.leader is not None:
                 assert self.log is not None
                 self.log.assign_epoch(self.leader_epoch)
-            # Whoever waits on an older leadership is sent to look for the new one.
-            self._dismiss(lambda: NotLeader(f"{self.topic_partition} has a new leader"))
+            # Requests that wait for an older leadership fail, so that clients find the new leader.
+            self._fail_waits(lambda: NotLeader(f"{self.topic_partition} has a new leader"))
             self._host.role_changed(self)
         self.apply(effects)
 
-    def _take(self, replica: PartitionReplica) -> None:
+    def _set_role(self, replica: PartitionReplica) -> None:
         self.leader, self.follower = replica.leader, replica.follower
-        self.rule = self.leader or self.follower or Resting(replica.high_watermark)
+        self.rule = self.leader or self.follower or NoRole(replica.high_watermark)
 
     def on_elected(self, leader: NodeId, leader_epoch: Epoch) -> None:
-        """In raft mode the replicas elect among themselves, and know it before the metadata."""
+        """In raft mode the replicas elected a leader, which is not in the metadata yet."""
         replica = self.replica
         assert replica is not None, self
         self.assignment = self.assignment._replace(leader=leader, leader_epoch=leader_epoch)
         if self.leader is replica.leader and self.follower is replica.follower:
             return
-        self._take(replica)
+        self._set_role(replica)
         self._uncommitted_bytes = 0
-        self._dismiss(lambda: NotLeader(f"{self.topic_partition} has a new leader"))
+        self._fail_waits(lambda: NotLeader(f"{self.topic_partition} has a new leader"))
         self._host.role_changed(self)
 
     def on_registered(self, broker_epoch: BrokerEpoch) -> None:
-        """This broker's registration is known to the cluster and to itself."""
+        """The metadata image contains this broker's registration."""
         if self.replica is not None:
             self.replica.on_registered(broker_epoch)
-        self.take_role()
+        self.update_role()
 
     def overlay_leader(self, leader: NodeId, leader_epoch: Epoch, *, is_ready: bool) -> None:
-        """What the replicas have elected in raft mode is newer than what the metadata says."""
+        """Sets a leader elected in raft mode, which is newer than the one in the metadata."""
         self.assignment = self.assignment._replace(leader=leader, leader_epoch=leader_epoch)
         self.is_ready = is_ready
 
     def on_ready(self) -> None:
-        """A leader of its role may append for clients."""
+        """The leader can append for clients."""
         self.is_ready = True
 
     def pause_appends(self) -> None:
-        """The leader hands over: producers wait until there is another, or `on_ready`."""
+        """The leader is handing over: producers wait for the next leader, or for `on_ready`."""
         self.is_ready = False
 
     def start_following(self, following: PartitionFetches) -> None:
@@ -382,19 +384,19 @@ class Partition:
         self.following = None
 
     def begin_move(self, kept: KeptOffsets) -> None:
-        """The log moves to another log dir: writers wait, nobody else changes it."""
+        """The log is being moved to another log dir: appends wait, nothing else changes it."""
         self._move(Cause.MOVE_BEGUN)
         self.kept_offsets = kept
 
     def on_moved(self, directory: LogDirectory, past_directories: tuple[UUID, ...] = ()) -> None:
-        """Its log goes on in the files of another log dir."""
+        """The log now uses the files in another log dir."""
         assert self.kept_offsets is not None, self
         self.directory = directory
         self.past_directories = past_directories
 
     def end_move(self, resume: Callable[[], None] | None = None) -> None:
-        """The log lies in one of the two log dirs, and is on disk there. `resume`: the replica was
-        paused."""
+        """The move has ended: the log is in one of the two log dirs, on disk. `resume` continues a
+        replica that was paused."""
         self._move(Cause.MOVE_ENDED)
         self._forget_kept()
         if resume is not None and not self.is_deleted:
@@ -402,32 +404,32 @@ class Partition:
             self._host.role_changed(self)
         if self.state is ONLINE:
             self.on_durable()
-        self.on_cut()
+        self.on_truncated()
         if self.following is not None:
             self.following.consider()
 
-    def begin_cut(self, kept: KeptOffsets) -> None:
-        """The end of the log is to be cut away: nothing else may change the log until then."""
-        self._move(Cause.CUT_BEGUN)
+    def begin_truncation(self, kept: KeptOffsets) -> None:
+        """The log is being truncated: nothing else may change it."""
+        self._move(Cause.TRUNCATION_BEGUN)
         self.kept_offsets = kept
 
-    def end_cut(self) -> None:
-        """The worker is done with the log, or will not cut it; `on_cut` follows."""
-        self._move(Cause.CUT_ENDED)
+    def end_truncation(self) -> None:
+        """The worker has truncated the log, or will not; `on_truncated` follows."""
+        self._move(Cause.TRUNCATION_ENDED)
         self._forget_kept()
 
     def _forget_kept(self) -> None:
         if self.state not in HELD:
             self.kept_offsets = None
 
-    def on_cut(self) -> None:
-        """A worker is done with the log: what the metadata said meanwhile counts now."""
+    def on_truncated(self) -> None:
+        """A worker has released the log: applies assignments that arrived in the meantime."""
         if self.state is ONLINE:
-            self.take_role()
+            self.update_role()
             if self.flush_before_ack:
-                # A flush that was asked for meanwhile was not done.
+                # A flush that was requested in the meantime was not done.
                 self.request_flush()
-            self._tell_opened()
+            self._notify_opened()
 
     def on_config_changed(self, config: TopicConfig) -> None:
         self.config = config
@@ -444,76 +446,76 @@ class Partition:
         self._move(Cause.DELETED)
         self.leader = self.follower = None
         self.flushing.cancel()
-        self._dismiss(lambda: NotLeader(f"{self.topic_partition} was deleted"))
+        self._fail_waits(lambda: NotLeader(f"{self.topic_partition} was deleted"))
         self._host.role_changed(self)
 
     def on_offline(self, reason: str) -> None:
-        """Its log dir failed, or its log could not be opened: final until a restart."""
+        """Its log dir failed, or its log could not be opened: it stays offline until a restart."""
         self._move(Cause.FAILED)
         if self.is_deleted:
             return
         self.offline = reason
         self.flushing.cancel()
-        self._dismiss(lambda: PartitionOffline(reason))
+        self._fail_waits(lambda: PartitionOffline(reason))
         self._host.role_changed(self)
 
     def on_disk_failed(self, error: DiskFailed) -> None:
-        """Whoever meets a failing disk in this partition's log tells it here."""
+        """An operation on this partition's log failed with a disk error."""
         if self.directory is not None:
             self.directory.fail(error)
 
     def apply(self, effects: Effects) -> None:
-        """What a role wants done."""
+        """Executes the effects of a role."""
         if effects is NO_EFFECTS:
             return
         if effects.high_watermark is not None:
-            self.tell_committed()
+            self.notify_committed()
         if effects.propose is not None:
             self._host.propose(self, effects.propose)
         if effects.log_start_moved and self._low_waits.waits:
             self._low_waits.release(self.low_watermark)
 
-    def _dismiss(self, make_error: Callable[[], LograftError]) -> None:
+    def _fail_waits(self, make_error: Callable[[], LograftError]) -> None:
         for waits in (self._commit_waits, self._durable_waits, self._low_waits):
             waits.dismiss(make_error)
-        self._tell_opened()
+        self._notify_opened()
         for wait in list(self.fetch_waits):
             wait.wake()
-        self._tell_watchers()
+        self._notify_watchers()
 
-    def _tell_opened(self) -> None:
+    def _notify_opened(self) -> None:
         opens, self._open_waits = self._open_waits, []
         for future in opens:
             if not future.done():
                 future.set_result(None)
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in list(self.watchers):
             watcher.on_moved(self)
 
     # Reading and writing.
 
     def leader_log(self) -> Log:
-        """The log, if this node may serve it as its leader."""
+        """Returns the log if this node leads the partition; raises the error otherwise."""
         log = self.log
         if self.leader is None or log is None or self.state is OFFLINE:
-            raise self._why_not_leading()
+            raise self._not_leading_error()
         return log
 
-    def _why_not_leading(self) -> LograftError:
+    def _not_leading_error(self) -> LograftError:
         if self.state is OFFLINE and self.leader_id == self.me:
             return PartitionOffline(self.offline)
         if self.is_opening and self.leader_id == self.me:
-            return PartitionOpening(f"{self.topic_partition} is being opened")
-        return NotLeader(f"{self.topic_partition} is led by {self.leader_id}")
+            return PartitionOpening(f"the log of {self.topic_partition} is being opened")
+        return NotLeader(f"the leader of {self.topic_partition} is broker {self.leader_id}")
 
-    def _why_not_appending(self) -> LograftError:
+    def _not_appending_error(self) -> LograftError:
         if self.leader is None or self.state not in HELD | {ONLINE}:
-            return self._why_not_leading()
-        return PartitionOpening(f"{self.topic_partition} has a leader that is not ready")
+            return self._not_leading_error()
+        return PartitionOpening(f"the leader of {self.topic_partition} is not ready yet")
 
     def serving_log(self) -> Log:
-        """The log, if this node may serve it as leader or follower."""
+        """Returns the log if this node can serve it as leader or follower."""
         if self.follower is None:
             return self.leader_log()
         if self.state is OFFLINE:
@@ -523,7 +525,8 @@ class Partition:
         return self.log
 
     def check_epoch(self, epoch: int) -> None:
-        """`epoch` is the leader epoch a client knows; -1 if it does not say."""
+        """Raises FencedLeaderEpoch or UnknownLeaderEpoch if a client has another leader epoch; -1
+        if its request has none."""
         if epoch == self.leader_epoch or epoch == NO_EPOCH:
             return
         if epoch < self.leader_epoch:
@@ -539,11 +542,11 @@ class Partition:
         checked_by: AppendRules | None = None,
         verification: Verification | None = None,
     ) -> AppendResult:
-        """Writes to the page cache and moves the high watermark as the commit rule allows. Raises
-        NeedsWorker where the log does."""
+        """Appends to the page cache and advances the high watermark if the commit rule allows it.
+        Raises NeedsWorker if the log does."""
         log, directory, leader = self.log, self.directory, self.leader
         if leader is None or self.state is not ONLINE or not self.is_ready:
-            raise self._why_not_appending()
+            raise self._not_appending_error()
         assert log is not None
         assert directory is not None
         try:
@@ -562,11 +565,11 @@ class Partition:
         if leader.on_appended(log.end_offset):
             if self.fetch_waits or self._commit_waits.waits or self.watchers:
                 self._uncommitted_bytes += len(batches)
-                self.tell_committed()
+                self.notify_committed()
         else:
             self._uncommitted_bytes += len(batches)
         if self.watchers:
-            self._tell_watchers()
+            self._notify_watchers()
         if log.unflushed_files:
             self.flushing.consider_rolled(log)
         if self.flushing.is_on:
@@ -574,7 +577,7 @@ class Partition:
         return result
 
     def append_marker(self, end: TransactionEnd, *, now_ms: int) -> AppendResult:
-        """Ends a producer's transaction here; refused where acks=all would be."""
+        """Ends a producer's transaction on this partition; rejected if acks=all would be."""
         log = self.leader_log()
         self.check_append(acks_all=True)
         log.producers.check_end(end)
@@ -594,26 +597,28 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """No record below it belongs to an open transaction; at most the high watermark."""
+        """The offset below which no record belongs to an open transaction; at most the high
+        watermark."""
         log = self.log
         high_watermark = self.rule.high_watermark
         return high_watermark if log is None else log.last_stable_offset(high_watermark)
 
     def advance_log_start(self, to: Offset) -> Offset:
-        """DeleteRecords, and its followers' part of it; returns the new log start."""
+        """Advances the log start for DeleteRecords, on leader and followers; returns the new
+        one."""
         log = self.serving_log()
         log.advance_start(to)
         self.on_log_start_moved()
         return log.log_start_offset
 
     def on_log_start_moved(self) -> None:
-        """Followers delete what their leader has deleted, also while nothing is written."""
+        """Notifies followers, which delete what their leader has deleted, even without appends."""
         assert self.directory is not None
         self.directory.changes += 1
-        self._tell_watchers()
+        self._notify_watchers()
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int) -> None:
-        """What the leader sent; the follower's role is told by the caller."""
+        """Appends batches from the leader; the caller reports that to the follower's role."""
         log, directory = self.serving_log(), self.directory
         assert directory is not None
         try:
@@ -629,10 +634,10 @@ class Partition:
         if self.flushing.is_on:
             self.flushing.consider(log)
 
-    # What the roles know.
+    # Queries of the roles.
 
     def check_append(self, *, acks_all: bool) -> None:
-        """Before an append, where acks=all may have to be refused."""
+        """Raises NotEnoughReplicas if an append must be rejected."""
         leader = self.leader
         if leader is not None and leader.check_append(acks_all=acks_all) is not NO_ERROR:
             raise NotEnoughReplicas(
@@ -642,25 +647,25 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """Everything below is deleted on all replicas that are up."""
+        """The offset below which all live replicas have deleted their records."""
         log, leader = self.log, self.leader
         if log is None or leader is None:
             return NO_OFFSET
         return leader.low_watermark(log.log_start_offset)
 
     def statuses(self) -> list[ReplicaStatus]:
-        """What the leader knows of every replica; empty elsewhere."""
+        """Returns the status of every replica on the leader; empty on other brokers."""
         log, leader = self.log, self.leader
         return [] if log is None or leader is None else leader.statuses(log.log_start_offset)
 
     # Flushing: the directory's flusher fsyncs for many partitions at once.
 
     def on_durable(self) -> None:
-        """The flusher has marked the log durable up to some offset."""
+        """The flusher has advanced the durable offset of the log."""
         log = self.log
         assert log is not None
         if self.leader is not None and self.leader.on_durable(log.durable_offset):
-            self.tell_committed()
+            self.notify_committed()
         if self._durable_waits.waits:
             self._durable_waits.release(log.durable_offset)
         if self.following is not None:
@@ -669,11 +674,11 @@ class Partition:
             self.flushing.consider(log)
 
     def request_flush(self) -> None:
-        """Everything appended so far shall be on disk soon."""
+        """Requests an fsync of everything appended so far."""
         self.flushing.request()
 
     def append_control(self, batch: bytearray, *, epoch: Epoch, now_ms: int) -> Offset:
-        """What Raft writes itself; returns the new end of the log."""
+        """Appends a control batch of Raft; returns the new log end offset."""
         log, directory = self.log, self.directory
         assert log is not None
         assert directory is not None
@@ -686,20 +691,20 @@ class Partition:
             raise
         directory.changes += 1
         self._uncommitted_bytes += len(batch)
-        self._tell_watchers()
+        self._notify_watchers()
         return log.end_offset
 
     # Waiting.
 
-    def tell_committed(self) -> None:
-        """The high watermark moved."""
+    def notify_committed(self) -> None:
+        """Notifies all waits that the high watermark has advanced."""
         count, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if not self.is_ready and self.leader is not None and self.leader.can_report_latest:
-            # A leader that had to commit something of its own first has done so.
+            # The leader has committed the first record of its epoch.
             self._host.role_changed(self)
-            self._tell_opened()
+            self._notify_opened()
         if self.fetch_waits:
-            self._tell_readers(count)
+            self._notify_readers(count)
         for watcher in self.watchers:
             watcher.on_committed(self)
         if self._commit_waits.waits and self.leader is not None:
@@ -708,13 +713,14 @@ class Partition:
             assert code is not None, self
             self._commit_waits.release(reached, code)
 
-    def _tell_readers(self, count: int) -> None:
+    def _notify_readers(self, count: int) -> None:
         log = self.log
         assert log is not None
-        # The end of a transaction makes all of it readable to some, much more than its own bytes.
-        has_ended = log.producers.last_end_offset > self._end_told
+        # The end of a transaction makes all its records readable, much more than the marker's
+        # bytes.
+        has_ended = log.producers.last_end_offset > self._notified_end
         if has_ended:
-            self._end_told = min(log.producers.last_end_offset, self.high_watermark - 1)
+            self._notified_end = min(log.producers.last_end_offset, self.high_watermark - 1)
         for wait in list(self.fetch_waits):
             if has_ended:
                 wait.wake()
@@ -722,10 +728,11 @@ class Partition:
                 wait.add(count)
 
     def is_acknowledged(self, end: Offset, *, acks_all: bool) -> bool:
-        """Whether an append that ended at `end` can be answered now; raises what is wrong."""
+        """Whether an append that ended at `end` can be acknowledged now; raises its error if
+        any."""
         leader = self.leader
         if leader is None:
-            raise self._why_not_leading()
+            raise self._not_leading_error()
         if not acks_all and not self.flush_before_ack:
             return True
         if not acks_all:
@@ -736,14 +743,14 @@ class Partition:
         return code is not None
 
     def acks_of(self, *, acks_all: bool) -> OffsetWaits:
-        """Where appends wait that cannot be acknowledged yet."""
+        """Returns the waits of appends that cannot be acknowledged yet."""
         return self._commit_waits if acks_all else self._durable_waits
 
     async def wait_committed(
         self, end: Offset, *, timeout_ms: int, leader_epoch: Epoch = NO_EPOCH
     ) -> None:
-        """Until everything below `end` is committed in the leadership that appended it: a later
-        one may hold other records there."""
+        """Waits until everything below `end` is committed in the leadership that appended it: a
+        later leader may have other records there."""
         self._check_same(leader_epoch)
         if not self.is_acknowledged(end, acks_all=True):
             self._check_ack(
@@ -753,7 +760,8 @@ class Partition:
     async def wait_flushed(
         self, end: Offset, *, timeout_ms: int, leader_epoch: Epoch = NO_EPOCH
     ) -> None:
-        """The same for acks=1 where a flush comes before every answer: this replica is enough."""
+        """Waits until everything below `end` is flushed on this replica: for acks=1 if each
+        response requires a flush."""
         self._check_same(leader_epoch)
         if not self.is_acknowledged(end, acks_all=False):
             await self._durable_waits.wait(end, timeout_ms=timeout_ms, what="flushed")
@@ -767,19 +775,20 @@ class Partition:
             raise self.ack_error(code)
 
     def ack_error(self, code: ErrorCode) -> LograftError:
-        """What acks=all is told where the role's verdict is not `none`."""
+        """Returns the error of an acks=all append for a code other than NONE."""
         assert code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, code
         return NotEnoughReplicasAfterAppend(
             f"{self.topic_partition} lost in-sync replicas while the records were written"
         )
 
     async def wait_low_watermark(self, offset: Offset, *, timeout_ms: int) -> None:
-        """Until all replicas that are up have deleted everything below."""
+        """Waits until all live replicas have deleted everything below `offset`."""
         if self.low_watermark < offset:
             await self._low_waits.wait(offset, timeout_ms=timeout_ms, what="deleted everywhere")
 
     async def wait_open(self, *, timeout_ms: int) -> None:
-        """Until the log is open, or cannot be opened, or the time is over: look again."""
+        """Waits until the log is open, cannot be opened, or the timeout expires; the caller checks
+        again."""
         if not self.is_opening:
             return
         future = asyncio.get_running_loop().create_future()

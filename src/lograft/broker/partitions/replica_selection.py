@@ -1,7 +1,7 @@
-"""From which replica a consumer should read: `replica.selector.class` (KIP-392).
+"""Selection of the replica from which a consumer reads: `replica.selector.class` (KIP-392).
 
-Kafka's two selectors are known, by the names of their classes: the leader, which is the default,
-and the nearest one by rack. Both choose among the replicas that are in sync and hold the offset.
+Kafka's two selectors are supported by their class names: the leader, which is the default, and the
+nearest replica by rack. Both select among the in-sync replicas that contain the offset.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 
 
 def is_rack_aware(selector: str | None) -> bool:
-    """Raises InvalidConfig for a class that is not known here."""
+    """Whether the selector is rack-aware. Raises InvalidConfig for an unsupported class."""
     if selector in (None, "", LEADER_SELECTOR):
         return False
     if selector == RACK_AWARE_SELECTOR:
         return True
     raise InvalidConfig(
-        f"replica.selector.class={selector} is not known: {RACK_AWARE_SELECTOR} or"
+        f"replica.selector.class={selector} is not supported: use {RACK_AWARE_SELECTOR} or"
         f" {LEADER_SELECTOR}"
     )
 
@@ -34,8 +34,8 @@ def nearest_replica(
     offset: Offset,
     rack_of: Callable[[NodeId], str | None],
 ) -> NodeId | None:
-    """The follower to read from; None: the leader, which is the first of `statuses`. Of several in
-    the client's rack it is the one that is least behind."""
+    """Returns the follower to read from, or None for the leader, which is the first of `statuses`.
+    Of several followers in the client's rack, returns the one with the smallest lag."""
     leader = statuses[0]
     if rack_of(leader.node_id) == client_rack:
         return None

@@ -1,7 +1,7 @@
-"""Limits on what reassignments copy (KIP-73): so many bytes a second, sent or fetched.
+"""Throttles of reassignments (KIP-73): limits on the bytes per second that are sent or fetched.
 
-The rates are settings of brokers, the replicas that they hold for are named by their topics; a
-replica that is in sync is never held back, or the limit would push it out of the ISR.
+The rates are broker settings, and the throttled replicas are topic settings. An in-sync replica is
+never throttled, since it could fall out of the ISR.
 """
 
 from collections import deque
@@ -13,10 +13,10 @@ from lograft.model.types import NodeId
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-#: Who is held back looks again after this time.
+#: Interval after which a throttled replica is checked again.
 PAUSE_MS: Final = 100
 WHOLE_TOPIC: Final = "*"
-#: The settings that say in how many samples of what length a rate is measured.
+#: Settings with the number of samples and their length, over which a rate is measured.
 REPLICATION_WINDOW: Final = (
     "replication.quota.window.num",
     "replication.quota.window.size.seconds",
@@ -24,7 +24,8 @@ REPLICATION_WINDOW: Final = (
 
 
 class ReplicationThrottle:
-    """One direction of one broker: the bytes of the last seconds against the rate."""
+    """Throttle of one direction on one broker: compares the bytes of the last seconds to the
+    rate."""
 
     __slots__ = ("_metadata", "_sample_ms", "_samples", "_setting", "_total", "_window_ms")
 
@@ -46,7 +47,7 @@ class ReplicationThrottle:
 
     @property
     def rate(self) -> int | None:
-        """Bytes a second; None: no limit. Set while the broker runs, for all brokers or one."""
+        """Bytes per second; None without a limit. A dynamic setting of all brokers or of one."""
         config = self._metadata.config
         text = config.dynamic_broker.get(self._setting, config.dynamic_default.get(self._setting))
         return None if text is None else int(text)
@@ -65,7 +66,8 @@ class ReplicationThrottle:
         self._forget(now_ms)
         if not self._samples:
             return rate == 0
-        # A young window is taken for a whole sample: a burst may not come before the rate.
+        # A window shorter than a sample counts as a whole one, so that an initial burst does not
+        # appear as a high rate.
         age_ms = max(self._sample_ms, now_ms - self._samples[0][0])
         return self._total * 1000 >= rate * age_ms
 
@@ -75,7 +77,7 @@ class ReplicationThrottle:
 
 
 def is_throttled(replicas: tuple[str, ...], partition: Partition, node_id: NodeId) -> bool:
-    """Whether a `…replication.throttled.replicas` setting names the replica."""
+    """Whether a `…replication.throttled.replicas` setting includes the replica."""
     return bool(replicas) and (
         WHOLE_TOPIC in replicas or f"{partition.index}:{node_id}" in replicas
     )

@@ -1,7 +1,7 @@
-"""Long polls and acknowledgements that wait, without a task or a timer per partition.
+"""Waits of long polls and acknowledgements, without a task or a timer per partition.
 
-A fetch that finds too few bytes hangs one FetchWait on each of its partitions and sleeps. An
-append costs nothing for them when nobody waits (one truth test), and O(waiters) otherwise.
+A fetch that finds too few bytes registers one FetchWait with each of its partitions. Without waits
+an append only has the cost of one truth test, otherwise O(waits).
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from lograft.model.types import Offset
 
 
 class LongPoll(Protocol):
-    """One that waits for readable bytes; called by the partitions, on the loop."""
+    """A fetch that waits for readable bytes; the partitions call it on the event loop."""
 
     def add(self, count: int) -> None:
         """`count` more bytes can be read."""
 
     def wake(self) -> None:
-        """Look again now: the answer may have become an error, or another partition's data."""
+        """Checks again now: the result may be an error, or data of another partition."""
 
 
 class Waitable(Protocol):
-    #: The long polls to tell about new readable bytes; a dict for its order and O(1) removal.
+    #: Long polls to notify of readable bytes; a dict for its order and O(1) removal.
     fetch_waits: dict[LongPoll, None]
 
 
 class FetchWait:
-    """One parked fetch of any number of partitions."""
+    """A delayed fetch of any number of partitions."""
 
     __slots__ = ("_bytes_missing", "_future")
 
@@ -48,39 +48,39 @@ class FetchWait:
 
 
 async def wait_any(partitions: Iterable[Waitable], *, bytes_missing: int, wait_ms: int) -> None:
-    """Until `bytes_missing` more bytes can be read from the partitions together, something about
-    one of them changed, or `wait_ms` passed. The caller looks again to learn which."""
+    """Waits until `bytes_missing` more bytes can be read from the partitions in total, one of them
+    changed its role or state, or `wait_ms` expired. The caller checks again."""
     loop = asyncio.get_running_loop()
     wait = FetchWait(bytes_missing, loop.create_future())
-    hung = list(partitions)
-    for partition in hung:
+    waiting_on = list(partitions)
+    for partition in waiting_on:
         partition.fetch_waits[wait] = None
     timer = loop.call_later(wait_ms / 1000, wait.wake)
     try:
         await wait._future
     finally:
         timer.cancel()
-        for partition in hung:
+        for partition in waiting_on:
             partition.fetch_waits.pop(wait, None)
 
 
 class OffsetWaiter(Protocol):
-    """Told once, by exactly one of these."""
+    """Exactly one of the methods is called, once."""
 
     def on_reached(self, code: ErrorCode) -> None:
-        """The offset is reached; a code says that not all is well with that."""
+        """The offset was reached; `code` is the result, which may be an error."""
 
     def on_dismissed(self, error: LograftError) -> None:
-        """It will not be reached here."""
+        """The offset will not be reached on this replica."""
 
 
 class OffsetWaits:
-    """Whoever waits until something (a commit, an fsync, a deletion) has reached an offset."""
+    """Waits until an operation (commit, fsync, deletion) has reached an offset."""
 
     __slots__ = ("waits",)
 
     def __init__(self) -> None:
-        #: Empty most of the time: a truth test is all that the hot path pays.
+        #: Mostly empty, so that the hot path only has the cost of a truth test.
         self.waits: list[tuple[Offset, OffsetWaiter]] = []
 
     def add(self, offset: Offset, waiter: OffsetWaiter) -> None:
@@ -107,21 +107,22 @@ class OffsetWaits:
             waiter.on_dismissed(make_error())
 
     async def wait(self, offset: Offset, *, timeout_ms: int, what: str) -> ErrorCode:
-        """What `release` brings; raises WaitTimedOut, or what `dismiss` brings."""
-        waiter = Awaited()
+        """Waits and returns the code of `release`. Raises WaitTimedOut, or the error of
+        `dismiss`."""
+        waiter = FutureWaiter()
         self.add(offset, waiter)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await waiter.future
         except TimeoutError:
-            raise not_within(timeout_ms, what) from None
+            raise wait_timeout_error(timeout_ms, what) from None
         finally:
             if not waiter.future.done() or waiter.future.cancelled():
                 self.remove(waiter)
 
 
-class Awaited:
-    """An `OffsetWaiter` for a task."""
+class FutureWaiter:
+    """An `OffsetWaiter` with a future for a task."""
 
     __slots__ = ("future",)
 
@@ -137,5 +138,5 @@ class Awaited:
             self.future.set_exception(error)
 
 
-def not_within(timeout_ms: int, what: str) -> WaitTimedOut:
+def wait_timeout_error(timeout_ms: int, what: str) -> WaitTimedOut:
     return WaitTimedOut(f"not {what} within {timeout_ms} ms")

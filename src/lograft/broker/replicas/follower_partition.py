@@ -190,7 +190,7 @@ class FollowerPartition:
         elif effects.fetch_bounds:
             self._spawn(self._ask_bounds(), name=f"bounds {self._name}")
         if effects.high_watermark is not None:
-            self.partition.tell_committed()
+            self.partition.notify_committed()
         if effects.advance_log_start is not None:
             self.partition.advance_log_start(effects.advance_log_start)
 
@@ -198,7 +198,7 @@ class FollowerPartition:
         """From now on, not only from when the worker begins: no new role may write meanwhile."""
         log = self.partition.log
         assert log is not None
-        self.partition.begin_cut(KeptOffsets(log.durable_offset, log.log_start_offset))
+        self.partition.begin_truncation(KeptOffsets(log.durable_offset, log.log_start_offset))
 
     async def _begin_inside(self, base: Offset, records: bytearray) -> None:
         """The leader's log begins inside a batch. The own one, empty so far, takes it whole, and
@@ -212,11 +212,11 @@ class FollowerPartition:
             LOGGER.warning("%s did not begin at %d: %s", self._name, base, error)
             return
         finally:
-            partition.end_cut()
+            partition.end_truncation()
         self._append(memoryview(records), now_ms=self._clock.mono_ms())
         if partition.log is not None and partition.log.end_offset >= log_start:
             partition.advance_log_start(log_start)
-        partition.on_cut()
+        partition.on_truncated()
         self._stream.consider(self)
 
     def _cut(self, cut: Callable[[Partition, Offset], Awaitable[None]], to: Offset) -> None:
@@ -234,11 +234,11 @@ class FollowerPartition:
             LOGGER.warning("%s was not cut to %d: %s", self._name, to, error)
             return
         finally:
-            partition.end_cut()
+            partition.end_truncation()
         # The role could not change while the log was being cut.
         LOGGER.info("%s: cut to offset %d, where it parts from its leader's", self._name, to)
         self._do(self.role.on_log_truncated())
-        partition.on_cut()
+        partition.on_truncated()
         self._stream.consider(self)
 
     async def _ask_bounds(self) -> None:

@@ -1,16 +1,39 @@
-"""The fetches of followers, as their leader answers them.
+"""Fetch sessions of followers, on the leader.
 
-A session holds what each follower has asked for and is told by the partitions when something has
-changed (`Partition.watchers`): a poll looks at what is due, not at everything it is about. Within
-a session
+The problem. Two brokers may share thousands of partitions, most of them idle. A follower that sent
+all of them in every fetch, and a leader that checked each of them, would use a processor for
+nothing. At the same time the fetches carry everything that replication depends on: a fetch offset
+acknowledges records, a poll proves that a replica is alive, and a response delivers high
+watermarks. So the leader must do work only for partitions with a change, and must not miss one.
 
-- a fetch is shown to the leader's role once, when it comes: that may commit records;
-- what was answered with records or an error is not answered again until the follower has asked
-  anew, or its next poll would bring the same bytes a second time;
-- a parked poll is answered at once when the follower sends its next request;
-- a follower that was sent records and polls without asking anew is alive: its disk is slow.
+The rule. A session (KIP-227) has an `Entry` with the last fetch of each partition. A request
+contains only partitions whose fetch has changed, and a response only those with something new.
+Whoever changes a partition notifies the sessions that watch it (`Partition.watchers`), which put
+the entry on a list of due ones. A poll checks the due entries and nothing else. Four rules apply in
+a session:
 
-Sessions of consumers are in `fetch_sessions`; a follower's cannot be evicted by them.
+- A fetch is passed to the leader's role once, when it arrives: that may commit records. A poll that
+does not repeat the fetch must not pass it again, since its offset is no news. - A partition for
+which records or an error were sent is not included again until the follower has sent a new fetch
+for it (`awaits_fetch`). The follower polls on while it appends and flushes these records, and would
+otherwise receive the same bytes again with each poll. - A delayed poll is completed as soon as the
+follower sends its next request. A connection serves its requests in order, so an older poll that
+waits for data would delay a request with new offsets, and with it the acknowledgements that depend
+on them. - A follower that polls without a new fetch after it was sent records is alive, with a slow
+disk. The role is told only that (`on_follower_alive`): nothing is committed, but a raft leader
+keeps its majority. A follower that is caught up is reported as polling (`on_follower_poll`), which
+keeps it in the ISR. Both are reported for all entries at a fixed interval, not with each poll.
+
+Why no change is lost. A change of the partition (append, new log start, new role) makes its entry
+due, and the entry stays due until a poll has checked it. An entry is bound to the partition object
+and to the leader role that has checked its fetch. If either was replaced, because the topic was
+created again or the leader changed, the next poll passes the fetch to the new role, or returns its
+error. New high watermarks alone do not complete a poll, but are added to the next response, unless
+consumers may read from followers.
+
+Sequence errors are harmless. A request must carry the expected session epoch. Otherwise the
+follower starts with a full fetch, which contains all its partitions and offsets. Sessions of
+consumers are in `fetch_sessions.py` and cannot evict those of followers.
 """
 
 import asyncio
@@ -24,8 +47,8 @@ from lograft.broker.partitions.fetch_sessions import (
     EPOCH_INITIAL,
     EPOCH_MAX,
     NO_SESSION,
-    Wanted,
-    wanted_of,
+    RequestedPartition,
+    requested_partitions,
 )
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.partition_table import PartitionTable
@@ -42,16 +65,16 @@ from lograft.replication.roles import LeaderRole
 from lograft.replication.types import NO_EPOCH_END, EpochEnd, FollowerFetch
 from lograft.wire.messages.fetch import EpochEndOffset, FetchRequest, PartitionData
 
-#: Of each follower: one for each of its streams, and those that it has forgotten about.
+#: Maximum number of sessions per follower: one for each fetch stream, and abandoned ones.
 SESSIONS_PER_NODE_MAX: Final = 8
-#: How often a session's quiet partitions are told that their follower is there.
+#: Interval at which the roles of idle partitions learn that their follower is alive.
 SWEEP_MS: Final = 500
-#: What a follower says that does not know of the field (below version 18).
+#: High watermark of a follower whose version lacks the field (below 18).
 NO_WATERMARK_SENT: Final = 2**63 - 1
 
 Key = tuple[str | UUID, int]
-Answers = list[tuple[Wanted, PartitionData]]
-WhyMissing = Callable[[Wanted], LograftError]
+Results = list[tuple[RequestedPartition, PartitionData]]
+MissingError = Callable[[RequestedPartition], LograftError]
 CodeOf = Callable[[LograftError], ErrorCode]
 
 SESSIONS: Final = Gauge(
@@ -63,60 +86,60 @@ SESSION_PARTITIONS: Final = Gauge(
 
 
 class Entry:
-    """One partition of a session."""
+    """A partition of a session: its last fetch, and the values last sent to the follower."""
 
     __slots__ = (
+        "awaits_fetch",
         "is_accepted",
-        "is_answered",
         "leader",
-        "log_start_told",
         "partition",
-        "wanted",
-        "watermark_told",
+        "requested",
+        "sent_high_watermark",
+        "sent_log_start",
     )
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, requested: RequestedPartition) -> None:
         self.partition: Partition | None = None
-        self.log_start_told = NO_OFFSET
-        self.watermark_told = NO_OFFSET
-        self.ask(wanted)
+        self.sent_log_start = NO_OFFSET
+        self.sent_high_watermark = NO_OFFSET
+        self.set_fetch(requested)
 
-    def ask(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        #: The role that has seen this fetch.
+    def set_fetch(self, requested: RequestedPartition) -> None:
+        self.requested = requested
+        #: The role that has checked this fetch.
         self.leader: LeaderRole | None = None
-        #: By that role: the follower follows it.
+        #: Whether that role accepted the fetch.
         self.is_accepted = False
-        #: With records or an error: the follower has to ask anew.
-        self.is_answered = False
-        known = wanted.asked.high_watermark
+        #: Whether records or an error were sent, so that the follower must send a new fetch.
+        self.awaits_fetch = False
+        known = requested.fetch.high_watermark
         if known != NO_WATERMARK_SENT:
-            self.watermark_told = Offset(known)
-        self.log_start_told = Offset(max(self.log_start_told, wanted.asked.log_start_offset))
+            self.sent_high_watermark = Offset(known)
+        self.sent_log_start = Offset(max(self.sent_log_start, requested.fetch.log_start_offset))
 
 
 class Poll:
-    """One request: what may be answered, and what it has been answered with."""
+    """One request: its limits, and the results collected for its response."""
 
-    __slots__ = ("answers", "broker_epoch", "bytes_left", "bytes_read", "is_urgent", "node_id")
+    __slots__ = ("broker_epoch", "bytes_left", "bytes_read", "is_urgent", "node_id", "results")
 
     def __init__(self, node_id: NodeId, broker_epoch: BrokerEpoch, *, bytes_max: int) -> None:
         self.node_id = node_id
         self.broker_epoch = broker_epoch
-        self.answers: Answers = []
+        self.results: Results = []
         self.bytes_left = bytes_max
         self.bytes_read = 0
-        #: An error, a cut, or news that should not wait for bytes.
+        #: There is an error, a divergence or another update that should not wait for min_bytes.
         self.is_urgent = False
 
 
-class ParkedFollower(Protocol):
+class DelayedPoll(Protocol):
     def wake(self) -> None:
-        """There may be something to say: look, in the next turn of the loop."""
+        """Checks the session again in the next iteration of the event loop."""
 
 
 class FollowerSession:
-    """A `partition.LogWatcher`."""
+    """The fetch session of one fetch stream of a follower (a `partition.LogWatcher`)."""
 
     def __init__(
         self,
@@ -125,56 +148,60 @@ class FollowerSession:
         *,
         table: PartitionTable,
         by_id: bool,
-        why_missing: WhyMissing,
+        missing_error: MissingError,
         code_of: CodeOf,
         throttle: ReplicationThrottle,
     ) -> None:
         self.session_id = session_id
         self.node_id = node_id
-        #: What the next request must carry.
+        #: Session epoch expected in the next request.
         self.epoch = 1
         self._table = table
         self._by_id = by_id
-        self._why_missing = why_missing
+        self._why_missing = missing_error
         self._code_of = code_of
         self._throttle = throttle
         self._entries: dict[Key, Entry] = {}
-        #: To be looked at by the next answer, in this order.
+        #: Entries that the next poll must check, in this order.
         self._due: dict[Key, Entry] = {}
-        #: The watermark moved: told with the next answer, but no reason for one.
+        #: Entries with a new high watermark, which is added to the next response.
         self._watermarks: dict[Key, Entry] = {}
-        #: Throttled: looked at again after a while.
-        self._held_back: dict[Key, asyncio.TimerHandle] = {}
-        #: To be woken once when there is something to say.
-        self._parked: ParkedFollower | None = None
+        #: Throttled entries with their timers.
+        self._throttled: dict[Key, asyncio.TimerHandle] = {}
+        #: The delayed poll of this session, to be woken once.
+        self._delayed: DelayedPoll | None = None
         self._swept_ms = 0
-        #: Consumers read from followers: these should hear of commits at once.
-        self.hurries_watermarks = False
+        #: Whether new high watermarks are sent immediately, since consumers may read from
+        #: followers.
+        self.sends_watermarks_at_once = False
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    # What the follower asks for.
+    # Requests of the follower.
 
     def update(self, request: FetchRequest) -> None:
         for forgotten in request.forgotten_topics_data:
             topic: str | UUID = forgotten.topic_id if self._by_id else forgotten.topic
             for index in forgotten.partitions:
                 self._drop((topic, index))
-        for wanted in wanted_of(request):
-            key = (wanted.topic_id if self._by_id else wanted.topic, wanted.asked.partition)
+        for requested in requested_partitions(request):
+            key = (
+                requested.topic_id if self._by_id else requested.topic,
+                requested.fetch.partition,
+            )
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = Entry(wanted)
+                entry = self._entries[key] = Entry(requested)
             else:
-                entry.ask(wanted)
+                entry.set_fetch(requested)
             self._due[key] = entry
 
     def _drop(self, key: Key) -> None:
         entry = self._entries.pop(key, None)
         self._due.pop(key, None)
         self._watermarks.pop(key, None)
-        timer = self._held_back.pop(key, None)
+        timer = self._throttled.pop(key, None)
         if timer is not None:
             timer.cancel()
         if entry is not None and entry.partition is not None:
@@ -183,164 +210,169 @@ class FollowerSession:
     def close(self) -> None:
         for key in list(self._entries):
             self._drop(key)
-        self.interrupt()
+        self.wake_delayed()
 
-    # What partitions tell.
+    # Notifications of partitions.
 
     def on_moved(self, partition: Partition) -> None:
         key = self._key_of(partition)
         entry = self._entries.get(key)
         if entry is not None:
             self._due[key] = entry
-            self.interrupt()
+            self.wake_delayed()
 
     def on_committed(self, partition: Partition) -> None:
         key = self._key_of(partition)
         entry = self._entries.get(key)
         if entry is not None:
             self._watermarks[key] = entry
-            if self.hurries_watermarks:
-                self.interrupt()
+            if self.sends_watermarks_at_once:
+                self.wake_delayed()
 
     def _key_of(self, partition: Partition) -> Key:
         return (partition.topic_id if self._by_id else partition.topic), partition.index
 
-    # Answering.
+    # Responses.
 
-    def interrupt(self) -> None:
-        """Whoever is parked looks again."""
-        parked, self._parked = self._parked, None
-        if parked is not None:
-            parked.wake()
+    def wake_delayed(self) -> None:
+        """Wakes the delayed poll, if any."""
+        delayed, self._delayed = self._delayed, None
+        if delayed is not None:
+            delayed.wake()
 
-    def park(self, poll: "ParkedFollower") -> None:
-        if self._parked is not poll:
-            self.interrupt()
-            self._parked = poll
+    def delay(self, poll: "DelayedPoll") -> None:
+        """Registers a poll to be woken by the next change."""
+        if self._delayed is not poll:
+            self.wake_delayed()
+            self._delayed = poll
         if self._due:
-            # Something came between its look and now.
-            self.interrupt()
+            # An entry became due after the poll's last check.
+            self.wake_delayed()
 
-    def leave(self, poll: "ParkedFollower") -> None:
-        if self._parked is poll:
-            self._parked = None
+    def remove_delayed(self, poll: "DelayedPoll") -> None:
+        if self._delayed is poll:
+            self._delayed = None
 
-    def look(self, poll: Poll, *, now_ms: int) -> None:
-        """Adds to the poll's answers what there is to say now."""
+    def collect(self, poll: Poll, *, now_ms: int) -> None:
+        """Checks the due entries and adds their results to the poll."""
         due, self._due = self._due, {}
         for key, entry in due.items():
             if self._entries.get(key) is not entry:
                 continue
             try:
-                data = self._look_at(key, entry, poll, now_ms)
+                data = self._check_entry(key, entry, poll, now_ms)
             except LograftError as error:
                 data = None
-                if not entry.is_answered or entry.is_accepted:
-                    # Tells a follower whose disk is slow that its leader is not here any more.
+                if not entry.awaits_fetch or entry.is_accepted:
+                    # Also informs a follower with a slow disk that this is no longer its leader.
                     entry.is_accepted = False
-                    entry.is_answered = True
+                    entry.awaits_fetch = True
                     poll.is_urgent = True
-                    data = refused(entry.wanted, self._code_of(error))
+                    data = error_data(entry.requested, self._code_of(error))
             if data is not None:
-                poll.answers.append((entry.wanted, data))
+                poll.results.append((entry.requested, data))
         if now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
             self._sweep(poll, now_ms)
 
-    def tell_watermarks(self, poll: Poll) -> None:
-        """Last of all: those who have nothing else to say hear of commits."""
-        told, self._watermarks = self._watermarks, {}
-        answered = {id(wanted) for wanted, _ in poll.answers}
-        for entry in told.values():
+    def collect_watermarks(self, poll: Poll) -> None:
+        """Adds new high watermarks of partitions without another result; called last."""
+        committed, self._watermarks = self._watermarks, {}
+        included = {id(requested) for requested, _ in poll.results}
+        for entry in committed.values():
             leader = entry.leader
             if leader is None or entry.partition is None or entry.partition.leader is not leader:
                 continue
-            if id(entry.wanted) in answered or leader.high_watermark <= entry.watermark_told:
+            if (
+                id(entry.requested) in included
+                or leader.high_watermark <= entry.sent_high_watermark
+            ):
                 continue
-            poll.answers.append((entry.wanted, self._data(entry, entry.partition, leader)))
+            poll.results.append((entry.requested, self._build_data(entry, entry.partition, leader)))
 
     @property
-    def tells_at_once(self) -> bool:
-        """Whether commits alone are a reason to answer now."""
-        return self.hurries_watermarks and bool(self._watermarks)
+    def has_urgent_watermarks(self) -> bool:
+        """Whether new high watermarks alone are a reason to respond now."""
+        return self.sends_watermarks_at_once and bool(self._watermarks)
 
-    def _look_at(self, key: Key, entry: Entry, poll: Poll, now_ms: int) -> PartitionData | None:
+    def _check_entry(self, key: Key, entry: Entry, poll: Poll, now_ms: int) -> PartitionData | None:
+        """Returns the data to send for a due entry, if any."""
         partition = self._bind(key, entry)
-        asked = entry.wanted.asked
-        if entry.is_answered and entry.leader is partition.leader:
+        fetch = entry.requested.fetch
+        if entry.awaits_fetch and entry.leader is partition.leader:
             return None
-        partition.check_epoch(asked.current_leader_epoch)
+        partition.check_epoch(fetch.current_leader_epoch)
         log, leader = partition.leader_log(), partition.leader
         assert leader is not None
         data = None
         if entry.leader is not leader:
-            # A new fetch, or one that was there before this leadership.
-            data = self._show(entry, partition, leader, poll, now_ms)
+            # A new fetch, or one that is older than this leadership.
+            data = self._check_fetch(entry, partition, leader, poll, now_ms)
             if data is not None:
                 return data
-        is_news = log.log_start_offset != entry.log_start_told
-        if asked.fetch_offset < log.end_offset:
+        has_update = log.log_start_offset != entry.sent_log_start
+        if fetch.fetch_offset < log.end_offset:
             if poll.bytes_left <= 0 and poll.bytes_read:
-                self._leave(key, entry, poll)
+                self._defer(key, entry, poll)
                 return None
             throttled = self._is_throttled(partition)
             if throttled and self._throttle.is_exceeded(now_ms=now_ms):
-                self._look_later(key)
+                self._defer_throttled(key)
                 return None
             part = partition.read(
-                Offset(asked.fetch_offset),
-                bytes_max=min(asked.partition_max_bytes, poll.bytes_left),
+                Offset(fetch.fetch_offset),
+                bytes_max=min(fetch.partition_max_bytes, poll.bytes_left),
                 bound=log.end_offset,
                 at_least_one=not poll.bytes_read,
             )
             if part is None:
-                self._leave(key, entry, poll)
+                self._defer(key, entry, poll)
                 return None
             poll.bytes_read += part.size
             poll.bytes_left -= part.size
             if throttled:
                 self._throttle.record(part.size, now_ms=now_ms)
-            entry.is_answered = True
-            data = self._data(entry, partition, leader)
+            entry.awaits_fetch = True
+            data = self._build_data(entry, partition, leader)
             data.records = part
             return data
-        if is_news:
+        if has_update:
             poll.is_urgent = True
-            return self._data(entry, partition, leader)
+            return self._build_data(entry, partition, leader)
         return None
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """Whether the limit on reassignments holds for the follower."""
-        named = partition.config.leader_replication_throttled_replicas
+        """Whether the throttle of reassignments applies to the follower."""
+        replicas = partition.config.leader_replication_throttled_replicas
         return (
-            bool(named)
-            and is_throttled(named, partition, partition.me)
+            bool(replicas)
+            and is_throttled(replicas, partition, partition.me)
             and self.node_id not in partition.assignment.isr
         )
 
-    def _leave(self, key: Key, entry: Entry, poll: Poll) -> None:
-        """The answer is full: for the next one."""
+    def _defer(self, key: Key, entry: Entry, poll: Poll) -> None:
+        """The response is full: the next one will check the entry."""
         self._due[key] = entry
         poll.is_urgent = True
 
-    def _look_later(self, key: Key) -> None:
-        if key not in self._held_back:
+    def _defer_throttled(self, key: Key) -> None:
+        if key not in self._throttled:
             loop = asyncio.get_running_loop()
-            self._held_back[key] = loop.call_later(PAUSE_MS / 1000, self._look_again, key)
+            self._throttled[key] = loop.call_later(PAUSE_MS / 1000, self._resume_throttled, key)
 
-    def _look_again(self, key: Key) -> None:
-        self._held_back.pop(key, None)
+    def _resume_throttled(self, key: Key) -> None:
+        self._throttled.pop(key, None)
         entry = self._entries.get(key)
         if entry is not None:
             self._due[key] = entry
-            self.interrupt()
+            self.wake_delayed()
 
     def _bind(self, key: Key, entry: Entry) -> Partition:
-        wanted = entry.wanted
+        requested = entry.requested
         if self._by_id:
-            partition = self._table.get_by_id(wanted.topic_id, wanted.asked.partition)
+            partition = self._table.get_by_id(requested.topic_id, requested.fetch.partition)
         else:
-            partition = self._table.get(wanted.topic, wanted.asked.partition)
+            partition = self._table.get(requested.topic, requested.fetch.partition)
         if partition is not entry.partition:
             if entry.partition is not None:
                 entry.partition.watchers.pop(self, None)
@@ -348,29 +380,30 @@ class FollowerSession:
             if partition is not None:
                 partition.watchers[self] = None
         if partition is None:
-            raise self._why_missing(wanted)
+            raise self._why_missing(requested)
         return partition
 
-    def _show(
+    def _check_fetch(
         self, entry: Entry, partition: Partition, leader: LeaderRole, poll: Poll, now_ms: int
     ) -> PartitionData | None:
-        """The role says what it thinks of the fetch; None: it may have records."""
-        asked = entry.wanted.asked
+        """Passes the fetch to the role. Returns the error or divergence; None if records can be
+        sent."""
+        fetch = entry.requested.fetch
         log = partition.leader_log()
         epoch_end = NO_EPOCH_END
-        if asked.last_fetched_epoch >= 0:
-            epoch_end = EpochEnd(*log.epoch_end(asked.last_fetched_epoch))
+        if fetch.last_fetched_epoch >= 0:
+            epoch_end = EpochEnd(*log.epoch_end(fetch.last_fetched_epoch))
         verdict = leader.on_follower_fetch(
             FollowerFetch(
                 poll.node_id,
                 poll.broker_epoch,
-                Epoch(asked.current_leader_epoch),
-                Offset(asked.fetch_offset),
-                Epoch(asked.last_fetched_epoch),
-                Offset(asked.log_start_offset),
-                Epoch(asked.raft_life),
-                asked.replica_directory_id,
-                asked.moved_to_directory_id,
+                Epoch(fetch.current_leader_epoch),
+                Offset(fetch.fetch_offset),
+                Epoch(fetch.last_fetched_epoch),
+                Offset(fetch.log_start_offset),
+                Epoch(fetch.raft_life),
+                fetch.replica_directory_id,
+                fetch.moved_to_directory_id,
             ),
             log_start=log.log_start_offset,
             epoch_end=epoch_end,
@@ -379,28 +412,28 @@ class FollowerSession:
         partition.apply(verdict.effects)
         entry.leader = leader
         if verdict.error is not ErrorCode.NONE:
-            entry.is_answered = True
+            entry.awaits_fetch = True
             poll.is_urgent = True
-            return refused(entry.wanted, verdict.error)
+            return error_data(entry.requested, verdict.error)
         entry.is_accepted = True
         if verdict.diverging is not None:
-            entry.is_answered = True
+            entry.awaits_fetch = True
             poll.is_urgent = True
-            data = self._data(entry, partition, leader)
+            data = self._build_data(entry, partition, leader)
             data.diverging_epoch = EpochEndOffset(
                 epoch=verdict.diverging.epoch, end_offset=verdict.diverging.end_offset
             )
             return data
         return None
 
-    def _data(self, entry: Entry, partition: Partition, leader: LeaderRole) -> PartitionData:
+    def _build_data(self, entry: Entry, partition: Partition, leader: LeaderRole) -> PartitionData:
         log = partition.leader_log()
-        entry.watermark_told = leader.high_watermark
-        entry.log_start_told = log.log_start_offset
+        entry.sent_high_watermark = leader.high_watermark
+        entry.sent_log_start = log.log_start_offset
         return PartitionData(
-            partition_index=entry.wanted.asked.partition,
+            partition_index=entry.requested.fetch.partition,
             high_watermark=leader.high_watermark,
-            # Followers know their own.
+            # Followers compute their own.
             last_stable_offset=NO_OFFSET,
             log_start_offset=log.log_start_offset,
             aborted_transactions=None,
@@ -408,10 +441,11 @@ class FollowerSession:
         )
 
     def _sweep(self, poll: Poll, now_ms: int) -> None:
+        """Reports to the roles of all entries that the follower is alive."""
         for entry in self._entries.values():
             leader, partition = entry.leader, entry.partition
             if leader is not None and partition is not None and partition.leader is leader:
-                if entry.is_answered:
+                if entry.awaits_fetch:
                     if entry.is_accepted:
                         leader.on_follower_alive(poll.node_id, now_ms=now_ms)
                     continue
@@ -429,36 +463,36 @@ class FollowerSessions:
         *,
         table: PartitionTable,
         throttle: ReplicationThrottle,
-        hurries_watermarks: bool,
+        sends_watermarks_at_once: bool,
     ) -> None:
         self._randomness = randomness
         self._table = table
         self._throttle = throttle
-        self._hurries_watermarks = hurries_watermarks
+        self._hurries_watermarks = sends_watermarks_at_once
         self._sessions: dict[int, FollowerSession] = {}
 
-    def of(
+    def resume_or_open(
         self,
         request: FetchRequest,
         node_id: NodeId,
         *,
         by_id: bool,
-        why_missing: WhyMissing,
+        missing_error: MissingError,
         code_of: CodeOf,
     ) -> FollowerSession:
-        """The session that the request continues or begins, updated by it; raises
-        FetchSessionNotFound, InvalidFetchSessionEpoch. One with the id NO_SESSION is for this
-        request only: the caller closes it."""
+        """Returns the session that the request continues or opens, updated by the request. A
+        session with the id NO_SESSION is for this request only, and the caller closes it. Raises
+        FetchSessionNotFound and InvalidFetchSessionEpoch."""
         if request.session_epoch not in (EPOCH_INITIAL, EPOCH_FINAL):
             session = self._sessions.get(request.session_id)
             if session is None or session.node_id != node_id:
                 raise FetchSessionNotFound(f"no fetch session {request.session_id}")
             if session.epoch != request.session_epoch:
                 raise InvalidFetchSessionEpoch(
-                    f"fetch session epoch {request.session_epoch} where {session.epoch} is next"
+                    f"fetch session epoch {request.session_epoch}, expected {session.epoch}"
                 )
             session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-            session.interrupt()
+            session.wake_delayed()
             self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         else:
             self.close(request.session_id)
@@ -470,13 +504,13 @@ class FollowerSessions:
                 node_id,
                 table=self._table,
                 by_id=by_id,
-                why_missing=why_missing,
+                missing_error=missing_error,
                 code_of=code_of,
                 throttle=self._throttle,
             )
-            session.hurries_watermarks = self._hurries_watermarks
+            session.sends_watermarks_at_once = self._hurries_watermarks
             if session_id != NO_SESSION:
-                self._make_room(node_id)
+                self._evict_oldest(node_id)
                 self._sessions[session_id] = session
         session.update(request)
         return session
@@ -487,11 +521,11 @@ class FollowerSessions:
             session_id = self._randomness.below(EPOCH_MAX) + 1
         return session_id
 
-    def _make_room(self, node_id: NodeId) -> None:
-        """The one that was not used for the longest time goes."""
-        of_node = [number for number, one in self._sessions.items() if one.node_id == node_id]
-        for number in of_node[: max(0, len(of_node) - SESSIONS_PER_NODE_MAX + 1)]:
-            self.close(number)
+    def _evict_oldest(self, node_id: NodeId) -> None:
+        """Closes the least recently used sessions of the follower if it has too many."""
+        ids = [id_ for id_, session in self._sessions.items() if session.node_id == node_id]
+        for session_id in ids[: max(0, len(ids) - SESSIONS_PER_NODE_MAX + 1)]:
+            self.close(session_id)
 
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
@@ -503,9 +537,9 @@ class FollowerSessions:
         yield SESSION_PARTITIONS.sample(sum(map(len, self._sessions.values())))
 
 
-def refused(wanted: Wanted, code: int) -> PartitionData:
+def error_data(requested: RequestedPartition, code: int) -> PartitionData:
     return PartitionData(
-        partition_index=wanted.asked.partition,
+        partition_index=requested.fetch.partition,
         error_code=code,
         high_watermark=NO_OFFSET,
         aborted_transactions=None,

@@ -107,7 +107,7 @@ class RaftPartition:
         if self.partition.is_deleted or self.partition.offline:
             return
         if self.modes.on_persisted(state):
-            self.partition.take_role()
+            self.partition.update_role()
 
     def send(self, to: NodeId, message: Message) -> None:
         self._host.votes.send(self, to, message)
@@ -184,7 +184,7 @@ class RaftPartition:
             following.consider()
 
     def committed(self) -> None:
-        self.partition.tell_committed()
+        self.partition.notify_committed()
 
     def last_contact_ms(self, node_id: NodeId) -> int:
         following = self.partition.following
@@ -211,7 +211,7 @@ class RaftPartition:
         await asyncio.sleep(HAND_OVER_MS / 1000)
         if raft.successor is not None and self.modes.raft is raft and not self.partition.is_deleted:
             raft.successor = None
-            self.partition.tell_committed()
+            self.partition.notify_committed()
 
     # Another log dir: the replica stays the same voter, so its votes come along.
 

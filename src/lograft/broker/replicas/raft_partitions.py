@@ -106,7 +106,7 @@ class RaftPartitions:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def load(self, directories: Iterable[LogDirectory]) -> None:
-        """Reads the votes, before any partition acts on them."""
+        """Reads the votes, before any partition is_registered on them."""
         for directory in directories:
             if directory.offline:
                 continue
@@ -171,7 +171,7 @@ class RaftPartitions:
 
     # ── partitions ───────────────────────────────────────────────────────────────────────────
 
-    def make_switchable(self, partition: Partition, isr: IsrReplica) -> ModeReplica:
+    def build_mode_replica(self, partition: Partition, isr: IsrReplica) -> ModeReplica:
         directory, log = partition.directory, partition.log
         assert directory is not None
         assert log is not None

@@ -351,7 +351,7 @@ class ReplicaFetcher:
             return
         if self._failures:
             self._failures = 0
-            self._around.suspect_brokers.on_heard(self.leader)
+            self._around.suspect_brokers.on_contact(self.leader)
         self._answered = max(self._answered, (number, now_ms))
         if self._session_id == NO_SESSION:
             # A leader that keeps none for us is told everything every time.
@@ -411,7 +411,7 @@ class ReplicaFetcher:
             if error.refused:
                 around.on_rejected(self.leader)
         else:
-            around.suspect_brokers.on_heard(self.leader)
+            around.suspect_brokers.on_contact(self.leader)
 
     def _end_session(self) -> None:
         """What is awaited is still awaited: the next request, a full one, names it again."""

@@ -54,7 +54,7 @@ FOLLOWERS_FAILED: Final = Counter(
 )
 
 
-class BrokersSeen:
+class ImageBrokers:
     """The brokers as this node's image has them."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
@@ -88,7 +88,7 @@ class Replicas:
         self._runtime = runtime
         self._logs = logs
         self._metadata = metadata
-        self._brokers = BrokersSeen(metadata)
+        self._brokers = ImageBrokers(metadata)
         self._broker_epoch = NO_BROKER_EPOCH
         self.suspect_brokers = SuspectBrokers(runtime.clock)
         self._around: FetcherContext | None = None
@@ -169,13 +169,13 @@ class Replicas:
     # What partitions need.
 
     @property
-    def acts(self) -> bool:
+    def is_registered(self) -> bool:
         return self._broker_epoch != NO_BROKER_EPOCH
 
     def now_ms(self) -> int:
         return self._runtime.clock.mono_ms()
 
-    def make_replica(
+    def build_replica(
         self, partition: Partition, log: Log, high_watermark: Offset
     ) -> PartitionReplica:
         return IsrReplica(
@@ -187,11 +187,13 @@ class Replicas:
             settings=self._settings(partition.config),
         )
 
-    def make_switchable(self, partition: Partition, replica: PartitionReplica) -> PartitionReplica:
+    def build_mode_replica(
+        self, partition: Partition, replica: PartitionReplica
+    ) -> PartitionReplica:
         assert isinstance(replica, IsrReplica), replica
         if partition.directory is None or not self.raft.is_ready(partition.directory):
             return replica
-        return self.raft.make_switchable(partition, replica)
+        return self.raft.build_mode_replica(partition, replica)
 
     def configure(self, partition: Partition, replica: PartitionReplica) -> Effects:
         return replica.on_settings(self._settings(partition.config))

@@ -39,7 +39,7 @@ def test_a_session_goes_on_epoch_by_epoch() -> None:
     for epoch in (1, 2, 3):
         session = sessions.resume(request_of(session=(session_id, epoch)), version=12, now_ms=0)
         assert session is not None
-        assert [wanted.asked.partition for wanted in session.wanted()] == [0, 1]
+        assert [requested.fetch.partition for requested in session.requested()] == [0, 1]
     with pytest.raises(InvalidFetchSessionEpoch):
         sessions.resume(request_of(session=(session_id, 3)), version=12, now_ms=0)
 
@@ -58,13 +58,13 @@ def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
     sessions = new_sessions()
     session = sessions.open(request_of(0, 1, 2), version=12, now_ms=0)
     assert session is not None
-    wanted = session.wanted()
+    requested = session.requested()
     answers = [
         PartitionData(partition_index=index, records=b"data" if index == 0 else b"")
         for index in range(3)
     ]
-    assert len(list(session.keep_news(zip(wanted, answers, strict=True)))) == 3
-    assert [one.asked.partition for one in session.wanted()] == [1, 2, 0]
+    assert len(list(session.select_updates(zip(requested, answers, strict=True)))) == 3
+    assert [one.fetch.partition for one in session.requested()] == [1, 2, 0]
 
 
 def test_errors_and_their_end_are_news() -> None:
@@ -73,8 +73,8 @@ def test_errors_and_their_end_are_news() -> None:
     assert session is not None
 
     def told(answer: PartitionData) -> bool:
-        (wanted,) = session.wanted()
-        return bool(list(session.keep_news([(wanted, answer)])))
+        (requested,) = session.requested()
+        return bool(list(session.select_updates([(requested, answer)])))
 
     good = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
     bad = PartitionData(partition_index=0, error_code=6, high_watermark=-1, records=b"")

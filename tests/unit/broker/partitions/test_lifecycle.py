@@ -57,7 +57,7 @@ def test_a_life_holds_the_log_while_something_is_under_way(causes: list[Cause]) 
             continue
         state = next_state(state, cause)
         moves = (moves or cause is Cause.MOVE_BEGUN) and cause is not Cause.MOVE_ENDED
-        cuts = (cuts or cause is Cause.CUT_BEGUN) and cause is not Cause.CUT_ENDED
+        cuts = (cuts or cause is Cause.TRUNCATION_BEGUN) and cause is not Cause.TRUNCATION_ENDED
         if state not in ENDS:
             assert (state in HELD) == (moves or cuts)
             assert (state in {State.MOVING, State.MOVING_BEFORE_CUT}) == moves

@@ -197,8 +197,8 @@ async def test_a_log_that_moves_takes_no_appends_whatever_its_role_says(bench: B
 async def test_a_cut_that_ends_during_a_move_leaves_the_log_held(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
-    partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
-    partition.end_cut()
+    partition.begin_truncation(KeptOffsets(Offset(0), Offset(0)))
+    partition.end_truncation()
     assert partition.state is PartitionState.MOVING
     assert partition.kept_offsets is not None
     partition.end_move()
@@ -208,10 +208,10 @@ async def test_a_cut_that_ends_during_a_move_leaves_the_log_held(bench: Bench, /
 @scenario(run)
 async def test_what_was_under_way_ends_after_a_deletion(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
-    partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
+    partition.begin_truncation(KeptOffsets(Offset(0), Offset(0)))
     partition.on_deleted()
     partition.on_offline("the disk is gone")
-    partition.end_cut()
+    partition.end_truncation()
     assert partition.is_deleted
     assert partition.kept_offsets is None
     with pytest.raises(IllegalTransition, match=r"move begun is not allowed when deleted"):
