@@ -207,7 +207,7 @@ def _release_all(self: OffsetWaits, make_error: Any) -> None:
 def _pretend_truncation(self: FollowerPartition, cut: Any, to: Any) -> None:
     """Reports a truncation that did not happen."""
     self.role._truncate_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
-    self._do(self.role.on_log_truncated())
+    self._execute(self.role.on_log_truncated())
 
 
 def _switch_without_producers(self: Partition, assignment: Any) -> None:

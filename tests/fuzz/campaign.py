@@ -57,7 +57,7 @@ CALM_EVERY = 10
 LEAP_CHANCE = 0.01
 LEAP_S = 70.0
 #: The only error that requests may cause in the log.
-NOT_COMPACTED = "is not compacted any more"
+NOT_COMPACTED = "stopped compacting"
 CALM_PRODUCE_VERSION = 9
 CLIENT_IDS = (None, "", "fuzz", "__admin_client", "grün\n", "c" * 32767)
 #: Settings that keep records whatever the defaults of the cluster become.

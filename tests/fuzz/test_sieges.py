@@ -214,5 +214,5 @@ def test_no_records_are_lost_afterwards(node: BesiegedNode) -> None:
     node.server.start()
     node.check_nothing_lost()
     log = node.server.log_path.read_text(errors="replace")
-    assert "was not closed cleanly" not in log
+    assert "was not shut down cleanly" not in log
     assert "Traceback" not in log

@@ -1,7 +1,7 @@
-"""A partition that follows one leader: does what its role says with the leader's answers.
+"""A partition that follows one leader: executes the effects of its role for the leader's responses.
 
-Appends happen at once, on the loop. A cut is a worker's job; until it is done nobody else uses the
-log, and whatever the metadata says about the partition waits for it.
+Appends are made at once, on the event loop. A worker truncates the log; until it is done nothing
+else uses the log, and new assignments in the metadata wait.
 """
 
 import logging
@@ -24,15 +24,15 @@ LOGGER: Final = logging.getLogger(__name__)
 
 
 class Bounds(NamedTuple):
-    """Where the leader's log begins and ends, or why that is not known."""
+    """Log start and log end of the leader, or the error."""
 
     error: ErrorCode
     log_start: Offset
     end: Offset
 
 
-class LogCutter(Protocol):
-    """`LogManager`, as far as followers need it."""
+class LogTruncator(Protocol):
+    """The part of `LogManager` that followers need."""
 
     async def truncate(self, partition: Partition, to: Offset) -> None: ...
 
@@ -40,10 +40,10 @@ class LogCutter(Protocol):
 
 
 class Stream(Protocol):
-    """The fetches from one leader that this partition is part of (`replica_fetcher.py`)."""
+    """The fetch stream of the partition's leader (`replica_fetcher.py`)."""
 
     def consider(self, followed: "FollowerPartition") -> None:
-        """It may have something to ask for."""
+        """The partition may have a fetch to send."""
 
     def fetch_bounds(self, followed: "FollowerPartition") -> Awaitable[Bounds]: ...
 
@@ -53,10 +53,10 @@ class Stream(Protocol):
 class FollowerPartition:
     __slots__ = (
         "_clock",
-        "_cutter",
         "_on_lost",
         "_spawn",
         "_stream",
+        "_truncator",
         "is_over",
         "partition",
         "role",
@@ -68,20 +68,21 @@ class FollowerPartition:
         role: FollowerRole,
         stream: Stream,
         *,
-        cutter: LogCutter,
+        truncator: LogTruncator,
         clock: Clock,
         spawn: Spawn,
         on_lost: Callable[[Partition, int], None],
     ) -> None:
-        """`on_lost` hears of committed records that are cut away, or would be."""
+        """`on_lost` is called with the number of committed records that a truncation removes, or
+        with 0 if the follower stops before that."""
         self.partition = partition
         self.role = role
         self._stream = stream
-        self._cutter = cutter
+        self._truncator = truncator
         self._clock = clock
         self._spawn = spawn
         self._on_lost = on_lost
-        #: The role has ended: whatever still comes back from the leader is not for the next one.
+        #: The role has ended: later responses of the leader are ignored.
         self.is_over = False
 
     @property
@@ -94,12 +95,12 @@ class FollowerPartition:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the limit on reassignments holds for this replica now."""
+        """Whether the throttle of reassignments applies to this replica now."""
         partition = self.partition
-        named = partition.config.follower_replication_throttled_replicas
+        replicas = partition.config.follower_replication_throttled_replicas
         return (
-            bool(named)
-            and is_throttled(named, partition, partition.me)
+            bool(replicas)
+            and is_throttled(replicas, partition, partition.me)
             and partition.me not in partition.assignment.isr
         )
 
@@ -117,11 +118,12 @@ class FollowerPartition:
 
     @property
     def last_contact_ms(self) -> int:
-        """When the leader was last known to lead this partition; -1: not since its last answer."""
+        """Time of the last sign that the leader leads this partition; -1 if none since its last
+        response."""
         return self._stream.last_contact_ms(self)
 
     def consider(self) -> None:
-        """The role may have something to ask for."""
+        """The role may have a fetch to send."""
         self._stream.consider(self)
 
     def on_flushed(self) -> None:
@@ -132,11 +134,11 @@ class FollowerPartition:
             self.role.on_request_failed(fetch, now_ms=now_ms)
 
     def on_response(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
-        """`data.records` is a view that lives only during the call."""
+        """Handles a response; `data.records` is a view that is valid only during the call."""
         if self.is_over:
             return
         diverging = data.diverging_epoch
-        answer = LeaderResponse(
+        response = LeaderResponse(
             _code(data.error_code),
             Offset(data.high_watermark),
             Offset(data.log_start_offset),
@@ -148,68 +150,69 @@ class FollowerPartition:
             Epoch(-1 if data.current_leader is None else data.current_leader.leader_epoch),
         )
         try:
-            effects = self.role.on_response(fetch, answer, now_ms=now_ms)
+            effects = self.role.on_response(fetch, response, now_ms=now_ms)
         except TruncatesCommitted as failure:
-            self._failed(failure)
+            self._stop_following(failure)
             return
         if effects.append:
-            assert isinstance(data.records, memoryview | bytes), "an answer's records are in memory"
+            assert isinstance(data.records, memoryview | bytes), "fetched records are in memory"
             self._append(memoryview(data.records), now_ms=now_ms)
         else:
-            self._do(effects)
+            self._execute(effects)
 
     def _append(self, records: memoryview, *, now_ms: int) -> None:
         try:
             self.partition.append_as_follower(records, now_ms=self._clock.wall_ms())
         except DiskFailed:
-            # The log dir is offline by now: nobody fetches for it any more.
+            # The log dir is offline now, and fetching has stopped.
             return
         except BeginsInsideBatch as found:
             self._hold_log()
-            work = self._begin_inside(found.base, bytearray(records))
-            self._spawn(work, name=f"begin {self._name}")
+            work = self._start_inside_batch(found.base, bytearray(records))
+            self._spawn(work, name=f"restart log {self._name}")
             return
         except LograftError as error:
-            LOGGER.warning("%s: records of the leader refused: %s", self._name, error)
+            LOGGER.warning("%s: rejected the leader's records: %s", self._name, error)
             self.role.on_append_failed(now_ms=now_ms)
             return
-        self._do(self.role.on_appended())
+        self._execute(self.role.on_appended())
 
-    def _do(self, effects: FollowerEffects) -> None:
+    def _execute(self, effects: FollowerEffects) -> None:
         if effects.lost_records:
             LOGGER.error(
-                "%s: %d committed records are lost: its leader was elected uncleanly",
+                "%s: lost %d committed records after an unclean leader election",
                 self._name,
                 effects.lost_records,
             )
             self._on_lost(self.partition, effects.lost_records)
         if effects.truncate_to is not None:
-            self._cut(self._cutter.truncate, effects.truncate_to)
+            self._truncate(self._truncator.truncate, effects.truncate_to)
         elif effects.restart_at is not None:
-            self._cut(self._cutter.truncate_fully_and_start_at, effects.restart_at)
+            self._truncate(self._truncator.truncate_fully_and_start_at, effects.restart_at)
         elif effects.fetch_bounds:
-            self._spawn(self._ask_bounds(), name=f"bounds {self._name}")
+            self._spawn(self._fetch_bounds(), name=f"bounds {self._name}")
         if effects.high_watermark is not None:
             self.partition.notify_committed()
         if effects.advance_log_start is not None:
             self.partition.advance_log_start(effects.advance_log_start)
 
     def _hold_log(self) -> None:
-        """From now on, not only from when the worker begins: no new role may write meanwhile."""
+        """Reserves the log from now on, not only when the worker starts, so that no new role
+        writes."""
         log = self.partition.log
         assert log is not None
         self.partition.begin_truncation(KeptOffsets(log.durable_offset, log.log_start_offset))
 
-    async def _begin_inside(self, base: Offset, records: bytearray) -> None:
-        """The leader's log begins inside a batch. The own one, empty so far, takes it whole, and
-        begins for readers where it did."""
+    async def _start_inside_batch(self, base: Offset, records: bytearray) -> None:
+        """The leader's log starts inside a batch. This log, which is still empty, stores the whole
+        batch and keeps its log start offset for readers."""
         partition = self.partition
         assert partition.log is not None
         log_start = partition.log.log_start_offset
         try:
-            await self._cutter.truncate_fully_and_start_at(partition, base)
+            await self._truncator.truncate_fully_and_start_at(partition, base)
         except LograftError as error:
-            LOGGER.warning("%s did not begin at %d: %s", self._name, base, error)
+            LOGGER.warning("%s: could not restart the log at %d: %s", self._name, base, error)
             return
         finally:
             partition.end_truncation()
@@ -219,29 +222,35 @@ class FollowerPartition:
         partition.on_truncated()
         self._stream.consider(self)
 
-    def _cut(self, cut: Callable[[Partition, Offset], Awaitable[None]], to: Offset) -> None:
+    def _truncate(
+        self, truncate: Callable[[Partition, Offset], Awaitable[None]], to: Offset
+    ) -> None:
         self._hold_log()
-        self._spawn(self._run_cut(cut, to), name=f"cut {self._name}")
+        self._spawn(self._run_truncation(truncate, to), name=f"truncate {self._name}")
 
-    async def _run_cut(
-        self, cut: Callable[[Partition, Offset], Awaitable[None]], to: Offset
+    async def _run_truncation(
+        self, truncate: Callable[[Partition, Offset], Awaitable[None]], to: Offset
     ) -> None:
         partition = self.partition
         try:
-            await cut(partition, to)
+            await truncate(partition, to)
         except LograftError as error:
-            # The dir went offline, or the partition was deleted: its role is over.
-            LOGGER.warning("%s was not cut to %d: %s", self._name, to, error)
+            # The log dir went offline, or the partition was deleted: its role has ended.
+            LOGGER.warning("%s: could not truncate the log to %d: %s", self._name, to, error)
             return
         finally:
             partition.end_truncation()
-        # The role could not change while the log was being cut.
-        LOGGER.info("%s: cut to offset %d, where it parts from its leader's", self._name, to)
-        self._do(self.role.on_log_truncated())
+        # The role could not change during the truncation.
+        LOGGER.info(
+            "%s: truncated the log to offset %d, where it diverged from the leader's",
+            self._name,
+            to,
+        )
+        self._execute(self.role.on_log_truncated())
         partition.on_truncated()
         self._stream.consider(self)
 
-    async def _ask_bounds(self) -> None:
+    async def _fetch_bounds(self) -> None:
         error, log_start, end = await self._stream.fetch_bounds(self)
         if self.is_over:
             return
@@ -250,14 +259,14 @@ class FollowerPartition:
                 error, log_start=log_start, end=end, now_ms=self._clock.mono_ms()
             )
         except TruncatesCommitted as failure:
-            self._failed(failure)
+            self._stop_following(failure)
             return
-        self._do(effects)
+        self._execute(effects)
         self._stream.consider(self)
 
-    def _failed(self, failure: TruncatesCommitted) -> None:
-        """It stays as it is, out of sync, until a person or new metadata decides."""
-        LOGGER.error("%s stops following: %s", self._name, failure)
+    def _stop_following(self, failure: TruncatesCommitted) -> None:
+        """Stops fetching and stays out of sync until an operator or new metadata decides."""
+        LOGGER.error("%s: stopped fetching from the leader: %s", self._name, failure)
         self._on_lost(self.partition, 0)
 
     @property

@@ -1,8 +1,9 @@
-"""What leaders ask the controller for: AlterPartition, one request at a time for all partitions.
+"""ISR changes that leaders propose to the controller: AlterPartition, one request at a time for all
+partitions.
 
-Proposals gather while a request is under way and go together with the next one. The answer to
-each belongs to the leadership that asked: `on_accepted` or `on_rejected` say what comes next, and
-what may have been lost on the way is asked again.
+Proposals accumulate while a request is in flight and are sent together with the next one. Each
+response is passed to the leadership that made the proposal (`on_accepted`, `on_rejected`), which
+decides what is next. Proposals whose outcome is unknown are retried.
 """
 
 import asyncio
@@ -33,16 +34,16 @@ LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
 
 VERSIONS: Final = Versions(3, 3)
-#: Of one request.
+#: Maximum number of partitions in one request.
 PARTITIONS_MAX: Final = 1_000
-#: After an answer that settled nothing.
+#: Backoff before a retry.
 RETRY_MS: Final = 50
 TIMEOUT_MS: Final = 10_000
-#: Of leader_recovery_state.
+#: Value of leader_recovery_state.
 RECOVERING: Final = 1
 
 WAITING: Final = Gauge(
-    "lograft_isr_changes_waiting", "Changes of an ISR that the controller has not answered yet."
+    "lograft_isr_changes_waiting", "Proposed ISR changes without a response of the controller."
 )
 REQUESTS: Final = Counter(
     "lograft_isr_change_requests_total", "AlterPartition requests that were sent to the controller."
@@ -50,13 +51,13 @@ REQUESTS: Final = Counter(
 
 
 class ControllerRequests(Protocol):
-    """`ControllerLink`, as far as this needs it."""
+    """The part of `ControllerLink` that is needed for reports to the controller."""
 
     async def request(
         self,
         message: Message,
         versions: Versions,
-        answer: type[R],
+        response_type: type[R],
         *,
         timeout_ms: int | None = None,
         lograft_only: bool = False,
@@ -72,7 +73,7 @@ class IsrChanges:
     def __init__(self, me: NodeId, clock: Clock) -> None:
         self._me = me
         self._clock = clock
-        #: The newest proposal of each partition, in the order of asking.
+        #: The newest proposal of each partition, in the order of the proposals.
         self._waiting: dict[Partition, Proposed] = {}
         self._wake = asyncio.Event()
         self._requests = 0
@@ -82,7 +83,7 @@ class IsrChanges:
         self._wake.set()
 
     async def run(self, link: ControllerRequests, broker_epoch: Callable[[], BrokerEpoch]) -> None:
-        """A task of the broker, from its registration on."""
+        """Runs as a task of the broker after its registration."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -96,14 +97,14 @@ class IsrChanges:
                     )
                     settled = self._on_response(batch, response)
                 except LograftError as error:
-                    LOGGER.info("changes of the ISR wait: %s", error)
-                    settled = self._refuse_all(batch, ErrorCode.NETWORK_EXCEPTION)
+                    LOGGER.info("could not send ISR changes, retrying: %s", error)
+                    settled = self._reject_all(batch, ErrorCode.NETWORK_EXCEPTION)
                 self._requests += 1
                 if not settled:
                     await asyncio.sleep(RETRY_MS / 1000)
 
     def _take(self) -> dict[Partition, Proposed]:
-        """Those whose leadership still lasts."""
+        """Returns the proposals of current leaderships, up to the limit of a request."""
         batch: dict[Partition, Proposed] = {}
         for partition in list(self._waiting):
             proposed = self._waiting.pop(partition)
@@ -116,19 +117,19 @@ class IsrChanges:
     def _on_response(
         self, batch: dict[Partition, Proposed], response: AlterPartitionResponse
     ) -> bool:
-        """Whether everything is settled: what is not has been proposed again."""
+        """Handles a response. Returns False if proposals must be retried."""
         if response.error_code:
-            return self._refuse_all(batch, _known(response.error_code))
-        answers = {
+            return self._reject_all(batch, _error_code(response.error_code))
+        results = {
             (topic.topic_id, data.partition_index): data
             for topic in response.topics
             for data in topic.partitions
         }
         for partition, proposed in batch.items():
-            self._settle(partition, proposed, answers.get((partition.topic_id, partition.index)))
+            self._apply(partition, proposed, results.get((partition.topic_id, partition.index)))
         return not any(partition in self._waiting for partition in batch)
 
-    def _settle(
+    def _apply(
         self,
         partition: Partition,
         proposed: Proposed,
@@ -137,21 +138,25 @@ class IsrChanges:
         leader, proposal = proposed
         if partition.leader is not leader:
             return
-        code = ErrorCode.NETWORK_EXCEPTION if data is None else _known(data.error_code)
+        code = ErrorCode.NETWORK_EXCEPTION if data is None else _error_code(data.error_code)
         if data is None or code is not ErrorCode.NONE:
-            LOGGER.info("%s: ISR not changed: %s", partition.topic_partition, code.name)
+            LOGGER.info(
+                "%s: the controller rejected the ISR change: %s",
+                partition.topic_partition,
+                code.name,
+            )
             partition.apply(leader.on_rejected(proposal, code))
             return
-        granted = AcceptedIsr(
+        accepted = AcceptedIsr(
             Epoch(data.leader_epoch),
             data.partition_epoch,
             tuple(NodeId(node) for node in data.isr),
             data.leader_recovery_state == RECOVERING,
         )
-        partition.apply(leader.on_accepted(proposal, granted, now_ms=self._clock.mono_ms()))
+        partition.apply(leader.on_accepted(proposal, accepted, now_ms=self._clock.mono_ms()))
 
-    def _refuse_all(self, batch: dict[Partition, Proposed], code: ErrorCode) -> bool:
-        """None of them was looked at, or nobody knows."""
+    def _reject_all(self, batch: dict[Partition, Proposed], code: ErrorCode) -> bool:
+        """Passes the error of the whole request to all leaderships."""
         for partition, (leader, proposal) in batch.items():
             if partition.leader is leader:
                 partition.apply(leader.on_rejected(proposal, code))
@@ -189,7 +194,7 @@ def _request(
     )
 
 
-def _known(number: int) -> ErrorCode:
+def _error_code(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
     except ValueError:

@@ -1,7 +1,8 @@
-"""One partition that can be in raft mode: the port between its replica and this node.
+"""A partition that can be in raft mode: connects its replica to this node.
 
-The replica decides, this does: control batches go into the partition's log, votes into the journal
-of its log dir and over `RaftVotes` to the other voters, deadlines into the node's one queue.
+The replica makes the decisions, this object executes them: it appends control batches to the
+partition's log, writes votes to the journal of the log dir, sends them to the other voters with
+`RaftVotes`, and adds deadlines to the node's queue.
 """
 
 import asyncio
@@ -27,23 +28,23 @@ from lograft.wire.records import leader_change_message, voters_record
 if TYPE_CHECKING:
     from lograft.broker.replicas.raft_partitions import RaftPartitions
 
-#: So many bytes of the log are looked through at a time for voters.
+#: Number of bytes of the log that are searched for voter sets at a time.
 SCAN_BYTES: Final = 1 << 20
-#: A batch of voters is small; no other control batch is unpacked.
+#: Limit for the decompressed size of a control batch, which is small.
 UNPACKED_BYTES_MAX: Final = 1 << 20
-#: How long producers wait for a successor to have everything.
+#: How long producers wait for a successor to catch up.
 HAND_OVER_MS: Final = 500
 
 
 class RaftPartition:
-    """A `RaftPort`."""
+    """Implements `RaftPort`."""
 
     __slots__ = (
         "_carried",
         "_host",
         "_landed",
+        "_newest",
         "_postponed",
-        "_wanted",
         "deadline_ms",
         "is_paused",
         "journal",
@@ -64,17 +65,18 @@ class RaftPartition:
         self.journal = journal
         self.key = TopicIdPartition(partition.topic_id, partition.index)
         self.modes: ModeReplica
-        #: When it stands in the node's queue of deadlines; None: it does not.
+        #: Its time in the node's queue of deadlines; None if it is not in the queue.
         self.deadline_ms: int | None = None
-        #: While the replica changes its log dir: nothing is written to a journal, and nothing
-        #: that was written is acted on.
+        #: While the replica is being moved to another log dir: no state is written to a journal,
+        #: and completed writes are not reported.
         self.is_paused = False
-        #: The newest state that the replica has, or wants to have, in its journal.
-        self._wanted = state
-        #: In a pause: what is to be written after it, and what has got on disk in it.
+        #: The newest state in the journal, or to be written to it.
+        self._newest = state
+        #: While paused: whether a state must be written afterwards, and the state that a completed
+        #: write has stored.
         self._postponed = False
         self._landed: HardState | None = None
-        #: In a pause: what the journal of the other log dir holds.
+        #: While paused: the state stored in the journal of the other log dir.
         self._carried: HardState | None = None
 
     @property
@@ -83,13 +85,13 @@ class RaftPartition:
         assert log is not None, self.partition
         return log
 
-    # What the replica asks for.
+    # RaftPort.
 
     def now_ms(self) -> int:
         return self._host.now_ms()
 
     def persist(self, state: HardState) -> None:
-        self._wanted = state
+        self._newest = state
         if self.is_paused:
             self._postponed = True
         else:
@@ -100,7 +102,7 @@ class RaftPartition:
 
     def _on_persisted(self, journal: VoteJournal, state: HardState) -> None:
         if journal is not self.journal:
-            return  # The replica was moved meanwhile; the other journal has it too.
+            return  # The replica was moved in the meantime; the other journal has the state, too.
         if self.is_paused:
             self._landed = state
             return
@@ -129,21 +131,21 @@ class RaftPartition:
 
     def _append(self, controls: list[Control], epoch: Epoch) -> Offset | None:
         if self.is_paused:
-            # A change of the voters; the core gives it up after a while, and the leader asks again.
+            # A voter change: the core abandons it after a timeout, and the leader retries.
             return None
         now_ms = self._host.wall_ms()
         batch = control_batch(controls, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
         try:
             return self.partition.append_control(batch, epoch=epoch, now_ms=now_ms)
         except DiskFailed:
-            # The log dir is offline by now, and the partition with it.
+            # The log dir is offline now, and so is the partition.
             return None
 
     def request_flush(self) -> None:
         self.partition.request_flush()
 
     def voters_since(self, offset: Offset) -> Iterator[tuple[Offset, VoterSet]]:
-        """Looks at the headers only, but for control batches."""
+        """Yields the voter sets from this offset on; decodes only headers and control batches."""
         log = self.log
         while offset < log.end_offset:
             part = log.read(offset, bytes_max=SCAN_BYTES, bound=log.end_offset, at_least_one=True)
@@ -155,7 +157,7 @@ class RaftPartition:
                 if header.is_control and header.last_offset >= offset:
                     yield from _voters_in(data[position : position + header.size_bytes])
                 offset = Offset(header.last_offset + 1)
-            assert offset > before, "a read brings at least one whole batch"
+            assert offset > before, "a read returns at least one complete batch"
 
     def epochs(self) -> list[tuple[Epoch, Offset]]:
         return [
@@ -163,13 +165,13 @@ class RaftPartition:
         ]
 
     def role_changed(self) -> None:
-        """The voters have elected, or this replica has lost its leader."""
+        """The voters elected a leader, or this replica lost its leader."""
         raft = self.modes.raft
         if raft is not None and not self.modes.is_applying:
             self.partition.on_elected(raft.core.leader, raft.core.epoch)
 
     def overlay(self) -> None:
-        """What the replicas have elected is newer than what the metadata says."""
+        """Reports the elected leader to the partition, which may be newer than the metadata."""
         raft, partition = self.modes.raft, self.partition
         if raft is None:
             partition.on_ready()
@@ -195,25 +197,26 @@ class RaftPartition:
     def deadline_changed(self) -> None:
         self._host.on_deadline(self)
 
-    # What the node tells.
+    # Events from the node.
 
     def hand_over(self, successor: NodeId) -> None:
-        """Producers wait meanwhile; if the successor does not keep up they go on here."""
+        """Hands leadership over once the successor is caught up. Producers wait until then; after a
+        timeout this leader continues."""
         raft = self.modes.raft
         if raft is None or raft.leader is None or successor == raft.core.me.node_id:
             return
         raft.hand_over(successor)
         if raft.successor is not None:
             self.partition.pause_appends()
-            self._host.spawn(self._give_up_hand_over(raft), name="hand-over")
+            self._host.spawn(self._time_out_hand_over(raft), name="hand-over")
 
-    async def _give_up_hand_over(self, raft: RaftReplica) -> None:
+    async def _time_out_hand_over(self, raft: RaftReplica) -> None:
         await asyncio.sleep(HAND_OVER_MS / 1000)
         if raft.successor is not None and self.modes.raft is raft and not self.partition.is_deleted:
             raft.successor = None
             self.partition.notify_committed()
 
-    # Another log dir: the replica stays the same voter, so its votes come along.
+    # Moves to another log dir. The replica stays the same voter, so its votes move, too.
 
     def pause(self) -> None:
         self.is_paused = True
@@ -222,23 +225,23 @@ class RaftPartition:
             self.modes.raft.is_paused = True
 
     async def carry_votes(self, journal: VoteJournal) -> None:
-        """On disk in the other log dir before the log gets its name there. It may be ahead of what
-        the own journal holds, as if a crash had come just after that was written."""
-        self._carried = self._wanted
+        """Stores the votes in the other log dir before the log gets its final name there. That
+        state may be newer than the one in this journal, as after a crash right after the write."""
+        self._carried = self._newest
         await journal.store(self.key, self._carried)
 
     def resume(self, journal: VoteJournal | None) -> None:
-        """`journal`: of the log dir that the replica lies in now; None: it was not moved."""
+        """Continues with the journal of the new log dir, or None if the replica was not moved."""
         if journal is not None:
             self.journal = journal
             self._landed = self._carried
         self.is_paused = False
         raft, postponed, landed = self.modes.raft, self._postponed, self._landed
-        wanted = self._wanted
+        newest = self._newest
         if landed is not None:
             self._on_persisted(self.journal, landed)
-        if postponed and self._wanted is wanted:
-            self._write(wanted)
+        if postponed and self._newest is newest:
+            self._write(newest)
         if raft is not None and raft is self.modes.raft:
             raft.resume()
 

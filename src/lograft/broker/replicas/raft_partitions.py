@@ -1,9 +1,8 @@
 """The partitions of this node that are, were or will be in raft mode.
 
-What thousands of Raft groups on a node have in common: one queue of deadlines, one journal of votes
-per log dir, one request for what many of them have to say to another node, one to the controller.
-Heartbeats are the fetch streams' (`replica_fetcher`): a group in which nothing happens costs two
-looks at the clock every few seconds.
+Thousands of Raft groups on a node share one queue of deadlines, one vote journal per log dir, and
+batched requests to other nodes and to the controller. The fetch streams (`replica_fetcher`) replace
+heartbeats: an idle group only has the cost of two checks of its deadline every few seconds.
 """
 
 import asyncio
@@ -38,13 +37,13 @@ from lograft.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 from lograft.wire.messages.vote import VoteRequest
 
 LOGGER: Final = logging.getLogger(__name__)
-#: After so many ticks the loop gets its turn.
+#: Number of ticks before other tasks can run.
 TICKS_PER_TURN: Final = 100
-#: A replica whose log is being cut is looked at again after this time.
+#: Delay before the next tick of a replica whose log is being truncated.
 BUSY_MS: Final = 20
-#: The stream asks again when it has failed; the core only minds what got lost without a trace.
+#: Long, since the stream reports failed requests: it only covers requests lost without an error.
 REQUEST_TIMEOUT_MS: Final = 30_000
-#: By API key.
+#: Versions by API key.
 VOTING_VERSIONS: Final = {
     VoteRequest.KEY: VOTE_VERSIONS,
     BeginQuorumEpochRequest.KEY: BEGIN_VERSIONS,
@@ -97,16 +96,17 @@ class RaftPartitions:
         self._peers: Peers | None = None
         self._ports: dict[TopicIdPartition, RaftPartition] = {}
         self._journals: dict[str, VoteJournal] = {}
-        #: (when, order, who); an entry whose time is not the partition's own is old.
+        #: (time, sequence number, partition). An entry with another time than the partition's
+        #: `deadline_ms` is outdated.
         self._deadlines: list[tuple[int, int, RaftPartition]] = []
         self._order = 0
         self._wake = asyncio.Event()
         self._tasks: list[Task] = []
 
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
+    # ── start and stop ───────────────────────────────────────────────────────────────────────
 
     async def load(self, directories: Iterable[LogDirectory]) -> None:
-        """Reads the votes, before any partition is_registered on them."""
+        """Loads the vote journals, before any partition needs them."""
         for directory in directories:
             if directory.offline:
                 continue
@@ -120,7 +120,7 @@ class RaftPartitions:
             self._tasks.append(self.spawn(journal.run(), name=f"votes in {directory.path}"))
 
     def forget_deleted(self, exists: Callable[[TopicIdPartition], bool]) -> None:
-        """Votes for partitions of topics that were deleted while this broker was down."""
+        """Deletes the votes of topics that were deleted while this broker was down."""
         for journal in self._journals.values():
             for key in journal.partitions:
                 if not exists(key):
@@ -134,7 +134,7 @@ class RaftPartitions:
         ]
 
     def hand_over(self) -> None:
-        """Before a stop: others lead what is led here."""
+        """Resigns as leader of all partitions, before a shutdown."""
         for port in list(self._ports.values()):
             if port.modes.raft is not None and not port.partition.is_deleted:
                 port.modes.raft.resign()
@@ -155,7 +155,7 @@ class RaftPartitions:
         return self._runtime.clock.wall_ms()
 
     async def request(self, to: NodeId, address: Address, message: Message, *, lane: str) -> Any:
-        """A Vote, BeginQuorumEpoch or EndQuorumEpoch request."""
+        """Sends a Vote, BeginQuorumEpoch or EndQuorumEpoch request and returns the response."""
         if self._peers is None:
             raise PeerUnreachable(address, "this node has not started", refused=False)
         return await self._peers.request(
@@ -176,8 +176,8 @@ class RaftPartitions:
         assert directory is not None
         assert log is not None
         key = TopicIdPartition(partition.topic_id, partition.index)
-        # Whatever log dir of this node an earlier stay of the replica was in: of all that it has
-        # promised there, the latest counts.
+        # The replica may have been in other log dirs of this node before: the newest of all its
+        # states applies.
         known = (journal.state_of(key) for journal in self._journals.values())
         state = max(known, key=order_of)
         port = RaftPartition(self, partition, self._journals[directory.path], state)
@@ -197,15 +197,15 @@ class RaftPartitions:
         return port.modes
 
     def is_ready(self, directory: LogDirectory) -> bool:
-        """Whether the votes of this log dir are known; one that has failed takes no part."""
+        """Whether the votes in this log dir were loaded; those of a failed one were not."""
         return directory.path in self._journals
 
     def find(self, key: TopicIdPartition) -> RaftPartition | None:
         return self._ports.get(key)
 
     def on_removed(self, partition: Partition, *, is_deleted: bool) -> None:
-        """The partition is not on this node any more. Its votes go with its topic: if it only went
-        to other brokers it may come back, and must not vote twice in an epoch."""
+        """The partition was removed from this node. Its votes are deleted only with the topic:
+        otherwise the replica may be assigned again, and must not vote twice in an epoch."""
         port = self._ports.pop(TopicIdPartition(partition.topic_id, partition.index), None)
         if port is not None:
             self.reports.forget(port)
@@ -214,7 +214,7 @@ class RaftPartitions:
                     journal.forget(port.key)
 
     def on_role(self, partition: Partition) -> None:
-        """Its role is another one, or it has become ready to serve."""
+        """The role of the partition changed, or it became ready to serve."""
         if not partition.is_switchable:
             return
         port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
@@ -223,16 +223,17 @@ class RaftPartitions:
             self.reports.consider(port)
 
     def on_rejected(self, node_id: NodeId) -> None:
-        """A process is gone: those that followed it elect another leader now."""
+        """The process of a node has terminated: its followers elect other leaders now."""
         for port in list(self._ports.values()):
             raft = port.modes.raft
             if raft is not None and not port.partition.is_deleted:
                 raft.on_unreachable(node_id)
 
-    # ── replicas that change their log dir (`broker/logs/log_moves.py`) ──────────────────────
+    # ── replicas that move to another log dir (`broker/logs/log_moves.py`) ───────────────────
 
     def pause(self, partition: Partition) -> bool:
-        """Nothing is decided or voted until `resume`. False: the replica never was in raft mode."""
+        """Stops decisions and votes until `resume`. Returns False if the replica was never in raft
+        mode."""
         port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
         if port is None or port.partition is not partition:
             return False
@@ -240,7 +241,7 @@ class RaftPartitions:
         return True
 
     async def carry_votes(self, partition: Partition, target: LogDirectory) -> None:
-        """Raises DiskFailed, ReplicaNotMovable."""
+        """Stores the votes in the target log dir. Raises DiskFailed and ReplicaNotMovable."""
         port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
         journal = self._journals.get(target.path)
         if port is None or journal is None:
@@ -257,7 +258,7 @@ class RaftPartitions:
             port.modes.on_moved(me, partition.past_directories)
         port.resume(self._journals[directory.path] if is_moved else None)
 
-    # ── time ─────────────────────────────────────────────────────────────────────────────────
+    # ── deadlines ────────────────────────────────────────────────────────────────────────────
 
     def on_deadline(self, port: RaftPartition) -> None:
         raft = port.modes.raft
@@ -280,7 +281,7 @@ class RaftPartitions:
             while self._deadlines and self._deadlines[0][0] <= now_ms:
                 when_ms, _, port = heappop(self._deadlines)
                 if port.deadline_ms == when_ms:
-                    self._tick_one(port, now_ms)
+                    self._tick_partition(port, now_ms)
                 ticks += 1
                 if ticks % TICKS_PER_TURN == 0:
                     await asyncio.sleep(0)
@@ -294,7 +295,7 @@ class RaftPartitions:
             except TimeoutError:
                 pass
 
-    def _tick_one(self, port: RaftPartition, now_ms: int) -> None:
+    def _tick_partition(self, port: RaftPartition, now_ms: int) -> None:
         port.deadline_ms = None
         raft = port.modes.raft
         if raft is None or port.partition.is_deleted or port.partition.offline:

@@ -1,8 +1,8 @@
-"""What the leaders of raft partitions tell the controller, in AlterPartition with Lograft's tags:
-that an entering epoch has its evidence, that the voters have elected, who keeps up, who votes.
+"""Reports of raft leaders to the controller, in AlterPartition with Lograft's tags: that a
+partition can enter raft mode, the elected leader, the in-sync replicas and the voters.
 
-In raft mode adding and removing replicas are changes of the voters, one at a time; the leader makes
-them, and its next report lets the controller complete the reassignment.
+In raft mode the leader adds and removes replicas by changing the voter set, one voter at a time.
+Its next report lets the controller complete the reassignment.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ R = TypeVar("R", bound=Message)
 VERSIONS: Final = Versions(3, 3)
 TIMEOUT_MS: Final = 10_000
 PARTITIONS_MAX: Final = 1_000
-#: How often leaders in an entering epoch look whether they have their evidence.
+#: Interval at which leaders in an entering epoch check if they can enter raft mode.
 ENTERING_MS: Final = 10
-#: How often leaders look who keeps up, and whether the voters are the replicas.
+#: Interval at which leaders check which replicas are in sync, and if the voters are the replicas.
 SWEEP_MS: Final = 2_000
-#: The same while voters change.
+#: The same while the voters change.
 CHANGING_MS: Final = 200
-#: After an answer that settled nothing.
+#: Backoff before a retry.
 RETRY_MS: Final = 100
 
 ENTERING, RAFT = ReplicationMode.ENTERING, ReplicationMode.RAFT
@@ -65,7 +65,8 @@ class RaftReports:
         *,
         balance_ms: int,
     ) -> None:
-        """`balance_ms`: how often leaders hand over to the first replica; 0: never."""
+        """`balance_ms` is the interval at which leaders hand over to the preferred replica; 0 to
+        disable it."""
         self._me = me
         self._broker_epoch = broker_epoch
         self._clock = clock
@@ -73,16 +74,16 @@ class RaftReports:
         self._balanced_ms = clock.mono_ms()
         #: Leaders in an entering epoch.
         self._entering: dict[RaftPartition, None] = {}
-        #: Leaders of raft partitions; True: there is something to tell.
+        #: Leaders of raft partitions; the value tells whether a report is due.
         self._leading: dict[RaftPartition, bool] = {}
-        self._has_news = False
-        #: Leaders whose voters are not the replicas that the metadata wants.
+        self._has_reports = False
+        #: Whether a leader's voters differ from the replicas in the metadata.
         self._changing = False
         self._wake = asyncio.Event()
         self._requests = 0
 
     def consider(self, port: RaftPartition) -> None:
-        """Its role or its mode is another one."""
+        """The role or mode of the partition changed."""
         modes = port.modes
         if modes.raft is not None:
             self._entering.pop(port, None)
@@ -92,7 +93,7 @@ class RaftReports:
             if modes.assignment.adding or modes.assignment.removing:
                 self._changing = True
             if not self._is_known(port, modes.raft):
-                self._tell(port)
+                self._schedule(port)
             elif port not in self._leading:
                 self._leading[port] = False
                 self._wake.set()
@@ -100,9 +101,9 @@ class RaftReports:
             self._entering[port] = None
             self._wake.set()
 
-    def _tell(self, port: RaftPartition) -> None:
+    def _schedule(self, port: RaftPartition) -> None:
         self._leading[port] = True
-        self._has_news = True
+        self._has_reports = True
         self._wake.set()
 
     def forget(self, port: RaftPartition) -> None:
@@ -117,45 +118,45 @@ class RaftReports:
             if now_ms - swept_ms >= interval_ms:
                 swept_ms = now_ms
                 self._sweep()
-            asked = self._take()
-            if asked and not await self._exchange(link, asked):
+            reports = self._take_reports()
+            if reports and not await self._exchange(link, reports):
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._wake.clear()
             wait_ms = ENTERING_MS if self._entering else interval_ms
             if not self._entering and not self._leading:
                 await self._wake.wait()
-            elif not self._has_news:
+            elif not self._has_reports:
                 try:
                     async with asyncio.timeout(wait_ms / 1000):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
 
-    # ── what there is to say ─────────────────────────────────────────────────────────────────
+    # ── contents of reports ──────────────────────────────────────────────────────────────────
 
-    def _take(self) -> dict[RaftPartition, AlterPartitionRequestPartitionData]:
+    def _take_reports(self) -> dict[RaftPartition, AlterPartitionRequestPartitionData]:
         found: dict[RaftPartition, AlterPartitionRequestPartitionData] = {}
         for port in list(self._entering):
             if port.modes.assignment.mode is not ENTERING or port.modes.leader is None:
                 del self._entering[port]
             elif len(found) < PARTITIONS_MAX and port.modes.can_enter_raft:
-                found[port] = self._evidence(port)
-        if self._has_news:
-            self._has_news = False
-            for port, has_news in self._leading.items():
-                if not has_news:
+                found[port] = self._build_entering_report(port)
+        if self._has_reports:
+            self._has_reports = False
+            for port, is_due in self._leading.items():
+                if not is_due:
                     continue
                 if len(found) >= PARTITIONS_MAX:
-                    self._has_news = True
+                    self._has_reports = True
                     break
                 raft = port.modes.raft
                 if raft is not None and raft.leader is not None and raft.leader.is_serving:
                     self._leading[port] = False
-                    found[port] = self._report(port, raft)
+                    found[port] = self._build_report(port, raft)
         return found
 
-    def _evidence(self, port: RaftPartition) -> AlterPartitionRequestPartitionData:
+    def _build_entering_report(self, port: RaftPartition) -> AlterPartitionRequestPartitionData:
         assignment, leader = port.modes.assignment, port.modes.leader
         assert leader is not None
         return AlterPartitionRequestPartitionData(
@@ -170,7 +171,9 @@ class RaftReports:
             replication_mode=RAFT,
         )
 
-    def _report(self, port: RaftPartition, raft: RaftReplica) -> AlterPartitionRequestPartitionData:
+    def _build_report(
+        self, port: RaftPartition, raft: RaftReplica
+    ) -> AlterPartitionRequestPartitionData:
         core = raft.core
         return AlterPartitionRequestPartitionData(
             partition_index=port.partition.index,
@@ -181,7 +184,7 @@ class RaftReports:
             ],
             replication_mode=RAFT,
             raft_life=core.life,
-            # Until it is committed a change of the voters may still be undone.
+            # An uncommitted voter change may still be truncated.
             raft_voters=list(core.log.voters_at(raft.high_watermark).node_ids),
         )
 
@@ -193,16 +196,16 @@ class RaftReports:
             if status.in_sync
         ]
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────
+    # ── requests ─────────────────────────────────────────────────────────────────────────────
 
     async def _exchange(
         self,
         link: ControllerRequests,
-        asked: dict[RaftPartition, AlterPartitionRequestPartitionData],
+        reports: dict[RaftPartition, AlterPartitionRequestPartitionData],
     ) -> bool:
-        """Whether everything was settled."""
+        """Sends the reports. Returns False if some must be retried."""
         topics: dict[UUID, AlterPartitionRequestTopicData] = {}
-        for port, data in asked.items():
+        for port, data in reports.items():
             topic_id = port.partition.topic_id
             topic = topics.setdefault(topic_id, AlterPartitionRequestTopicData(topic_id=topic_id))
             topic.partitions.append(data)
@@ -219,35 +222,35 @@ class RaftReports:
                 lograft_only=True,
             )
         except LograftError as error:
-            LOGGER.info("reports of raft leaders wait: %s", error)
-            self._repeat(asked)
+            LOGGER.info("could not send reports of raft leaders, retrying: %s", error)
+            self._retry(reports)
             return False
-        answers: dict[tuple[UUID, int], Any] = {
+        results: dict[tuple[UUID, int], Any] = {
             (topic.topic_id, data.partition_index): data
             for topic in response.topics
             for data in topic.partitions
         }
         settled = not response.error_code
-        for port in asked:
-            answer = answers.get((port.partition.topic_id, port.partition.index))
-            if answer is None or answer.error_code not in (
+        for port in reports:
+            result = results.get((port.partition.topic_id, port.partition.index))
+            if result is None or result.error_code not in (
                 ErrorCode.NONE,
-                # The metadata says soon what has become of it.
+                # Newer metadata is about to arrive.
                 ErrorCode.FENCED_LEADER_EPOCH,
                 ErrorCode.INVALID_UPDATE_VERSION,
             ):
                 settled = False
-                self._repeat((port,))
-            elif port in self._entering and not answer.error_code:
+                self._retry((port,))
+            elif port in self._entering and not result.error_code:
                 del self._entering[port]
         return settled
 
-    def _repeat(self, ports: Any) -> None:
+    def _retry(self, ports: Any) -> None:
         for port in ports:
             if port in self._leading:
-                self._tell(port)
+                self._schedule(port)
 
-    # ── who keeps up, and who votes ──────────────────────────────────────────────────────────
+    # ── in-sync replicas and voters ──────────────────────────────────────────────────────────
 
     def _is_known(self, port: RaftPartition, raft: RaftReplica) -> bool:
         assignment = port.modes.assignment
@@ -270,10 +273,10 @@ class RaftReports:
             elif not self._is_known(port, raft) or (
                 set(self._in_sync(port, raft)) != set(assignment.isr)
             ):
-                self._tell(port)
+                self._schedule(port)
 
     def _balance(self) -> None:
-        """Leadership goes back to the first replica where that one has everything."""
+        """Hands leadership over to the preferred replica if that is in sync."""
         now_ms = self._clock.mono_ms()
         if not self._balance_ms or now_ms - self._balanced_ms < self._balance_ms:
             return
@@ -283,26 +286,26 @@ class RaftReports:
             if raft is None or raft.leader is None or not self._is_known(port, raft):
                 continue
             first = assignment.replicas[0]
-            statuses = {each.node_id: each for each in raft.leader.statuses(Offset(0))}
+            statuses = {status.node_id: status for status in raft.leader.statuses(Offset(0))}
             if first != self._me and first in statuses and statuses[first].in_sync:
                 port.hand_over(first)
 
     def _change_voters(self, port: RaftPartition, raft: RaftReplica) -> None:
-        """One step towards the replicas that the metadata wants; the core refuses a second one
-        before the first is committed."""
+        """Starts the next voter change of a reassignment; the core rejects it until the previous
+        one is committed."""
         assignment, voters = port.modes.assignment, raft.core.voters
-        wanted = [node for node in assignment.replicas if node not in assignment.removing]
+        target = [node for node in assignment.replicas if node not in assignment.removing]
         directories = assignment.directories or (ZERO_UUID,) * len(assignment.replicas)
         keys = dict(zip(assignment.replicas, directories, strict=True))
-        for node in wanted:
+        for node in target:
             if voters.find(node) is None:
                 raft.step(AddVoterRequest(voter=Voter(ReplicaKey(node, keys[node]))))
                 return
         for voter in voters.voters:
-            if voter.key.node_id not in wanted:
+            if voter.key.node_id not in target:
                 raft.step(RemoveVoterRequest(key=voter.key))
                 return
-        self._tell(port)
+        self._schedule(port)
 
     def collect_samples(self) -> Iterator[Sample]:
         yield PARTITIONS_ENTERING.sample(len(self._entering))

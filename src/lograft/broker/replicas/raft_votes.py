@@ -1,9 +1,9 @@
 """Votes among the replicas of data partitions: Kafka's Vote, BeginQuorumEpoch and EndQuorumEpoch on
-the listener between brokers, many partitions in a request.
+the inter-broker listener, with many partitions in a request.
 
-Partitions go by the id of their topic and by the life of their group, in tags of Lograft's own.
-When a node goes, all that followed it stand at once: what gathers in one turn of the loop for one
-node and of one kind goes in one request.
+Requests contain the topic id and the life of each group in tagged fields of Lograft. When a node
+fails, all its followers start elections at once, so messages of the same type to the same node in
+one iteration of the event loop are combined into one request.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lograft.broker.replicas.raft_partitions import RaftPartitions
 
 LANE: Final = "votes"
-#: Partitions of one request.
+#: Maximum number of partitions in one request.
 PARTITIONS_MAX: Final = 2_000
 
 Item: TypeAlias = tuple[RaftPartition, raft.PeerRequest]
@@ -45,14 +45,14 @@ ERROR_OF: Final = {code: error for error, code in CODE_OF.items()}
 class RaftVotes:
     def __init__(self, host: "RaftPartitions") -> None:
         self._host = host
-        #: By node, in the order of sending.
+        #: Requests to send, by node.
         self._outgoing: dict[NodeId, list[Item]] = {}
-        #: Requests of others that the core has not answered yet, by our own number for each.
-        self._asked: dict[int, asyncio.Future[raft.Response]] = {}
+        #: Requests of other nodes without a response of the core yet, by a local id.
+        self._pending: dict[int, asyncio.Future[raft.Response]] = {}
         self._numbers = 0
         self.requests = 0
 
-    # ── what this node's replicas say ────────────────────────────────────────────────────────
+    # ── requests of this node ────────────────────────────────────────────────────────────────
 
     def send(self, port: RaftPartition, to: NodeId, message: raft.Message) -> None:
         if isinstance(
@@ -65,12 +65,12 @@ class RaftVotes:
                 self._host.spawn(self._drain(to), name=f"votes to {to}")
             queue.append((port, message))
             return
-        future = self._asked.pop(message.request_id, None)
+        future = self._pending.pop(message.request_id, None)
         if future is not None and not future.done():
             future.set_result(message)  # type: ignore[arg-type]
 
     async def _drain(self, to: NodeId) -> None:
-        """Runs in the next turn of the loop: by then all of this turn are here."""
+        """Sends the collected requests; runs in the next iteration of the event loop."""
         items = self._outgoing.pop(to)
         kinds: dict[type, list[Item]] = {}
         for item in items:
@@ -94,36 +94,37 @@ class RaftVotes:
             return
         except PeerLost:
             return
-        answers = {
+        results = {
             (topic.topic_name, data.partition_index): data
             for topic in response.topics
             for data in topic.partitions
         }
         for port, request in items:
-            data = answers.get((port.partition.topic, port.partition.index))
+            data = results.get((port.partition.topic, port.partition.index))
             replica = port.modes.raft
             if data is None or replica is None or port.partition.is_deleted:
                 continue
-            replica.step(_answer_from(request, to, data))
+            replica.step(_response_from(request, to, data))
 
-    # ── what others say ──────────────────────────────────────────────────────────────────────
+    # ── requests of other nodes ──────────────────────────────────────────────────────────────
 
     async def on_request(self, request: Message) -> Message:
-        """A Vote, BeginQuorumEpoch or EndQuorumEpoch request about data partitions."""
+        """Returns the response to a Vote, BeginQuorumEpoch or EndQuorumEpoch request for data
+        partitions."""
         futures: list[tuple[str, int, asyncio.Future[raft.Response] | None]] = []
         for name, index, key, make in _read(request):
-            futures.append((name, index, self._ask(key, make)))
+            futures.append((name, index, self._pass_to_core(key, make)))
         waiting = [future for _, _, future in futures if future is not None]
         if waiting:
             timeout_s = self._host.settings.election_timeout_ms / 1000
             await asyncio.wait(waiting, timeout=timeout_s)
-        answers = [
+        responses = [
             (name, index, None if future is None or not future.done() else future.result())
             for name, index, future in futures
         ]
-        return _response_of(request, answers)
+        return _response_of(request, responses)
 
-    def _ask(
+    def _pass_to_core(
         self, key: TopicIdPartition, make: Callable[[ReplicaKey, int], raft.PeerRequest]
     ) -> "asyncio.Future[raft.Response] | None":
         port = self._host.find(key)
@@ -134,16 +135,16 @@ class RaftVotes:
         request = make(replica.core.me, number)
         assert isinstance(request.sender, ReplicaKey)
         if request.sender.node_id not in port.partition.assignment.replicas:
-            # Nobody's vote is for strangers; one that is new here asks again.
+            # Only replicas can request votes; a new one that the image lacks will retry.
             return None
         self._numbers = number
         future: asyncio.Future[raft.Response] = asyncio.get_running_loop().create_future()
-        self._asked[number] = future
-        future.add_done_callback(lambda _: self._asked.pop(number, None))
+        self._pending[number] = future
+        future.add_done_callback(lambda _: self._pending.pop(number, None))
         if isinstance(request, raft.EndQuorumEpochRequest) and request.sender.node_id == (
             replica.core.me.node_id
         ):
-            # Not a leader that resigns: the controller asks this one to hand over.
+            # Not a leader that resigns: the controller requests that this one hand over.
             future.set_result(self._hand_over(port, replica, request))
         else:
             replica.step(request)
@@ -316,7 +317,7 @@ def _end_from(data: end_quorum_epoch.EndQuorumEpochRequestPartitionData) -> Make
     )
 
 
-def _answer_from(request: raft.PeerRequest, sender: NodeId, data: Any) -> raft.Response:
+def _response_from(request: raft.PeerRequest, sender: NodeId, data: Any) -> raft.Response:
     try:
         error = ERROR_OF.get(ErrorCode(data.error_code), raft.Error.WRONG_LIFE)
     except ValueError:
@@ -335,13 +336,15 @@ def _answer_from(request: raft.PeerRequest, sender: NodeId, data: Any) -> raft.R
     return raft.EndQuorumEpochResponse(**common)
 
 
-def _response_of(request: Message, answers: list[tuple[str, int, raft.Response | None]]) -> Message:
+def _response_of(
+    request: Message, responses: list[tuple[str, int, raft.Response | None]]
+) -> Message:
     if isinstance(request, vote.VoteRequest):
         votes: dict[str, list[vote.VoteResponsePartitionData]] = {}
-        for name, index, answer in answers:
-            granted = isinstance(answer, raft.VoteResponse) and answer.granted
+        for name, index, result in responses:
+            granted = isinstance(result, raft.VoteResponse) and result.granted
             data = vote.VoteResponsePartitionData(vote_granted=granted)
-            votes.setdefault(name, []).append(_filled(data, index, answer))
+            votes.setdefault(name, []).append(_fill_partition(data, index, result))
         return vote.VoteResponse(
             topics=[
                 vote.VoteResponseTopicData(topic_name=name, partitions=data)
@@ -352,24 +355,25 @@ def _response_of(request: Message, answers: list[tuple[str, int, raft.Response |
     name_of = "BeginQuorumEpochResponse"
     if isinstance(request, end_quorum_epoch.EndQuorumEpochRequest):
         module, name_of = end_quorum_epoch, "EndQuorumEpochResponse"
-    told: dict[str, list[Any]] = {}
-    for name, index, answer in answers:
+    by_topic: dict[str, list[Any]] = {}
+    for name, index, result in responses:
         data = getattr(module, f"{name_of}PartitionData")()
-        told.setdefault(name, []).append(_filled(data, index, answer))
+        by_topic.setdefault(name, []).append(_fill_partition(data, index, result))
     topic_kind = getattr(module, f"{name_of}TopicData")
     response: Message = getattr(module, name_of)(
-        topics=[topic_kind(topic_name=name, partitions=data) for name, data in told.items()]
+        topics=[topic_kind(topic_name=name, partitions=data) for name, data in by_topic.items()]
     )
     return response
 
 
-def _filled(data: Any, index: int, answer: raft.Response | None) -> Any:
-    """None: there is no such group here (yet), or its disk is too slow."""
+def _fill_partition(data: Any, index: int, result: raft.Response | None) -> Any:
+    """Fills the partition's data. Without a result, the group does not exist on this node (yet), or
+    its disk is too slow."""
     data.partition_index = index
-    if answer is None:
+    if result is None:
         data.error_code = ErrorCode.INCONSISTENT_TOPIC_ID
         data.leader_id, data.leader_epoch = NO_NODE, NO_EPOCH
     else:
-        data.error_code = CODE_OF[answer.error]
-        data.leader_id, data.leader_epoch = answer.leader, answer.epoch
+        data.error_code = CODE_OF[result.error]
+        data.leader_id, data.leader_epoch = result.leader, result.epoch
     return data

@@ -1,19 +1,18 @@
-"""The fetches from one leader node: one stream for all partitions that follow it.
+"""Fetching from one leader node: one stream for all partitions that follow it.
 
-A long poll in an incremental session (KIP-227): a request names only what changed, an answer only
-what is new, so that idle partitions cost nothing. When a partition has something to ask for while
-the poll is parked at the leader (its log was flushed or cut, it has just begun to follow), the
-next request goes out at once, and the leader answers the parked one (`follower_sessions`).
+The stream is a long poll in an incremental session (KIP-227): requests contain only changes and
+responses only updates, so that idle partitions cost nothing. If a partition has a new fetch while a
+poll is delayed at the leader (its log was flushed or truncated, or it has just become a follower),
+the next request is sent at once, and the leader completes the delayed one (`follower_sessions`).
 
-What is asked stays asked: a partition without news is not in the answer and goes on waiting in the
-session with its fetch.
+A fetch stays in the session: a partition without updates is not in the response and keeps waiting.
 
-A fetch offset promises that everything below it is on disk, so a partition whose disk is busy asks
-for nothing. It stays in the session all the same, and if all partitions of the stream wait for
-their disks, empty polls go on: the leader sees a follower that is slow, not one that is dead.
+Where records count only on disk, a fetch offset promises that everything below it is there, so a
+partition with a busy disk sends no fetch. It stays in the session, and if all partitions of the
+stream wait for their disks, empty polls continue: to the leader the follower is slow, not dead.
 
-No task: an answer is used inside the read that brought it, and where nothing has to be flushed the
-next request leaves in the same turn of the loop.
+There is no task: a response is handled within the read that received it, and if nothing must be
+flushed, the next request is sent in the same iteration of the event loop.
 """
 
 import asyncio
@@ -57,12 +56,12 @@ LOGGER: Final = logging.getLogger(__name__)
 FETCH_VERSIONS: Final = Versions(17, 18)
 LIST_OFFSETS_VERSIONS: Final = Versions(4, 7)
 FETCH_LANE: Final = "fetch"
-#: Requests under way: a parked poll, and the one that interrupts it.
+#: Requests in flight: a delayed poll, and the one that completes it.
 IN_FLIGHT_MAX: Final = 2
-#: Pauses before each look whether a leader whose connection broke is still there.
-KNOCKS_MS: Final = (0, 20)
-#: Who does not even refuse within this time is not known to be gone.
-KNOCK_MS_MAX: Final = 2_000
+#: Delays before each attempt to connect to a leader whose connection broke.
+PROBES_MS: Final = (0, 20)
+#: Timeout of an attempt; without a refusal the process may still be running.
+PROBE_MS_MAX: Final = 2_000
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -74,20 +73,20 @@ FETCHES: Final = Counter(
 )
 PENDING: Final = Gauge(
     "lograft_replica_fetches_pending",
-    "Partitions that this broker follows and for which the leader has not answered yet.",
+    "Partitions that this broker follows and whose fetch has no response of the leader yet.",
 )
 
 
-class Asked(NamedTuple):
-    """A fetch, and the number of the request that carried it: only that request and later ones can
-    answer it."""
+class SentFetch(NamedTuple):
+    """A fetch, and the number of the request with it: only responses to that request or later ones
+    belong to it."""
 
     fetch: FollowerFetch
     number: int
 
 
 class FetcherContext(NamedTuple):
-    """What all streams of a broker have in common."""
+    """Services shared by all fetch streams of a broker."""
 
     me: NodeId
     clock: Clock
@@ -95,50 +94,50 @@ class FetcherContext(NamedTuple):
     peers: Peers
     metadata: ClusterMetadata
     broker_epoch: Callable[[], BrokerEpoch]
-    #: Where other brokers reach a broker; None: the image does not know.
+    #: Returns the inter-broker address of a broker; None if the image has none.
     address_of: Callable[[NodeId], Address | None]
     throttle: ReplicationThrottle
-    #: Hears of brokers whose process is gone: a connection was refused.
+    #: Called for brokers whose process has terminated: a connection was refused.
     on_rejected: Callable[[NodeId], None]
     suspect_brokers: SuspectBrokers
 
 
 class ReplicaFetcher:
-    """A `follower_partition.Stream`."""
+    """The fetch stream of one leader (a `follower_partition.Stream`)."""
 
-    def __init__(self, leader: NodeId, around: FetcherContext) -> None:
+    def __init__(self, leader: NodeId, context: FetcherContext) -> None:
         self.leader = leader
-        self._around = around
+        self._context = context
         self.followed: dict[Key, FollowerPartition] = {}
-        #: To be asked for their next fetch before the next request.
+        #: Partitions to check for a new fetch before the next request.
         self._due: dict[Key, None] = {}
-        #: (when, order, who): after errors.
+        #: Retries after errors: (time, sequence number, partition).
         self._retries: list[tuple[int, int, Key]] = []
-        #: What was asked and not answered yet.
-        self._awaiting: dict[Key, Asked] = {}
-        #: What the session at the leader holds; None: it was answered and has to be asked anew.
-        self._session: dict[Key, Asked | None] = {}
-        #: Partitions that were answered, with the number of that request, and that cannot ask anew
-        #: before their disk is done. They stay in the session.
+        #: Fetches without a response.
+        self._awaiting: dict[Key, SentFetch] = {}
+        #: Fetches in the session at the leader; None if one got a response and must be sent again.
+        self._session: dict[Key, SentFetch | None] = {}
+        #: Partitions with a response, and the number of its request, that cannot send a new fetch
+        #: until their disk is done. They stay in the session.
         self._busy: dict[Key, tuple[FollowerPartition, int]] = {}
-        #: When the last request was sent.
+        #: Time of the last request.
         self._sent_ms = 0
         self._session_id = NO_SESSION
         self._session_epoch = EPOCH_INITIAL
-        #: Answers of an earlier session are not for this one.
+        #: Responses of an earlier session are ignored.
         self._generation = 0
         self._numbers = 0
         self._in_flight = 0
-        #: A look is on its way, in the loop's next turn.
-        self._looks_soon = False
+        #: A check is scheduled for the next iteration of the event loop.
+        self._is_check_scheduled = False
         self._retry_timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._failures = 0
-        #: The newest request that was answered, and when: a partition that it was about and that
-        #: is not in the answer has nothing new.
-        self._answered = (0, -1)
+        #: Number and time of the newest request with a response: a partition in its session that is
+        #: not in the response has no update.
+        self._responded = (0, -1)
 
-    # Who takes part.
+    # Partitions of the stream.
 
     def follow(self, followed: FollowerPartition) -> None:
         self.followed[followed.key] = followed
@@ -151,22 +150,22 @@ class ReplicaFetcher:
             self._awaiting.pop(followed.key, None)
             self._busy.pop(followed.key, None)
             if followed.key in self._session:
-                # The leader may have answered what nobody will hear.
+                # The leader may have sent a response that will be ignored.
                 self._session[followed.key] = None
             self._due[followed.key] = None
-            self._look_soon()
+            self._schedule_check()
 
     def consider(self, followed: FollowerPartition) -> None:
         if self.followed.get(followed.key) is followed and followed.key not in self._awaiting:
             self._due[followed.key] = None
-            self._look_soon()
+            self._schedule_check()
 
     def fail(self, error: Exception) -> None:
         self.stop()
-        self._around.spawn(_raise(error), name=f"fetch from {self.leader}")
+        self._context.spawn(_raise(error), name=f"fetch from {self.leader}")
 
     def stop(self) -> None:
-        """Nothing is fetched any more, and no answer counts."""
+        """Stops fetching; pending responses are ignored."""
         self._is_stopped = True
         self._generation += 1
         if self._retry_timer is not None:
@@ -174,18 +173,18 @@ class ReplicaFetcher:
 
     # The stream.
 
-    def _look_soon(self) -> None:
-        """In the next turn: whoever else is ready in this one goes with the same request."""
-        if not self._looks_soon:
-            self._looks_soon = True
-            asyncio.get_running_loop().call_soon(self._look)
+    def _schedule_check(self) -> None:
+        """Schedules a check, so that fetches of this iteration of the loop share one request."""
+        if not self._is_check_scheduled:
+            self._is_check_scheduled = True
+            asyncio.get_running_loop().call_soon(self._check)
 
-    def _look(self) -> None:
-        """Sends what there is to ask for."""
-        self._looks_soon = False
+    def _check(self) -> None:
+        """Sends due requests and sets the timer for the next check."""
+        self._is_check_scheduled = False
         if self._is_stopped:
             return
-        now_ms = self._around.clock.mono_ms()
+        now_ms = self._context.clock.mono_ms()
         request = self._next_request(now_ms)
         while request is not None:
             self._send(request)
@@ -193,14 +192,14 @@ class ReplicaFetcher:
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
-        due_ms = self._next_look_ms()
+        due_ms = self._next_check_ms()
         if due_ms is not None:
             wait_ms = max(1, due_ms - now_ms)
             loop = asyncio.get_running_loop()
-            self._retry_timer = loop.call_later(wait_ms / 1000, self._look)
+            self._retry_timer = loop.call_later(wait_ms / 1000, self._check)
 
-    def _next_look_ms(self) -> int | None:
-        """When to look again although nothing happened; None: no such time."""
+    def _next_check_ms(self) -> int | None:
+        """Returns the time of the next check without an event; None if none is needed."""
         due_ms = self._retries[0][0] if self._retries else None
         if self._busy and not self._in_flight and self._session_id != NO_SESSION:
             due_ms = self._keep_alive_ms if due_ms is None else min(due_ms, self._keep_alive_ms)
@@ -208,11 +207,12 @@ class ReplicaFetcher:
 
     @property
     def _keep_alive_ms(self) -> int:
-        """When the leader should hear of this follower again. Most flushes are done before."""
-        return self._sent_ms + self._around.metadata.config.partition_raft_fetch_timeout_ms // 4
+        """Time at which the next poll is due to keep the session alive. Most flushes take less."""
+        return self._sent_ms + self._context.metadata.config.partition_raft_fetch_timeout_ms // 4
 
     def _next_request(self, now_ms: int) -> FetchRequest | None:
-        """None: nothing to ask for now, or what is under way has to come back first."""
+        """Returns the next request; None if none is due or a request in flight must complete
+        first."""
         if self._in_flight and (self._in_flight >= IN_FLIGHT_MAX or self._session_id == NO_SESSION):
             return None
         while self._retries and self._retries[0][0] <= now_ms:
@@ -222,18 +222,18 @@ class ReplicaFetcher:
             bool(self._busy) and self._session_id != NO_SESSION and now_ms >= self._keep_alive_ms
         )
         if not (self._awaiting or keeps_alive) or (self._in_flight and not changed):
-            # Nothing urgent: who is to be forgotten is looked at again with the next request.
+            # Not urgent: removals from the session are sent with the next request.
             self._due |= dict.fromkeys(forgotten)
             return None
         for key in forgotten:
             del self._session[key]
         if self._session_id == NO_SESSION:
-            changed = {key: asked.fetch for key, asked in self._awaiting.items()}
+            changed = {key: sent.fetch for key, sent in self._awaiting.items()}
             forgotten = []
         return self._request(changed, forgotten)
 
     def _collect(self, now_ms: int) -> tuple[dict[Key, FollowerFetch], list[Key]]:
-        """What the next request has to tell: what is new, and what is not wanted for now."""
+        """Returns the changes for the next request: new fetches, and removals from the session."""
         due, self._due = self._due, {}
         changed: dict[Key, FollowerFetch] = {}
         forgotten: list[Key] = []
@@ -243,7 +243,7 @@ class ReplicaFetcher:
             followed = self.followed.get(key)
             if followed is None:
                 fetch = None
-            elif followed.is_throttled and self._around.throttle.is_exceeded(now_ms=now_ms):
+            elif followed.is_throttled and self._context.throttle.is_exceeded(now_ms=now_ms):
                 fetch = None
                 heappush(self._retries, (now_ms + PAUSE_MS, len(self._retries), key))
             else:
@@ -251,17 +251,17 @@ class ReplicaFetcher:
             if fetch is None and followed is not None and self._stays_busy(key, followed):
                 continue
             self._busy.pop(key, None)
-            told = self._session.get(key)
+            known = self._session.get(key)
             if fetch is None:
                 if key in self._session:
                     forgotten.append(key)
                 if followed is not None and followed.retry_at_ms > now_ms:
                     heappush(self._retries, (followed.retry_at_ms, len(self._retries), key))
-            elif told is not None and told.fetch == fetch:
-                self._awaiting[key] = Asked(fetch, told.number)
+            elif known is not None and known.fetch == fetch:
+                self._awaiting[key] = SentFetch(fetch, known.number)
             else:
                 changed[key] = fetch
-                self._awaiting[key] = self._session[key] = Asked(fetch, self._numbers + 1)
+                self._awaiting[key] = self._session[key] = SentFetch(fetch, self._numbers + 1)
         return changed, forgotten
 
     def _stays_busy(self, key: Key, followed: FollowerPartition) -> bool:
@@ -269,8 +269,8 @@ class ReplicaFetcher:
         return busy is not None and busy[0] is followed and followed.is_disk_busy
 
     def _request(self, changed: dict[Key, FollowerFetch], forgotten: list[Key]) -> FetchRequest:
-        around = self._around
-        config = around.metadata.config
+        context = self._context
+        config = context.metadata.config
         self._numbers += 1
         topics: dict[UUID, FetchTopic] = {}
         for (topic_id, index), fetch in changed.items():
@@ -292,7 +292,7 @@ class ReplicaFetcher:
                 )
             )
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=around.me, replica_epoch=around.broker_epoch()),
+            replica_state=ReplicaState(replica_id=context.me, replica_epoch=context.broker_epoch()),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
@@ -306,17 +306,17 @@ class ReplicaFetcher:
         return request
 
     def _send(self, request: FetchRequest) -> None:
-        around = self._around
+        context = self._context
         exchange = Exchange(self, self._generation, self._numbers)
-        address = around.address_of(self.leader)
+        address = context.address_of(self.leader)
         self._in_flight += 1
-        self._sent_ms = around.clock.mono_ms()
+        self._sent_ms = context.clock.mono_ms()
         if address is None:
-            error = PeerLost(f"broker {self.leader} has no address for brokers")
+            error = PeerLost(f"broker {self.leader} has no inter-broker address")
             asyncio.get_running_loop().call_soon(exchange.on_failed, error)
             return
-        config = around.metadata.config
-        around.peers.send(
+        config = context.metadata.config
+        context.peers.send(
             address,
             request,
             FETCH_VERSIONS,
@@ -330,43 +330,45 @@ class ReplicaFetcher:
         self._in_flight -= 1
         if exchange.generation == self._generation:
             self._on_response(response, exchange.number)
-        self._look()
+        self._check()
 
     def on_failed(self, error: PeerUnreachable | PeerLost, exchange: "Exchange") -> None:
         self._in_flight -= 1
         if exchange.generation == self._generation:
             self._on_failed(error)
-            address = self._around.address_of(self.leader)
+            address = self._context.address_of(self.leader)
             if isinstance(error, PeerLost) and address is not None:
-                # Beside the stream: the next request does not wait for it.
-                self._around.spawn(self._knock(address), name=f"connect at {self.leader}")
-        self._look_soon()
+                # In parallel to the stream: the next request does not wait for it.
+                self._context.spawn(self._probe(address), name=f"probe broker {self.leader}")
+        self._schedule_check()
 
     def _on_response(self, response: FetchResponse, number: int) -> None:
-        """Synchronous: the records are used before anything else happens."""
-        now_ms = self._around.clock.mono_ms()
+        """Handles a response, synchronously, since its records are valid only during the call."""
+        now_ms = self._context.clock.mono_ms()
         if response.error_code:
-            LOGGER.info("broker %d ends the fetch session: %d", self.leader, response.error_code)
+            LOGGER.info(
+                "broker %d closed the fetch session: error %d", self.leader, response.error_code
+            )
             self._end_session()
             return
         if self._failures:
             self._failures = 0
-            self._around.suspect_brokers.on_contact(self.leader)
-        self._answered = max(self._answered, (number, now_ms))
+            self._context.suspect_brokers.on_contact(self.leader)
+        self._responded = max(self._responded, (number, now_ms))
         if self._session_id == NO_SESSION:
-            # A leader that keeps none for us is told everything every time.
+            # A leader that opens no session gets full fetches.
             self._session_id = response.session_id
             self._session_epoch = 1 if self._session_id != NO_SESSION else EPOCH_INITIAL
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
-                told = self._session.get(key)
-                if told is not None and told.number <= number and _ends_asking(data):
+                known = self._session.get(key)
+                if known is not None and known.number <= number and _requires_new_fetch(data):
                     self._session[key] = None
-                asked = self._awaiting.get(key)
-                if asked is None or asked.number > number:
+                sent = self._awaiting.get(key)
+                if sent is None or sent.number > number:
                     if data.error_code and key in self._busy:
-                        # It leads this partition no more, so its polls say nothing about it.
+                        # It no longer leads this partition, so polls prove nothing about it.
                         del self._busy[key]
                         self._due[key] = None
                     continue
@@ -376,45 +378,45 @@ class ReplicaFetcher:
                 if not data.error_code:
                     self._busy[key] = (followed, number)
                 if data.records and followed.is_throttled:
-                    self._around.throttle.record(_size(data.records), now_ms=now_ms)
-                followed.on_response(asked.fetch, data, now_ms=now_ms)
+                    self._context.throttle.record(_size(data.records), now_ms=now_ms)
+                followed.on_response(sent.fetch, data, now_ms=now_ms)
 
     def _on_failed(self, error: PeerUnreachable | PeerLost) -> None:
-        """Nobody knows what of it arrived: everything is asked anew, after a while."""
-        now_ms = self._around.clock.mono_ms()
+        """The outcome is unknown: all fetches are sent again, after a backoff."""
+        now_ms = self._context.clock.mono_ms()
         self._failures += 1
         if self._failures == 1:
             LOGGER.warning("fetching from broker %d: %s", self.leader, error)
         awaiting, self._awaiting = self._awaiting, {}
         self._end_session()
-        for key, asked in awaiting.items():
-            self.followed[key].on_request_failed(asked.fetch, now_ms=now_ms)
+        for key, sent in awaiting.items():
+            self.followed[key].on_request_failed(sent.fetch, now_ms=now_ms)
             self._due[key] = None
         if isinstance(error, PeerUnreachable) and error.refused:
-            self._around.on_rejected(self.leader)
+            self._context.on_rejected(self.leader)
 
-    async def _knock(self, address: Address) -> None:
-        """The connection broke: is the process gone? Its listener may end a moment later than its
-        connections, so once more where somebody seems to be there."""
-        around, config = self._around, self._around.metadata.config
-        around.suspect_brokers.on_lost(self.leader)
+    async def _probe(self, address: Address) -> None:
+        """Checks whether the process has terminated after its connection broke. Its listener may be
+        closed a moment later than its connections, so a successful attempt is repeated."""
+        context, config = self._context, self._context.metadata.config
+        context.suspect_brokers.on_lost(self.leader)
         try:
-            for pause_ms in KNOCKS_MS:
+            for pause_ms in PROBES_MS:
                 await asyncio.sleep(pause_ms / 1000)
-                await around.peers.connect(
+                await context.peers.connect(
                     address,
-                    timeout_ms=min(KNOCK_MS_MAX, config.replica_socket_timeout_ms),
+                    timeout_ms=min(PROBE_MS_MAX, config.replica_socket_timeout_ms),
                     lane=FETCH_LANE,
                     listener=config.inter_broker_listener_name,
                 )
         except PeerUnreachable as error:
             if error.refused:
-                around.on_rejected(self.leader)
+                context.on_rejected(self.leader)
         else:
-            around.suspect_brokers.on_contact(self.leader)
+            context.suspect_brokers.on_contact(self.leader)
 
     def _end_session(self) -> None:
-        """What is awaited is still awaited: the next request, a full one, names it again."""
+        """Discards the session. Pending fetches stay pending, and are in the next, full request."""
         self._generation += 1
         self._busy.clear()
         self._session = {**self._awaiting}
@@ -422,19 +424,19 @@ class ReplicaFetcher:
         self._session_epoch = EPOCH_INITIAL
 
     def last_contact_ms(self, followed: FollowerPartition) -> int:
-        """When the leader last let this partition's fetch wait, or answered a poll of the session
-        in which the partition waits for its disk; -1: it did not."""
-        asked = self._awaiting.get(followed.key)
-        number, when_ms = self._answered
-        if asked is not None:
-            return when_ms if asked.number <= number else -1
+        """Returns the time of the last response without an update for this partition, while its
+        fetch or its disk was pending; -1 if there was none."""
+        sent = self._awaiting.get(followed.key)
+        number, when_ms = self._responded
+        if sent is not None:
+            return when_ms if sent.number <= number else -1
         busy = self._busy.get(followed.key)
         return when_ms if busy is not None and busy[0] is followed and busy[1] < number else -1
 
     # Out of range.
 
     async def fetch_bounds(self, followed: FollowerPartition) -> Bounds:
-        """Where the leader's log begins and ends, as ListOffsets tells replicas."""
+        """Returns the leader's log start and log end, from ListOffsets."""
         found = []
         for timestamp in (LATEST, EARLIEST):
             error, offset = await self._list_offset(followed, timestamp)
@@ -446,22 +448,22 @@ class ReplicaFetcher:
     async def _list_offset(
         self, followed: FollowerPartition, timestamp: int
     ) -> tuple[ErrorCode, Offset]:
-        around, partition = self._around, followed.partition
-        address = around.address_of(self.leader)
+        context, partition = self._context, followed.partition
+        address = context.address_of(self.leader)
         if address is None:
             return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
-        asked = ListOffsetsPartition(
+        sent = ListOffsetsPartition(
             partition_index=partition.index,
             current_leader_epoch=followed.role.leader_epoch,
             timestamp=timestamp,
         )
-        config = around.metadata.config
+        config = context.metadata.config
         try:
-            response = await around.peers.request(
+            response = await context.peers.request(
                 address,
                 ListOffsetsRequest(
-                    replica_id=around.me,
-                    topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])],
+                    replica_id=context.me,
+                    topics=[ListOffsetsTopic(name=partition.topic, partitions=[sent])],
                 ),
                 LIST_OFFSETS_VERSIONS,
                 ListOffsetsResponse,
@@ -471,8 +473,8 @@ class ReplicaFetcher:
         except (PeerUnreachable, PeerLost):
             return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
         for topic in response.topics:
-            for answer in topic.partitions:
-                return _known(answer.error_code), Offset(answer.offset)
+            for result in topic.partitions:
+                return _error_code(result.error_code), Offset(result.offset)
         return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
 
     def collect_samples(self) -> Iterator[Sample]:
@@ -481,7 +483,7 @@ class ReplicaFetcher:
 
 
 class Exchange:
-    """A request and its answer: a `peers.ResponseHandler`."""
+    """Handles the response to one request (a `peers.ResponseHandler`)."""
 
     __slots__ = ("_fetcher", "generation", "number")
 
@@ -492,11 +494,11 @@ class Exchange:
         self.generation = generation
         self.number = number
 
-    def on_response(self, answer: FetchResponse) -> None:
+    def on_response(self, response: FetchResponse) -> None:
         try:
-            self._fetcher.on_response(answer, self)
+            self._fetcher.on_response(response, self)
         except Exception as error:
-            # A bug: as in a task, it ends the node.
+            # A bug: it stops the node, as in a task.
             self._fetcher.fail(error)
 
     def on_failed(self, error: PeerUnreachable | PeerLost) -> None:
@@ -517,8 +519,8 @@ def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:
     ]
 
 
-def _ends_asking(data: PartitionData) -> bool:
-    """Whether the leader says no more about the partition until it is asked anew."""
+def _requires_new_fetch(data: PartitionData) -> bool:
+    """Whether the leader includes the partition again only after a new fetch."""
     return bool(data.records or data.error_code) or data.diverging_epoch is not None
 
 
@@ -526,7 +528,7 @@ def _size(records: Records) -> int:
     return records.size if isinstance(records, FileSlice) else len(records)
 
 
-def _known(number: int) -> ErrorCode:
+def _error_code(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
     except ValueError:

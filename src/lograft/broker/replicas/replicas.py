@@ -1,8 +1,8 @@
-"""The replicas of this broker: what its partitions' roles need of it, and what they ask it to do.
+"""The replicas of this broker: services for the roles of its partitions.
 
-A partition tells this object of its new role; it fetches for the followers, sends the leaders'
-proposals to the controller and looks at the clock for them. Nothing here runs for a partition with
-one replica, and nothing per partition while nothing happens.
+A partition reports its new role. This object then fetches for followers, and sends proposals to the
+controller and checks the lag of followers for leaders. Partitions with one replica need none of
+that, and idle partitions no work of their own.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from lograft.replication.types import (
 from lograft.storage.log import Log
 
 FLUSH_EACH: Final = 1
-#: After so many looks at a follower's lag the loop gets its turn.
+#: Number of leaders that are checked for lagging followers before other tasks can run.
 LEADERS_PER_TURN: Final = 200
 
 WITH_FOLLOWERS: Final = Gauge(
@@ -55,7 +55,7 @@ FOLLOWERS_FAILED: Final = Counter(
 
 
 class ImageBrokers:
-    """The brokers as this node's image has them."""
+    """The brokers in this node's metadata image."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -70,8 +70,8 @@ class ImageBrokers:
 
 
 class Replicas:
-    """A `partition.PartitionHost`. `start` connects it to the other nodes; until then followers
-    only wait."""
+    """Implements `partition.PartitionHost`. Until `start` connects it to other nodes, followers do
+    not fetch."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Replicas:
         metadata: ClusterMetadata,
         on_role: Callable[[Partition], None],
     ) -> None:
-        """`on_role` is told of every partition whose role changed, after it is dealt with here."""
+        """`on_role` is called for every partition whose role has changed, after it was handled."""
         self._me = me
         self._runtime = runtime
         self._logs = logs
@@ -91,16 +91,16 @@ class Replicas:
         self._brokers = ImageBrokers(metadata)
         self._broker_epoch = NO_BROKER_EPOCH
         self.suspect_brokers = SuspectBrokers(runtime.clock)
-        self._around: FetcherContext | None = None
-        #: By leader; one that nobody follows any more rests.
+        self._fetcher_context: FetcherContext | None = None
+        #: Fetch streams by leader; one without partitions is idle.
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
-        #: What leaders here may send, and followers fetch, for replicas that are not in sync.
+        #: Throttles of sending and fetching for replicas that are not in sync.
         self.sending = ReplicationThrottle(LEADER_RATE, metadata)
         self.fetching = ReplicationThrottle(FOLLOWER_RATE, metadata)
         self._changes = IsrChanges(me, runtime.clock)
-        #: Partitions that are led here and have followers.
+        #: Partitions that this broker leads and that have followers.
         self._led: dict[Partition, None] = {}
-        #: Followers that found their leader to be another broker before `start`.
+        #: Partitions that became followers before `start`.
         self._unstarted: dict[Partition, None] = {}
         self.raft = RaftPartitions(
             me,
@@ -117,9 +117,9 @@ class Replicas:
         self._on_role = on_role
 
     def start(self, peers: Peers, link: ControllerRequests) -> None:
-        """Other brokers and the controller can be reached from now on."""
-        assert self._around is None, "started twice"
-        self._around = FetcherContext(
+        """Starts fetching and sending proposals: other nodes can be reached from now on."""
+        assert self._fetcher_context is None, "started twice"
+        self._fetcher_context = FetcherContext(
             self._me,
             self._runtime.clock,
             self._runtime.spawn,
@@ -142,7 +142,7 @@ class Replicas:
             self.role_changed(partition)
 
     def stop(self) -> None:
-        """Nothing is fetched or proposed any more."""
+        """Stops fetching and sending proposals."""
         self.raft.stop()
         for fetcher in self._fetchers.values():
             fetcher.stop()
@@ -166,7 +166,7 @@ class Replicas:
             end = broker.endpoint(self._metadata.config.inter_broker_listener_name)
         return None if end is None else Address(end.host, end.port)
 
-    # What partitions need.
+    # Services for partitions (PartitionHost).
 
     @property
     def is_registered(self) -> bool:
@@ -217,7 +217,7 @@ class Replicas:
             partition.stop_following()
         if role is None:
             self._unstarted.pop(partition, None)
-        elif self._around is None:
+        elif self._fetcher_context is None:
             self._unstarted[partition] = None
         elif partition.following is None:
             fetcher = self._fetcher(role.leader)
@@ -225,7 +225,7 @@ class Replicas:
                 partition,
                 role,
                 fetcher,
-                cutter=self._logs,
+                truncator=self._logs,
                 clock=self._runtime.clock,
                 spawn=self._runtime.spawn,
                 on_lost=self._on_lost,
@@ -237,8 +237,8 @@ class Replicas:
     def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
         found = self._fetchers.get(leader)
         if found is None:
-            assert self._around is not None
-            found = self._fetchers[leader] = ReplicaFetcher(leader, self._around)
+            assert self._fetcher_context is not None
+            found = self._fetchers[leader] = ReplicaFetcher(leader, self._fetcher_context)
         return found
 
     def _on_lost(self, partition: Partition, records: int) -> None:
@@ -255,10 +255,10 @@ class Replicas:
             unclean_elections=config.unclean_leader_election_enable,
         )
 
-    # What the broker tells.
+    # Events from the broker.
 
     def on_registered(self, broker_epoch: BrokerEpoch) -> None:
-        """The image has reached this broker's (newest) registration."""
+        """The image contains this broker's newest registration."""
         self._broker_epoch = broker_epoch
 
     def collect_samples(self) -> Iterator[Sample]:

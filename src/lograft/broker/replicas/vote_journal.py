@@ -1,16 +1,18 @@
-"""The votes of all raft partitions of one log dir: a file that grows by entries, fsynced in groups.
+"""The votes of all raft partitions in one log dir: an append-only file of entries with group
+commit.
 
-A vote, an epoch or the end of a raft life may be acted on only when it is on disk. Many partitions
-stand and vote at once when a node goes, so one fsync serves all that came while the last one ran.
+A vote, an epoch or the end of a raft life is valid only once it is on disk. Many partitions start
+elections and vote at once when a node fails, so one fsync serves all entries that were added during
+the previous one.
 
     raft-votes = entry*
     entry (64 bytes) = crc32c | kind | group | topic id | partition | epoch | leader | voted node |
                        voted directory | life
 
-The last entry of a partition counts. A group is written only when the one before it is on disk, so
-a power loss can damage the last group alone: what follows the first bad entry is cut away, unless
-it proves that a later group was written, which means that the disk has forgotten votes. The file is
-written anew when most of it is old.
+The last entry of a partition applies. A group is written only after the previous one is on disk, so
+a power loss can damage only the last group: entries from the first damaged one on are truncated. If
+one of them proves that a later group was written, the disk has lost votes, which is an error. The
+file is rewritten when most of its entries are outdated.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ from lograft.model.types import NO_NODE, Epoch, NodeId, TopicIdPartition
 from lograft.storage.log_dirs import write_atomically
 
 VOTES: Final = "raft-votes"
-#: Rewritten beyond so many entries that are not the last of their partition.
+#: Number of outdated entries beyond which the file is rewritten.
 OLD_ENTRIES_MAX: Final = 10_000
 
 _CRC: Final = struct.Struct(">I")
@@ -50,22 +52,22 @@ ENTRIES: Final = Gauge(
 
 class Kind(IntEnum):
     STATE = 1
-    #: The partition is not on this disk any more.
+    #: The partition was removed from this disk.
     FORGOTTEN = 2
 
 
 class Entry(NamedTuple):
     key: TopicIdPartition
-    #: None: forgotten.
+    #: None if the partition was removed.
     state: HardState | None
 
 
-Told = Callable[[HardState], None]
+Callback = Callable[[HardState], None]
 
 
 def order_of(state: HardState) -> tuple[int, int, bool, bool]:
-    """Of two states that a replica had, the later one has the greater order: lives and epochs
-    grow, and within an epoch a vote comes before the leader."""
+    """Returns a sort key: of two states of a replica, the later one has the greater key. Lives and
+    epochs increase, and within an epoch a vote precedes the leader."""
     return state.life, state.epoch, state.leader != NO_NODE, state.voted_for is not None
 
 
@@ -87,7 +89,7 @@ def encode(entry: Entry, group: int) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Entry, int] | None:
-    """The entry and its group; None: this is none."""
+    """Returns the entry and its group; None if the bytes are not a valid entry."""
     body = data[_CRC.size :]
     if len(data) != ENTRY_SIZE or _CRC.unpack_from(data)[0] != crc32c(body):
         return None
@@ -109,27 +111,27 @@ class VoteJournal:
         self._path = f"{log_dir}/{VOTES}"
         self._on_failed = on_failed
         self._file: File | None = None
-        #: As on disk.
+        #: States on disk.
         self._states: dict[TopicIdPartition, HardState] = {}
         self._entry_count = 0
         self._group = 0
-        #: Newest first come, first served; a partition's newer state replaces its older one.
-        self._waiting: dict[TopicIdPartition, tuple[HardState | None, Told | None]] = {}
+        #: Writes for the next group; a newer state of a partition replaces its older one.
+        self._waiting: dict[TopicIdPartition, tuple[HardState | None, Callback | None]] = {}
         self._wake = asyncio.Event()
-        #: Those who wait in `store`.
+        #: Pending calls of `store`.
         self._stores: list[asyncio.Future[None]] = []
-        #: Why nothing is written any more.
+        #: Reason why no more entries are written.
         self._ended: LograftError | None = None
 
     @property
     def lane(self) -> str:
-        """Its own: a vote does not wait behind the fsyncs of data."""
+        """A separate lane, so that votes do not wait behind fsyncs of data."""
         return f"{self._log_dir}#votes"
 
     # ── at the start ─────────────────────────────────────────────────────────────────────────
 
     def load(self) -> None:
-        """Blocks."""
+        """Loads the states from the file; blocks."""
         try:
             self._load()
         except OSError as error:
@@ -151,7 +153,7 @@ class VoteJournal:
         file = self._disk.open(self._path)
         if end < len(data):
             file.truncate(end)
-        # What is read here may be in the page cache only, and is acted on from now on.
+        # The entries may be in the page cache only, but decisions depend on them from now on.
         file.fsync()
         self._file = file
         self._entry_count = end // ENTRY_SIZE
@@ -160,11 +162,11 @@ class VoteJournal:
         for position in range(end + ENTRY_SIZE, len(data), ENTRY_SIZE):
             found = decode(data[position : position + ENTRY_SIZE])
             if found is not None and found[1] > self._group + 1:
-                # Voting without knowing the last vote could make two leaders of one epoch.
+                # Voting again without the last vote could elect two leaders in one epoch.
                 raise VotesCorrupt(
-                    f"{self._path} is damaged at {end}, before entries that were written later:"
-                    " this disk cannot be trusted; remove the log dir and let its replicas be"
-                    " copied anew"
+                    f"{self._path} is damaged at byte {end}, before entries that were written"
+                    " later: this disk has lost votes; replace it, or empty the log dir so that"
+                    " its replicas are copied again"
                 )
 
     def _keep(self, entry: Entry) -> None:
@@ -174,42 +176,43 @@ class VoteJournal:
             self._states[entry.key] = entry.state
 
     def state_of(self, key: TopicIdPartition) -> HardState:
-        """What a partition without an entry knows is that it never voted."""
+        """Returns the state of a partition. One without an entry has never voted."""
         return self._states.get(key, HardState())
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
-        """Those that have an entry."""
+        """Partitions with an entry."""
         return list(self._states)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
-    def write(self, key: TopicIdPartition, state: HardState, told: Told) -> None:
-        """`told(state)` when it is on disk. One that is overtaken before it was begun is never
-        told: the newer one is."""
-        self._waiting[key] = (state, told)
+    def write(self, key: TopicIdPartition, state: HardState, callback: Callback) -> None:
+        """Calls `callback(state)` when the state is on disk, but not if a newer state of the
+        partition replaces it before the write."""
+        self._waiting[key] = (state, callback)
         self._wake.set()
 
     async def store(self, key: TopicIdPartition, state: HardState) -> None:
-        """Returns when it is on disk; raises DiskFailed, or ReplicaNotMovable at a stop."""
+        """Returns when the state is on disk. Raises DiskFailed, or ReplicaNotMovable on
+        shutdown."""
         if self._ended is not None:
             raise self._ended
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stores.append(stored)
 
-        def tell(_: HardState) -> None:
+        def on_stored(_: HardState) -> None:
             if not stored.done():
                 stored.set_result(None)
 
-        self.write(key, state, tell)
+        self.write(key, state, on_stored)
         try:
             await stored
         finally:
             self._stores.remove(stored)
 
     def stop(self) -> None:
-        """With its task: those who wait in `store` would wait without end."""
-        self._end(ReplicaNotMovable("the node stops"))
+        """Fails pending calls of `store`, whose task is cancelled."""
+        self._end(ReplicaNotMovable("the node is shutting down"))
 
     def _end(self, reason: LograftError) -> None:
         self._ended = reason
@@ -223,7 +226,7 @@ class VoteJournal:
             self._wake.set()
 
     async def run(self) -> None:
-        """A task of the node."""
+        """Runs as a task of the node."""
         while self._ended is None:
             await self._wake.wait()
             self._wake.clear()
@@ -240,12 +243,12 @@ class VoteJournal:
                 return
             for entry in entries:
                 self._keep(entry)
-            for state, told in waiting.values():
-                if told is not None and state is not None:
-                    told(state)
+            for state, callback in waiting.values():
+                if callback is not None and state is not None:
+                    callback(state)
 
     def _commit(self, entries: list[Entry]) -> None:
-        """A worker's job."""
+        """Runs in a worker."""
         try:
             self._group += 1
             live = len(self._states) + len(entries)
