@@ -172,7 +172,7 @@ class Broker:
         )
         holds = RetentionHolds(
             self.brokers,
-            there_are_groups=self._has_groups,
+            has_groups=self._has_groups,
             coordinator_of=self.group_coordinator,
         )
         self._housekeeping = Housekeeping(runtime, self.logs, holds)

@@ -1,8 +1,8 @@
-"""The checkpoint files of a log dir: values taken on the loop, written by a worker.
+"""The checkpoint files of a log dir: collected on the event loop, written by a worker.
 
-A recovery point promises that everything below it is fsynced; a checkpoint is only ever taken of
-what is durable already. An entry goes by the name of its partition: before a new log takes the
-name of an old one, the old one's entry must be gone from disk (`names_on_disk` knows).
+A recovery point promises that everything below it is fsynced, so it is always a durable offset. An
+entry is identified by the name of its partition: before a new log gets the name of an old one, the
+entry of the old one must be removed from disk (`names_on_disk`).
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ class Checkpoints(NamedTuple):
                 taken.log_starts[topic_partition] = partition.kept_offsets.log_start
                 continue
             taken.recovery_points[topic_partition] = log.durable_offset
-            # Where the files begin is plain from their names.
+            # Otherwise the log start is known from the file names.
             if log.is_removing or log.log_start_offset > log.segments[0].base_offset:
                 taken.log_starts[topic_partition] = log.log_start_offset
         return taken

@@ -1,7 +1,7 @@
-"""What must be done from time to time for all logs: one task, whatever their number.
+"""Periodic work for all logs: one task, whatever their number.
 
-Each chore has its interval and does nothing for logs without news, so that a thousand idle
-partitions cost a thousand look-ups a minute and no disk access.
+Each job has an interval and does nothing for logs without changes, so that a thousand idle
+partitions have the cost of a thousand checks a minute, without disk access.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from lograft.storage.log import Log
 from lograft.storage.retention import take_expired_files, unlink_files
 
 LOGGER: Final = logging.getLogger(__name__)
-#: The clock is looked at this often, more often only for a chore with a shorter interval.
+#: Interval of checks for due jobs; shorter only for a job with a shorter interval.
 TICK_MS: Final = 1_000
-#: Files whose deletion was delayed are looked for this often.
+#: Interval of checks for files whose deletion was delayed.
 REMOVAL_INTERVAL_MS: Final = 10_000
-#: After so many logs the loop gets its turn.
+#: Number of logs that are handled before other tasks can run.
 LOGS_PER_TURN: Final = 50
 
 
@@ -88,8 +88,10 @@ class Housekeeping:
                 except DiskFailed as error:
                     directory.fail(error)
                 except LogCorrupt as error:
-                    # A file that nobody can read is no reason to stop, nor to delete it.
-                    LOGGER.error("%s keeps its old segments: %s", partition.topic_partition, error)
+                    # A damaged file is neither a reason to stop the node nor to delete it.
+                    LOGGER.error(
+                        "%s: could not delete old segments: %s", partition.topic_partition, error
+                    )
             if count % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
 
@@ -111,7 +113,7 @@ class Housekeeping:
             await self._runtime.workers.run(removal.run, lane=directory.path)
             log.finish_removal(removal)
         partition.on_log_start_moved()
-        LOGGER.info("%s: %d old segments deleted", partition.topic_partition, len(removal))
+        LOGGER.info("%s: deleted %d old segments", partition.topic_partition, len(removal))
 
     async def expire_producers(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
@@ -123,7 +125,7 @@ class Housekeeping:
                 await asyncio.sleep(0)
 
     async def write_offsets(self) -> None:
-        """Recovery points and log starts, of the dirs where something changed."""
+        """Writes recovery points and log starts of log dirs with changes."""
         for directory in self._logs.online:
             if self._offsets_at.get(directory) != directory.changes:
                 self._offsets_at[directory] = self._watermarks_at[directory] = directory.changes
@@ -145,7 +147,7 @@ class Housekeeping:
                     directory.fail(error)
 
     async def remove_files(self) -> None:
-        """Files of deleted segments, folders of deleted partitions, once their delay is over."""
+        """Removes files of deleted segments and folders of deleted partitions after their delay."""
         wall_ms, mono_ms = self._runtime.clock.wall_ms(), self._runtime.clock.mono_ms()
         for partition in list(self._logs.partitions):
             log, directory = partition.log, partition.directory
@@ -153,14 +155,14 @@ class Housekeeping:
                 paths = take_expired_files(log, wall_ms)
                 if paths:
                     await self._run(directory, partial(_unlink, self._runtime.disk, paths))
-        due = [one for one in self._logs.doomed if one[0] <= mono_ms and not one[1].offline]
+        due = [entry for entry in self._logs.doomed if entry[0] <= mono_ms and not entry[1].offline]
         if due:
-            self._logs.doomed = [one for one in self._logs.doomed if one not in due]
+            self._logs.doomed = [entry for entry in self._logs.doomed if entry not in due]
         for _, directory, path in due:
             await self._run(directory, partial(_remove_tree, self._runtime.disk, path))
 
     async def _run(self, directory: LogDirectory, job: Callable[[], None]) -> None:
-        """In no lane: removing much takes long, and flushes must not wait for it."""
+        """Runs a job outside of any lane, since flushes must not wait for slow removals."""
         try:
             await self._runtime.workers.run(job)
         except OSError as error:

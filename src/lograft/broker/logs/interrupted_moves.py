@@ -1,9 +1,10 @@
-"""Which folder is the replica, where a crash came while one changed its log dir.
+"""Selects the folder of a replica if a crash interrupted its move to another log dir.
 
-The source of a move names its target, durably (`lograft.moving-to`), before the copy gets the name
-of the log, and loses its own name after that. So a folder that names a target is the replica only
-if the target has no folder of that name. That must be seen: as long as a log dir is offline the
-replica may lie there and may have voted there, and the folder is not used. Everything here blocks.
+The target of a move is durably written to the source folder (`lograft.moving-to`) before the copy
+gets the name of the log, and the source is renamed after that. So a folder with a target is the
+replica only if the target has no folder of that name. This must be checked: as long as a log dir is
+offline, the replica may be there and may have voted there, and the folder is not used. All
+functions block.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ from lograft.model.seams import Disk
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import MOVING_TO, deleted_directory_name, remove_moving_to
 
-#: Names that a replica remembers; the oldest goes first, which only takes a name from it.
+#: Maximum number of past log dirs of a replica. The oldest is dropped, and is then not recognized.
 PAST_DIRECTORIES_MAX: Final = 100
 
 
 class Opened(NamedTuple):
-    """A log found at start, or why it could not be opened."""
+    """A log found at the start, or the error if it could not be opened."""
 
     result: Log | LograftError
     directory: LogDirectory
@@ -31,43 +32,43 @@ class Opened(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Of the folders of one replica."""
+    """The folders of one replica."""
 
     chosen: Opened
-    #: Sources of moves that had arrived: they lose their names.
+    #: Sources of moves that were complete: they are renamed.
     left_behind: tuple[Opened, ...]
-    #: Folders that have no reason to be there.
+    #: Folders that should not exist.
     others: tuple[Opened, ...]
 
 
 def choose(candidates: Sequence[Opened]) -> Choice:
-    arrived = [each for each in candidates if each.found.moving_to is None]
-    moving = [each for each in candidates if each.found.moving_to is not None]
+    arrived = [opened for opened in candidates if opened.found.moving_to is None]
+    moving = [opened for opened in candidates if opened.found.moving_to is not None]
     if arrived:
         return Choice(arrived[0], tuple(moving), tuple(arrived[1:]))
     return Choice(moving[0], (), tuple(moving[1:]))
 
 
-def doubt_of(chosen: Opened, *, sees_all: bool) -> ReplicaNotMovable | None:
-    """Why the folder cannot be used although it is the only one."""
+def interrupted_move_error(chosen: Opened, *, sees_all: bool) -> ReplicaNotMovable | None:
+    """Returns the error if the folder cannot be used although it is the only one found."""
     if chosen.found.moving_to is None or sees_all:
         return None
     return ReplicaNotMovable(
-        f"{chosen.found.path} was about to move to another log dir when this node stopped, and not"
-        " all log dirs are online: start the node with all of them; if the other log dir is lost,"
-        f" delete {chosen.found.path} to copy the replica from its leader, or, where it is the"
-        f" only replica, delete {MOVING_TO} in it"
+        f"the move of {chosen.found.path} to another log dir was interrupted, and not all log dirs"
+        " are online: start the node with all of them. If the other log dir is lost, delete"
+        f" {chosen.found.path} to copy the replica from its leader or, if it is the only replica,"
+        f" delete {MOVING_TO} in it"
     )
 
 
 def settle(disk: Disk, choice: Choice, unique: UUID) -> list[tuple[LogDirectory, str]]:
     """Makes the choice durable; returns the folders that can be removed. Raises DiskFailed."""
     doomed = []
-    for each in choice.left_behind:
-        name = deleted_directory_name(each.found.topic_partition, unique)
-        path = f"{each.directory.path}/{name}"
-        rename_logs(disk, each.directory.path, [(each.found.path, path)])
-        doomed.append((each.directory, path))
+    for opened in choice.left_behind:
+        name = deleted_directory_name(opened.found.topic_partition, unique)
+        path = f"{opened.directory.path}/{name}"
+        rename_logs(disk, opened.directory.path, [(opened.found.path, path)])
+        doomed.append((opened.directory, path))
     chosen = choice.chosen
     if chosen.found.moving_to is not None:
         try:
@@ -78,7 +79,7 @@ def settle(disk: Disk, choice: Choice, unique: UUID) -> list[tuple[LogDirectory,
 
 
 def past_directories(before: Sequence[UUID], source: UUID, target: UUID) -> tuple[UUID, ...]:
-    """The names of a replica after a move."""
+    """Returns the past log dirs of a replica after a move."""
     names = dict.fromkeys([*before, source])
     names.pop(target, None)
     return tuple(names)[-PAST_DIRECTORIES_MAX:]

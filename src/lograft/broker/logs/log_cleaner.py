@@ -1,7 +1,7 @@
-"""Compaction of the logs that ask for it: the dirtiest first, one at a time.
+"""Compaction of logs with cleanup.policy=compact: the dirtiest first, one at a time.
 
-The work itself is a worker's job in a lane of its own. A log that cannot be compacted (it is
-damaged) is left alone until the next start.
+The work runs in a worker, in a separate lane. A log that cannot be compacted because it is damaged
+is skipped until the next start.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from lograft.storage.cleaner import KEYS_MAX, Cleanable, Cleaning, find_cleanabl
 from lograft.storage.log import Log
 
 LOGGER: Final = logging.getLogger(__name__)
-#: What one key takes in the map of latest offsets, roughly.
+#: Approximate size of a key in the map of latest offsets.
 BYTES_PER_KEY: Final = 128
-#: After so many logs looked at the loop gets its turn.
+#: Number of logs that are checked before other tasks can run.
 LOGS_PER_TURN: Final = 100
-#: How much is compacted between two looks at the limit: in time, and at most.
+#: Size of the part that is compacted between two checks of the limit: a time, and at most bytes.
 PART_S: Final = 0.1
 PART_BYTES_MAX: Final = 64 << 20
-#: A changed limit is noticed after this time.
+#: Maximum sleep, after which a changed limit is noticed.
 PAUSE_MS_MAX: Final = 1_000
 
 PASSES: Final = Counter("lograft_cleaner_passes_total", "Logs that were compacted.")
 GIVEN_UP: Final = Gauge(
     "lograft_cleaner_uncleanable_partitions",
-    "Partitions that are not compacted any more because of an error.",
+    "Partitions that are no longer compacted because of an error.",
 )
 MOVED_BYTES: Final = Counter(
     "lograft_cleaner_io_bytes_total", "Bytes that compaction has read and written."
@@ -55,9 +55,9 @@ class LogCleaner:
         self._logs = logs
         self._config_changed = asyncio.Event()
         self._passes = 0
-        #: Read and written by passes.
+        #: Bytes read and written by all passes.
         self._moved_bytes = 0
-        #: Partitions that compaction has given up on, for the life of the process.
+        #: Partitions that are not compacted until a restart, because of an error.
         self._given_up: set[Partition] = set()
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class LogCleaner:
         self._config_changed.set()
 
     async def _back_off(self) -> None:
-        """For log.cleaner.backoff.ms, which may become shorter meanwhile."""
+        """Waits for log.cleaner.backoff.ms, which may become shorter in the meantime."""
         clock = self._runtime.clock
         begun_ms = clock.mono_ms()
         wait_ms = max(1, self._logs.config.log_cleaner_backoff_ms)
@@ -84,7 +84,7 @@ class LogCleaner:
             wait_ms = begun_ms + self._logs.config.log_cleaner_backoff_ms - clock.mono_ms()
 
     async def find_dirtiest(self) -> Candidate | None:
-        """Overdue logs come before all others, then the one with the highest dirty ratio."""
+        """Returns an overdue log if there is one, else the one with the highest dirty ratio."""
         if not self._logs.config.log_cleaner_enable:
             return None
         now_ms = self._runtime.clock.wall_ms()
@@ -94,14 +94,14 @@ class LogCleaner:
                 await asyncio.sleep(0)
             if not partition.config.cleanup_compact or partition in self._given_up:
                 continue
-            found = self._look_at(partition, now_ms)
+            found = self._check_log(partition, now_ms)
             if found is not None and (
                 best is None or _urgency(found.cleanable) > _urgency(best.cleanable)
             ):
                 best = found
         return best
 
-    def _look_at(self, partition: Partition, now_ms: int) -> Candidate | None:
+    def _check_log(self, partition: Partition, now_ms: int) -> Candidate | None:
         log, directory = partition.log, partition.directory
         if log is None or directory is None or not partition.is_usable:
             return None
@@ -121,7 +121,7 @@ class LogCleaner:
         return None if cleanable is None else Candidate(partition, log, directory, cleanable)
 
     async def clean(self, candidate: Candidate) -> bool:
-        """Whether the log is cleaner now."""
+        """Compacts a log. Returns whether its segments were replaced."""
         partition, log, directory, cleanable = candidate
         keys_max = self._logs.config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY
         truncations = log.truncations
@@ -138,7 +138,7 @@ class LogCleaner:
             directory.fail(DiskFailed(directory.path, error))
             return False
         except DiskFailed as error:
-            # A topic that was deleted meanwhile has no folder any more: that is no failure.
+            # If the topic was deleted in the meantime, the missing folder is no failure.
             if not partition.is_deleted:
                 directory.fail(error)
             return False
@@ -151,9 +151,9 @@ class LogCleaner:
         return swapped
 
     async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> None:
-        """In parts, each followed by the pause that keeps reads and writes together below
-        log.cleaner.io.max.bytes.per.second. The setting is looked at between them, and it is for
-        all log dirs together, since they are cleaned one after the other."""
+        """Compacts in parts, each followed by a pause that keeps reads and writes together below
+        log.cleaner.io.max.bytes.per.second. The setting is read before each part. It applies to all
+        log dirs together, since they are cleaned one after the other."""
         clock, workers = self._runtime.clock, self._runtime.workers
         while not cleaning.is_done:
             begun_ms = clock.mono_ms()
@@ -168,7 +168,7 @@ class LogCleaner:
         return max(1, int(min(rate * PART_S, PART_BYTES_MAX)))
 
     def _time_of_ms(self, moved: int) -> float:
-        """How long so many bytes should take; a rate of 0 or less stops compaction."""
+        """Returns the time for this number of bytes; a rate of 0 or less stops compaction."""
         rate = self._logs.config.log_cleaner_io_max_bytes_per_second
         return moved * 1000 / rate if rate > 0 else math.inf
 
@@ -199,7 +199,7 @@ class LogCleaner:
             directory.fail(error)
 
     def _give_up(self, partition: Partition, reason: object) -> None:
-        LOGGER.error("%s is not compacted any more: %s", partition.topic_partition, reason)
+        LOGGER.error("stopped compacting %s: %s", partition.topic_partition, reason)
         self._given_up.add(partition)
 
     def collect_samples(self) -> Iterator[Sample]:

@@ -1,7 +1,8 @@
-"""Finds and opens the logs of a log dir at start. Everything here blocks: it is workers' work.
+"""Finds and opens the logs of a log dir at the start. All functions block and run in workers.
 
-A log that the cluster does not know (its topic was deleted while this node was down, or the folder
-comes from elsewhere) is set aside as `-stray` and left for a person to look at, never deleted.
+The folder of a log whose topic does not exist (it was deleted while this node was down, or the
+folder comes from another cluster) is renamed with the suffix `-stray`, but never deleted, so that
+an operator can check it.
 """
 
 import logging
@@ -42,7 +43,7 @@ from lograft.storage.types import RecoveryPlan
 LOGGER: Final = logging.getLogger(__name__)
 STRAY_SUFFIX: Final = "-stray"
 
-#: The config of the log of a topic (name, id as far as the folder says), None for a stray one.
+#: Returns the config of a topic by its name and the id in the folder, if any; None if stray.
 ConfigOf: TypeAlias = Callable[[str, UUID | None], TopicConfig | None]
 
 
@@ -52,31 +53,31 @@ class FoundLog(NamedTuple):
     topic_id: UUID | None
     path: str
     plan: RecoveryPlan
-    #: As checkpointed; NO_OFFSET: it never was.
+    #: From the checkpoint; NO_OFFSET if it has none.
     high_watermark: Offset
-    #: Log dirs that it was moved from as a voter.
+    #: Log dirs from which it was moved as a voter.
     past_directories: tuple[UUID, ...] = ()
-    #: Where it was about to move to; a log dir that does not exist if that cannot be read.
+    #: Target of an interrupted move; the id of no log dir if the file cannot be read.
     moving_to: UUID | None = None
 
 
 class Survey(NamedTuple):
-    """What lies in one log dir."""
+    """The content of one log dir."""
 
     logs: list[FoundLog]
-    #: Folders that were on their way out when the node stopped.
+    #: Folders whose deletion was not complete when the node stopped.
     doomed: list[str]
-    #: Topic ids and numbers of partitions that were on their way here (broker/logs/log_moves.py).
+    #: Topic ids and indexes of partitions that were being moved here (broker/logs/log_moves.py).
     coming: list[tuple[UUID, int]]
-    #: The broker epoch of a clean stop, None after any other.
+    #: Broker epoch of a clean shutdown; None if it was not clean.
     clean_epoch: int | None
-    #: Partitions that the checkpoint files name.
+    #: Partitions in the checkpoint files.
     names: set[TopicPartition]
     cleaner_offsets: dict[TopicPartition, Offset]
 
 
 def survey(disk: Disk, log_dir: str) -> Survey:
-    """Raises DiskFailed when the dir cannot be read."""
+    """Lists the content of a log dir. Raises DiskFailed if it cannot be read."""
     try:
         return _survey(disk, log_dir)
     except OSError as error:
@@ -97,7 +98,7 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
             continue
         index = future_partition_of(name)
         if index is not None:
-            # Whatever is in the copy: it is made anew.
+            # The incomplete copy is discarded and the move starts again.
             topic_id = _topic_id(disk, path)
             coming += [] if topic_id is None else [(topic_id, index)]
             doomed.append(path)
@@ -123,8 +124,8 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
 
 
 def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
-    """The broker epoch of the last life if no dir has lost anything that was written in it: each
-    was closed cleanly, or its process ended alone and left the kernel running. Else -1."""
+    """Returns the broker epoch of the last process if no log dir can have lost records: each was
+    closed cleanly, or the process ended without a crash of the machine. Else -1."""
     epochs = set()
     for log_dir in log_dirs:
         try:
@@ -137,17 +138,18 @@ def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
 
 
 def check_nothing_lost(log_dir: str, results: Sequence[Log | LograftError]) -> None:
-    """For logs whose process ended alone: the kernel has all that was written, so at most the last
-    write is not whole. If more is gone the disk or its cache has changed bytes, and the broker has
-    claimed what it does not have any more. Raises DiskFailed: the next start will not claim it."""
+    """Checks logs after the process ended without a crash of the machine: the kernel has everything
+    that was written, so at most the last write is incomplete. If more is missing, the disk or its
+    cache is corrupt, and the broker's claim was wrong. Raises DiskFailed, so that the next start
+    does not repeat the claim."""
     for result in results:
         if isinstance(result, Log) and result.has_lost_batches:
-            reason = f"{result.directory} has lost records that were written in this boot"
+            reason = f"{result.directory} has lost records that were written since the last boot"
             raise DiskFailed(log_dir, OSError(EIO, reason))
 
 
 def mark_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
-    """Raises DiskFailed."""
+    """Writes the mark of a running process; raises DiskFailed."""
     try:
         write_running_mark(disk, log_dir, broker_epoch)
     except OSError as error:
@@ -155,11 +157,11 @@ def mark_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
 
 
 def _checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """A checkpoint that does not read is as good as none: recovery then looks at more."""
+    """Returns a checkpoint, or an empty one if it is damaged, which only makes recovery slower."""
     try:
         return read_checkpoint(disk, path)
     except InvalidCheckpoint as error:
-        LOGGER.warning("%s; it is ignored", error)
+        LOGGER.warning("ignoring a damaged checkpoint: %s", error)
         return {}
 
 
@@ -167,7 +169,7 @@ def _topic_id(disk: Disk, path: str) -> UUID | None:
     try:
         return read_partition_metadata(disk, path)
     except InvalidCheckpoint as error:
-        LOGGER.warning("%s; the log is taken by its folder's name", error)
+        LOGGER.warning("%s; identifying the log by the name of its folder", error)
         return None
 
 
@@ -175,7 +177,7 @@ def _moves(disk: Disk, path: str) -> tuple[tuple[UUID, ...], UUID | None]:
     try:
         past = read_moved_from(disk, path)
     except InvalidCheckpoint as error:
-        LOGGER.warning("%s; the replica is a voter only under the id of its log dir", error)
+        LOGGER.warning("%s; the replica votes only with the id of its present log dir", error)
         past = ()
     try:
         return past, read_moving_to(disk, path)
@@ -210,8 +212,8 @@ def open_new(
     config: TopicConfig,
     now_ms: int,
 ) -> Log:
-    """The topic id is written first: the fsync of the folder that ends `Log.open` makes both names
-    durable. The name of the folder itself is the caller's business, once for many."""
+    """Creates a log. The topic id is written first, so that the fsync of the folder at the end of
+    `Log.open` makes both file names durable. The caller fsyncs the log dir once for many logs."""
     directory = f"{log_dir}/{directory_name(topic_partition)}"
     return open_at(
         disk, directory, topic_partition, topic_id=topic_id, config=config, now_ms=now_ms
@@ -227,10 +229,10 @@ def open_at(
     config: TopicConfig,
     now_ms: int,
 ) -> Log:
-    """The same in a folder of that name."""
+    """Creates a log in this folder."""
     log_dir = directory.rpartition("/")[0]
     try:
-        # Somebody deleted it: a new one in its place would hide that its logs are gone.
+        # The log dir was deleted: creating it again would hide the loss of its logs.
         if not disk.is_dir(log_dir):
             raise FileNotFoundError(ENOENT, "No such file or directory", log_dir)
         disk.make_dir(directory)
@@ -263,7 +265,7 @@ def _write_topic_id(disk: Disk, log: Log) -> None:
 
 
 def set_stray_aside(disk: Disk, found: FoundLog, unique: UUID) -> str:
-    """Returns the folder's new path."""
+    """Renames the folder of a stray log and returns its new path."""
     tail = f"-{found.topic_partition.partition}.{unique.hex}{STRAY_SUFFIX}"
     name = found.topic_partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
     log_dir = found.path.rpartition("/")[0]
@@ -276,7 +278,7 @@ def set_stray_aside(disk: Disk, found: FoundLog, unique: UUID) -> str:
 
 
 def rename_logs(disk: Disk, log_dir: str, renames: Sequence[tuple[str, str]]) -> None:
-    """Gives the folders of deleted logs other names; whoever reads their files reads on."""
+    """Renames folders of logs; reads of their open files are not affected."""
     try:
         for source, target in renames:
             disk.rename(source, target)
@@ -286,8 +288,8 @@ def rename_logs(disk: Disk, log_dir: str, renames: Sequence[tuple[str, str]]) ->
 
 
 def open_many(openers: Sequence[Callable[[], Log]]) -> list[Log | LograftError]:
-    """One after the other; a log that cannot be opened does not keep the others closed. A failed
-    disk does: DiskFailed is raised."""
+    """Opens logs one after the other, and returns the log or the error of each. A disk failure
+    raises DiskFailed."""
     results: list[Log | LograftError] = []
     for opener in openers:
         try:
@@ -302,7 +304,7 @@ def open_many(openers: Sequence[Callable[[], Log]]) -> list[Log | LograftError]:
 def lower_recovery_points(
     disk: Disk, log_dir: str, lowered: Mapping[TopicPartition, Offset]
 ) -> None:
-    """Logs ended before the points up to which they were fsynced once: files were lost, or a crash
-    came while a log was being emptied. A worker's job."""
+    """Lowers recovery points of logs that end below them: files were lost, or a crash interrupted
+    the truncation of a log."""
     path = f"{log_dir}/{RECOVERY_POINTS}"
     write_checkpoint(disk, path, {**_checkpoint(disk, path), **lowered})

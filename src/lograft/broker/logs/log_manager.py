@@ -1,10 +1,10 @@
-"""The logs of all log dirs: opened, made, deleted, closed.
+"""Opens, creates, deletes and closes the logs of all log dirs.
 
-Nothing here runs per partition while nothing happens: `housekeeping` looks at the clock for all of
-them, one flusher per log dir sleeps until it is asked, new logs are made by worker jobs of many.
+Idle partitions have no tasks or timers: `housekeeping` checks the time for all of them, there is
+one flusher per log dir, and a worker job creates many logs.
 
-A failed disk (DiskFailed) takes its log dir offline for good: its partitions answer
-KAFKA_STORAGE_ERROR. When it holds the metadata log, or was the last one, the node halts.
+A disk failure (DiskFailed) takes its log dir offline until a restart: its partitions return
+KAFKA_STORAGE_ERROR. If it contains the metadata log, or was the last one online, the node halts.
 """
 
 import asyncio
@@ -16,7 +16,13 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from lograft.broker.logs.checkpoints import Checkpoints
-from lograft.broker.logs.interrupted_moves import Choice, Opened, choose, doubt_of, settle
+from lograft.broker.logs.interrupted_moves import (
+    Choice,
+    Opened,
+    choose,
+    interrupted_move_error,
+    settle,
+)
 from lograft.broker.logs.log_loading import (
     ConfigOf,
     FoundLog,
@@ -47,27 +53,29 @@ from lograft.storage.log_dirs import (
 )
 
 LOGGER: Final = logging.getLogger(__name__)
-#: Logs that one worker's job opens before the loop hears of them.
+#: Number of logs that one worker job opens.
 LOGS_PER_JOB: Final = 64
-#: Workers that make or close logs side by side.
-MAKERS: Final = 4
+#: Number of workers that create or close logs in parallel.
+PARALLEL_JOBS: Final = 4
 
 LOG_DIRS: Final = Gauge(
     "lograft_log_dirs",
     "Log dirs of this broker.",
     enum_label("state", ("online", "offline")),
 )
-LOGS: Final = Gauge("lograft_logs", "Partitions that have a log on this broker, or soon will.")
+LOGS: Final = Gauge(
+    "lograft_logs", "Partitions with a log on this broker, including those being created."
+)
 LOGS_DELETED: Final = Gauge(
     "lograft_logs_to_delete", "Folders of deleted partitions that are still on disk."
 )
 
 
-class Make(NamedTuple):
+class CreateLog(NamedTuple):
     partition: Partition
 
 
-class Doom(NamedTuple):
+class DeleteLog(NamedTuple):
     partition: Partition
     log: Log
 
@@ -91,10 +99,10 @@ class LogManager:
         on_partition_opened: Callable[[Partition, LogDirectory], None],
         halt: Callable[[str], None],
     ) -> None:
-        """`directory_ids`: each log dir that could be used at start, with its id.
-        `on_directory_failed`: a log dir went offline; the controller should hear of it soon.
-        `on_partition_opened`: a partition's log is open, or was moved; the controller may not know
-        in which dir."""
+        """`directory_ids` are the ids of the log dirs that could be used at the start.
+        `on_directory_failed` is called when a log dir goes offline, to inform the controller.
+        `on_partition_opened` is called when a log was opened or moved, since the controller may not
+        know its log dir."""
         self._runtime = runtime
         self._disk = runtime.disk
         self._halt = halt
@@ -104,24 +112,24 @@ class LogManager:
             LogDirectory(path, directory_id, workers=runtime.workers, on_failed=self._on_failed)
             for path, directory_id in directory_ids.items()
         ]
-        #: Log dirs of the configuration that could not even be read at start.
+        #: Log dirs in the configuration that could not be read at the start.
         self.unusable = [path for path in config.log_dirs if path not in directory_ids]
-        #: Every partition that has or shall have a log here; a dict for its order.
+        #: Every partition that has a log on this broker, or will; a dict for its order.
         self.partitions: dict[Partition, None] = {}
         #: Folders of deleted partitions, with the time from which they may be removed.
         self.doomed: list[tuple[int, LogDirectory, str]] = []
-        #: Replicas that were moving to a log dir when the last life ended.
+        #: Replicas whose move to a log dir was interrupted by the end of the last process.
         self.unfinished_moves: list[tuple[UUID, int, LogDirectory]] = []
-        #: Paths of log dirs in which replicas shall be made that are not here yet.
+        #: Requested log dirs of replicas that do not exist on this broker yet.
         self.preferred: dict[TopicPartition, str] = {}
         self.on_partition_opened = on_partition_opened
         self._on_directory_failed = on_directory_failed
-        #: The cluster was told that nothing is missing.
+        #: Whether the registration claims that no records are missing.
         self._claims_all = False
         self._found: dict[TopicIdPartition, Opened] = {}
         #: While the logs are loaded: every folder of a replica.
         self._candidates: dict[TopicIdPartition, list[Opened]] = {}
-        self._work: dict[LogDirectory, list[Make | Doom]] = {}
+        self._work: dict[LogDirectory, list[CreateLog | DeleteLog]] = {}
         #: The tasks that do it.
         self._workers_at: dict[LogDirectory, Task] = {}
         self._tasks: list[Task] = []
@@ -131,16 +139,20 @@ class LogManager:
         return [directory for directory in self.directories if not directory.offline]
 
     def offline_ids(self) -> list[UUID]:
-        """What the controller must hear of."""
+        """Ids of failed log dirs, to report to the controller."""
         return [directory.directory_id for directory in self.directories if directory.offline]
 
     def cordoned_ids(self) -> list[UUID]:
-        """Log dirs that take no new replicas."""
+        """Ids of log dirs that get no new replicas."""
         cordoned = self.config.cordoned_log_dirs
-        return [each.directory_id for each in self.directories if is_cordoned(each.path, cordoned)]
+        return [
+            directory.directory_id
+            for directory in self.directories
+            if is_cordoned(directory.path, cordoned)
+        ]
 
     def partitions_in(self, directory: LogDirectory) -> list[tuple[Partition, Log]]:
-        """Those with an open log."""
+        """Returns the partitions with an open log in the directory."""
         return [
             (partition, partition.log)
             for partition in self.partitions
@@ -157,7 +169,7 @@ class LogManager:
     # Start and stop.
 
     async def load(self, config_of: ConfigOf, id_of: Callable[[str], UUID]) -> None:
-        """Opens every log that the cluster knows; `adopt` then takes them one by one."""
+        """Opens every log that belongs to the cluster; `adopt` then assigns them to partitions."""
         for directory in self.directories:
             try:
                 await self._load_directory(directory, config_of, id_of)
@@ -166,31 +178,31 @@ class LogManager:
         await self._choose_found()
 
     async def _choose_found(self) -> None:
-        """Where a replica has several folders, or a move was interrupted."""
+        """Selects the folder of each replica that has several, or whose move was interrupted."""
         sees_all = not self.unusable and len(self.online) == len(self.directories)
         for key, candidates in self._candidates.items():
             choice = choose(candidates)
             chosen = choice.chosen
             for other in choice.others:
                 LOGGER.error(
-                    "%s lies in %s and in %s: the first one is used, move the other away",
+                    "%s exists in %s and in %s: using the first one, remove the other",
                     other.found.topic_partition,
                     chosen.directory.path,
                     other.directory.path,
                 )
-            doubt = doubt_of(chosen, sees_all=sees_all)
-            if doubt is not None:
-                LOGGER.error("%s", doubt)
-                chosen = chosen._replace(result=doubt)
+            error = interrupted_move_error(chosen, sees_all=sees_all)
+            if error is not None:
+                LOGGER.error("%s", error)
+                chosen = chosen._replace(result=error)
             elif choice.left_behind or chosen.found.moving_to is not None:
                 await self._settle(choice)
             self._found[key] = chosen
         self._candidates.clear()
 
     async def _settle(self, choice: Choice) -> None:
-        for each in choice.left_behind:
-            if isinstance(each.result, Log):
-                each.result.close(clean=False)
+        for opened in choice.left_behind:
+            if isinstance(opened.result, Log):
+                opened.result.close(clean=False)
         job = partial(settle, self._disk, choice, self._runtime.randomness.uuid())
         try:
             doomed = await self._runtime.workers.run(job)
@@ -203,8 +215,8 @@ class LogManager:
         self.doomed += [(due_ms, directory, path) for directory, path in doomed]
 
     async def read_previous_epoch(self) -> int:
-        """The broker epoch of the last life if nothing that was written in it can be gone, else -1.
-        Before `load`, which takes the marks of clean stops away."""
+        """Returns the broker epoch of the last process if no record that it wrote can be lost, else
+        -1. Called before `load`, which removes the marks of clean shutdowns."""
         paths = [directory.path for directory in self.directories]
         if self.unusable or not paths:
             return -1
@@ -224,22 +236,24 @@ class LogManager:
         self.doomed += [(due_ms, directory, path) for path in found.doomed]
         self.unfinished_moves += [(*key, directory) for key in found.coming]
         known: list[tuple[FoundLog, TopicIdPartition, Callable[[], Log]]] = []
-        for one in found.logs:
-            topic, index = one.topic_partition
-            config = config_of(topic, one.topic_id)
+        for log in found.logs:
+            topic, index = log.topic_partition
+            config = config_of(topic, log.topic_id)
             if config is None:
-                await self._set_aside(one)
+                await self._set_aside(log)
                 continue
-            if one.topic_partition in found.cleaner_offsets:
-                offset = found.cleaner_offsets[one.topic_partition]
-                directory.cleaner_offsets[one.topic_partition] = offset
+            if log.topic_partition in found.cleaner_offsets:
+                offset = found.cleaner_offsets[log.topic_partition]
+                directory.cleaner_offsets[log.topic_partition] = offset
             key = TopicIdPartition(id_of(topic), index)
             opener = partial(
-                open_found, disk, one, config=config, topic_id=key.topic_id, now_ms=now_ms
+                open_found, disk, log, config=config, topic_id=key.topic_id, now_ms=now_ms
             )
-            known.append((one, key, opener))
+            known.append((log, key, opener))
         if found.clean_epoch is None and known:
-            LOGGER.info("log dir %s was not closed cleanly: recovering its logs", directory.path)
+            LOGGER.info(
+                "recovering the logs in %s, which was not shut down cleanly", directory.path
+            )
         chunks = [known[at : at + LOGS_PER_JOB] for at in range(0, len(known), LOGS_PER_JOB)]
         jobs = [
             workers.run(partial(open_many, [opener for _, _, opener in chunk])) for chunk in chunks
@@ -248,18 +262,18 @@ class LogManager:
         for chunk, results in zip(chunks, await asyncio.gather(*jobs), strict=True):
             if found.clean_epoch is None and self._claims_all:
                 check_nothing_lost(directory.path, results)
-            for (one, key, _), result in zip(chunk, results, strict=True):
+            for (log, key, _), result in zip(chunk, results, strict=True):
                 if isinstance(result, LograftError):
-                    LOGGER.error("%s stays offline: %s", one.topic_partition, result)
-                    plan = one.plan
-                    directory.kept[one.topic_partition] = KeptOffsets(
+                    LOGGER.error("%s is offline: %s", log.topic_partition, result)
+                    plan = log.plan
+                    directory.kept[log.topic_partition] = KeptOffsets(
                         plan.recovery_point, plan.log_start
                     )
-                elif result.end_offset < one.plan.recovery_point:
-                    shorter[one.topic_partition] = result.end_offset
-                self._candidates.setdefault(key, []).append(Opened(result, directory, one))
+                elif result.end_offset < log.plan.recovery_point:
+                    shorter[log.topic_partition] = result.end_offset
+                self._candidates.setdefault(key, []).append(Opened(result, directory, log))
         if shorter:
-            # Before anything is written there: it is not fsynced, whatever was there once.
+            # Before anything is appended there, which is not fsynced, whatever was there before.
             job = partial(lower_recovery_points, disk, directory.path, shorter)
             await workers.run(job, lane=directory.path)
 
@@ -267,10 +281,12 @@ class LogManager:
         unique = self._runtime.randomness.uuid()
         job = partial(set_stray_aside, self._disk, found, unique)
         path = await self._runtime.workers.run(job)
-        LOGGER.warning("%s belongs to no topic of this cluster: set aside as %s", found.path, path)
+        LOGGER.warning(
+            "renamed %s to %s, because its topic does not exist in this cluster", found.path, path
+        )
 
     def adopt(self, partition: Partition) -> bool:
-        """Gives the partition its log that `load` has found, if there is one."""
+        """Assigns the log that `load` found to the partition. Returns False if there is none."""
         opened = self._found.pop(TopicIdPartition(partition.topic_id, partition.index), None)
         if opened is None:
             return False
@@ -298,15 +314,16 @@ class LogManager:
             self._tasks.append(task)
 
     async def mark_running(self, broker_epoch: int) -> None:
-        """After `load`: a kill that leaves the kernel running costs nothing from here on. A dir
-        with a log that could not be opened gets no mark."""
+        """Marks the log dirs as in use by this process, after `load`. With the mark, the end of the
+        process alone, without a crash of the machine, loses no records. A log dir with a log that
+        could not be opened gets no mark."""
         for directory in self.online:
             job = partial(mark_running, self._disk, directory.path, broker_epoch)
             try:
                 await self._runtime.workers.run(job, lane=directory.path)
             except DiskFailed as error:
                 directory.fail(error)
-            # Also what happened while the worker wrote.
+            # The state may have changed while the worker was writing.
             if directory.offline or self._has_offline_logs(directory):
                 self._forget_running(directory)
 
@@ -314,19 +331,19 @@ class LogManager:
         return any(p.directory is directory and p.offline for p in self.partitions)
 
     def _forget_running(self, directory: LogDirectory) -> None:
-        """At once: the process may end before a worker would come to it."""
+        """Removes the mark at once, since the process may end before a worker could."""
         try:
             remove_running_mark(self._disk, directory.path)
         except OSError as error:
-            # It can be read only, or not at all: then the next start cannot use it either.
+            # The log dir is read-only or unreadable: the next start cannot use it either.
             LOGGER.error("%s: %s", directory.path, error)
 
     async def stop(self, *, broker_epoch: int = -1) -> None:
-        """Closes every log cleanly and says so in each log dir; a dir that fails meanwhile will
-        be recovered at the next start."""
+        """Closes every log cleanly and writes that to each log dir. The logs of a log dir that
+        fails in the meantime are recovered at the next start."""
         for task in self._tasks:
             task.cancel()
-        # A deleted log whose folder kept its name would be a stray one at the next start.
+        # A deleted log whose folder is not renamed yet would be stray at the next start.
         for task in list(self._workers_at.values()):
             await task
         for directory in self.online:
@@ -343,11 +360,14 @@ class LogManager:
 
     async def _close_logs(self, directory: LogDirectory) -> None:
         workers = self._runtime.workers
-        # What was under way in the dir's lane ends before its files are closed side by side.
+        # Jobs in the lane of the log dir complete before its files are closed in parallel.
         await workers.run(_nothing, lane=directory.path)
         logs = [log for _, log in self.partitions_in(directory)]
         await asyncio.gather(
-            *(workers.run(partial(_close_all, logs[n::MAKERS])) for n in range(MAKERS))
+            *(
+                workers.run(partial(_close_all, logs[n::PARALLEL_JOBS]))
+                for n in range(PARALLEL_JOBS)
+            )
         )
 
     def take_checkpoints(self, directory: LogDirectory) -> Checkpoints:
@@ -361,20 +381,20 @@ class LogManager:
         )
 
     async def write_checkpoints(self, directory: LogDirectory) -> None:
-        """All files of the dir; raises DiskFailed."""
+        """Writes all checkpoint files of the log dir; raises DiskFailed."""
         taken = self.take_checkpoints(directory)
         await self._runtime.workers.run(taken.write_all, lane=directory.path)
         directory.names_on_disk = taken.names
 
-    # Cutting logs: a follower's business.
+    # Truncating logs of followers.
 
     async def truncate(self, partition: Partition, to: Offset) -> None:
-        """Cuts everything from `to` on away; raises DiskFailed. Nobody may append meanwhile."""
+        """Truncates the log to this offset; raises DiskFailed. The caller prevents appends."""
         log = _log_of(partition)
         if to < log.end_offset:
-            await self._cut(partition, log.truncation_floor(to), to, partial(log.truncate, to))
+            await self._truncate(partition, log.truncation_floor(to), to, partial(log.truncate, to))
         else:
-            # No record goes, but an epoch that began there without one does.
+            # Removes no record, but an epoch that starts there without one.
             log.truncate(to)
 
     async def truncate_fully_and_start_at(self, partition: Partition, offset: Offset) -> None:
@@ -382,13 +402,13 @@ class LogManager:
         floor = Offset(min(offset, log.segments[0].base_offset))
         now_ms = self._runtime.clock.wall_ms()
         job = partial(log.truncate_fully_and_start_at, offset, now_ms=now_ms)
-        await self._cut(partition, floor, offset, job)
+        await self._truncate(partition, floor, offset, job)
 
-    async def _cut(
+    async def _truncate(
         self, partition: Partition, floor: Offset, to: Offset, job: Callable[[], None]
     ) -> None:
-        """The job runs in a worker while nobody else uses the log. Before it, the recovery point
-        comes down durably to `floor`: what is written there afterwards is not fsynced."""
+        """Runs the job in a worker with exclusive access to the log. Before that it durably lowers
+        the recovery point to `floor`, since records written there later are not fsynced."""
         log, directory = _log_of(partition), partition.directory
         assert directory is not None
         async with directory.segment_lock:
@@ -415,7 +435,7 @@ class LogManager:
     # Failing disks.
 
     def _on_failed(self, directory: LogDirectory, error: DiskFailed) -> None:
-        LOGGER.error("log dir %s goes offline: %s", directory.path, error.cause)
+        LOGGER.error("log dir %s is offline: %s", directory.path, error.cause)
         self._forget_running(directory)
         reason = f"log dir {directory.path} is offline: {error.cause}"
         has_led = False
@@ -425,17 +445,17 @@ class LogManager:
                 partition.on_offline(reason)
         self._on_directory_failed(directory.directory_id, directory.path, has_led=has_led)
         if directory.path == self.config.metadata_log_dir:
-            self._halt(f"{reason}; it holds the metadata log")
+            self._halt(f"{reason}; it contains the metadata log")
         elif not self.online:
-            self._halt(f"{reason}; it was the last log dir")
+            self._halt(f"{reason}; it was the last log dir online")
 
-    # Making and deleting logs: in one line per dir, so that a folder is never made before the old
-    # one of that name is out of the way, nor renamed while a worker writes in it.
+    # Creating and deleting logs: one queue per log dir, so that a folder is never created before an
+    # old one of that name was renamed, nor renamed while a worker writes to it.
 
     def make(self, partition: Partition, *, directory_id: UUID | None, is_new: bool) -> None:
-        """Opens a new log for the partition soon; `directory_id` says where, if it matters. One
-        that is not new may lie in a dir that is offline: an empty log in its place would be a
-        loss of records."""
+        """Creates the log of a partition in the background, in the log dir with `directory_id` if
+        that is online. The log of a partition that is not new may be in an offline log dir, and an
+        empty log instead of it would lose records, so such a partition stays offline."""
         self.partitions[partition] = None
         assigned = any(directory.directory_id == directory_id for directory in self.online)
         if (
@@ -443,20 +463,20 @@ class LogManager:
             and not assigned
             and (self.unusable or len(self.online) < len(self.directories))
         ):
-            partition.on_offline("its log may lie in a log dir that is offline")
+            partition.on_offline("its log may be in a log dir that is offline")
             return
         preferred = self.preferred.pop(partition.topic_partition, None)
-        wanted = [each for each in self.online if each.path == preferred]
-        directory = wanted[0] if wanted else self._choose(directory_id)
+        requested = [directory for directory in self.online if directory.path == preferred]
+        directory = requested[0] if requested else self._choose(directory_id)
         if directory is None:
             partition.on_offline("no log dir is online")
             return
         directory.log_count += 1
         partition.assign_directory(directory)
-        self._queue(directory, Make(partition))
+        self._queue(directory, CreateLog(partition))
 
     def _choose(self, directory_id: UUID | None) -> LogDirectory | None:
-        """The assigned dir, else the online one with the fewest logs."""
+        """Returns the assigned log dir, else the online one with the fewest logs."""
         online = self.online
         for directory in online:
             if directory.directory_id == directory_id:
@@ -466,7 +486,8 @@ class LogManager:
         return min(open_ones or online, key=lambda d: d.log_count, default=None)
 
     def delete(self, partition: Partition) -> None:
-        """The folder is renamed soon and removed after `file.delete.delay.ms`."""
+        """Deletes a log: its folder is renamed in the background and removed after
+        `file.delete.delay.ms`."""
         self.partitions.pop(partition, None)
         directory = partition.directory
         if directory is None:
@@ -475,15 +496,15 @@ class LogManager:
         directory.changes += 1
         directory.kept.pop(partition.topic_partition, None)
         directory.cleaner_offsets.pop(partition.topic_partition, None)
-        # A log that a worker is just making is deleted once it is there.
+        # A log that a worker is creating is deleted afterwards.
         if partition.log is not None:
-            self._queue(directory, Doom(partition, partition.log))
+            self._queue(directory, DeleteLog(partition, partition.log))
 
-    def _queue(self, directory: LogDirectory, work: "Make | Doom") -> None:
+    def _queue(self, directory: LogDirectory, work: "CreateLog | DeleteLog") -> None:
         waiting = self._work.get(directory)
         if waiting is None:
             self._work[directory] = [work]
-            name = f"make logs {directory.path}"
+            name = f"create logs {directory.path}"
             self._workers_at[directory] = self._runtime.spawn(self._do_work(directory), name=name)
         else:
             waiting.append(work)
@@ -497,8 +518,10 @@ class LogManager:
             try:
                 if any(w.partition.topic_partition in directory.names_on_disk for w in batch):
                     await self.write_checkpoints(directory)
-                if kind is Doom:
-                    await self._set_doomed_aside(directory, [w for w in batch if type(w) is Doom])
+                if kind is DeleteLog:
+                    await self._set_doomed_aside(
+                        directory, [w for w in batch if type(w) is DeleteLog]
+                    )
                 else:
                     await self._make_logs(
                         directory, [w.partition for w in batch if not w.partition.is_deleted]
@@ -508,8 +531,9 @@ class LogManager:
                 break
         del self._work[directory], self._workers_at[directory]
 
-    async def _set_doomed_aside(self, directory: LogDirectory, batch: list[Doom]) -> None:
-        """In the dir's lane: after every flush that may still write in these folders."""
+    async def _set_doomed_aside(self, directory: LogDirectory, batch: list[DeleteLog]) -> None:
+        """Renames folders of deleted logs, in the lane of the log dir, and so after every flush
+        that may still write to them."""
         renames = []
         for partition, log in batch:
             name = deleted_directory_name(
@@ -524,7 +548,7 @@ class LogManager:
         await self._runtime.workers.run(job, lane=directory.path)
 
     async def _make_logs(self, directory: LogDirectory, partitions: list[Partition]) -> None:
-        """Many at once: each waits for the disk a few times, and the disk takes them together."""
+        """Creates many logs in parallel, since each of them waits for the disk several times."""
         workers, now_ms = self._runtime.workers, self._runtime.clock.wall_ms()
         openers: list[Callable[[], Log]] = [
             partial(
@@ -538,7 +562,7 @@ class LogManager:
             )
             for partition in partitions
         ]
-        chunks = [range(start, len(openers), MAKERS) for start in range(MAKERS)]
+        chunks = [range(start, len(openers), PARALLEL_JOBS) for start in range(PARALLEL_JOBS)]
         jobs = [workers.run(partial(open_many, [openers[n] for n in chunk])) for chunk in chunks]
         results = await asyncio.gather(*jobs)
         await workers.run(
@@ -546,18 +570,18 @@ class LogManager:
         )
         for chunk, opened in zip(chunks, results, strict=True):
             for number, result in zip(chunk, opened, strict=True):
-                self._made(partitions[number], directory, result)
+                self._on_created(partitions[number], directory, result)
 
-    def _made(
+    def _on_created(
         self, partition: Partition, directory: LogDirectory, result: Log | LograftError
     ) -> None:
         if isinstance(result, LograftError):
-            LOGGER.error("no log for %s: %s", partition.topic_partition, result)
+            LOGGER.error("could not create the log of %s: %s", partition.topic_partition, result)
             partition.on_offline(str(result))
         elif partition.is_deleted:
-            # Before all that waits: the topic may have been created again, and its new log must
-            # not find the old folder.
-            self._work[directory].insert(0, Doom(partition, result))
+            # First in the queue: the topic may have been created again, and its new log must not
+            # use the old folder.
+            self._work[directory].insert(0, DeleteLog(partition, result))
         elif not partition.offline:
             self._opened(partition, result, directory, NO_OFFSET)
             directory.changes += 1

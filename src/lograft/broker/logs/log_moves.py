@@ -1,18 +1,18 @@
-"""Moves replicas between the log dirs of this broker, while they are used (KIP-113).
+"""Moves replicas between the log dirs of this broker while they are in use (KIP-113).
 
-A copy grows in the other dir, in a folder marked `-future`, as a follower's log would. When it is
-nearly there the partition holds its breath: writers wait, the rest is copied, the copy is fsynced
-and takes the name, the old folder loses it. The log then goes on in the new files, and nobody who
-holds it notices. The copy has its name, durably, before the old folder gives its own away: whatever
-ends the process, one of them is whole.
+The copy is built in the other log dir, in a folder marked `-future`, like the log of a follower.
+Once it has almost caught up, appends wait while the rest is copied. The copy is fsynced and gets
+the name of the log, and the old folder is renamed. The `Log` object then uses the new files, which
+is invisible to its users. The copy has its name, durably, before the old folder is renamed, so
+whenever the process ends, one of the two is complete.
 
-A move that a stop has interrupted begins again at the next start.
+A move that was interrupted by a shutdown starts again at the next start.
 
-A replica in raft mode stays the same voter: its votes come along, and it answers to the id of its
-old log dir too until the leader has written the new one to the log (`RaftLeader.find_moved_voter`).
-So there must never be two of it. Before the copy gets the name, the source says where the replica
-goes (`interrupted_moves.py`); if something fails from then on, the replica is offline until a start
-has seen which folder it is.
+A replica in raft mode stays the same voter. Its votes are moved, too, and it accepts requests for
+the id of its old log dir until the leader has written the new one to the log
+(`RaftLeader.find_moved_voter`). So the replica must never exist twice. Before the copy gets its
+name, the target is written to the source (`interrupted_moves.py`). If an operation fails after
+that, the replica is offline until a start has found out which folder is the replica.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ RATE_WINDOW: Final = (
     "alter.log.dirs.replication.quota.window.num",
     "alter.log.dirs.replication.quota.window.size.seconds",
 )
-#: Copied in one turn of the loop.
+#: Maximum number of bytes that are copied at a time.
 COPY_BYTES: Final = 1 << 20
-#: So much of the copy may be in the page cache only.
+#: Maximum number of bytes of the copy in the page cache only.
 FLUSH_BYTES: Final = 1 << 24
 
 
 class Move:
-    """One replica on its way; `future` is its copy, once there is one."""
+    """The move of one replica; `future` is its copy, once that exists."""
 
     __slots__ = ("future", "is_arriving", "partition", "target", "task")
 
@@ -65,13 +65,13 @@ class Move:
         self.partition = partition
         self.target = target
         self.future: Log | None = None
-        #: From here on it is brought to its end.
+        #: Whether the final steps have started, after which the move is not cancelled.
         self.is_arriving = False
         self.task: Task | None = None
 
     @property
     def lag(self) -> int:
-        """Records that the copy lacks; all of them before there is a copy."""
+        """Number of records that the copy lacks."""
         log, future = self.partition.log, self.future
         if log is None:
             return 0
@@ -106,19 +106,21 @@ class LogMoves:
         self.moves: dict[Partition, Move] = {}
         threads = metadata.config.value("num.replica.alter.log.dirs.threads")
         at_once = threads if isinstance(threads, int) else len(logs.directories)
-        self._may_copy = asyncio.Semaphore(max(1, at_once))
+        self._copies = asyncio.Semaphore(max(1, at_once))
 
     def move(self, partition: Partition, target: LogDirectory) -> None:
-        """Begins it; back to where the replica is: ends the move that is under way. Raises
+        """Starts a move. If the target is the present log dir, cancels the move in progress. Raises
         ReplicaNotMovable."""
-        under_way = self.moves.get(partition)
-        if under_way is not None and under_way.target is target:
+        current = self.moves.get(partition)
+        if current is not None and current.target is target:
             return
-        if under_way is not None:
-            if under_way.is_arriving:
-                raise ReplicaNotMovable(f"{partition.topic_partition} is just arriving: try again")
-            assert under_way.task is not None
-            under_way.task.cancel()
+        if current is not None:
+            if current.is_arriving:
+                raise ReplicaNotMovable(
+                    f"another move of {partition.topic_partition} is about to complete: retry"
+                )
+            assert current.task is not None
+            current.task.cancel()
             del self.moves[partition]
         if partition.directory is target:
             return
@@ -127,18 +129,18 @@ class LogMoves:
         move.task = self._runtime.spawn(self._run(move), name=name)
 
     def resume(self, partitions: Callable[[UUID, int], Partition | None]) -> None:
-        """After a start: what the last life has not finished."""
+        """Starts moves again that the last process did not complete."""
         for topic_id, index, target in self._logs.unfinished_moves:
             partition = partitions(topic_id, index)
             if partition is not None and partition.is_usable:
                 try:
                     self.move(partition, target)
                 except ReplicaNotMovable as error:
-                    LOGGER.warning("a move is not resumed: %s", error)
+                    LOGGER.warning("could not resume a move: %s", error)
         self._logs.unfinished_moves.clear()
 
     async def stop(self) -> None:
-        """Copies stay where they are: the next start begins these moves again."""
+        """Cancels moves, except those about to complete; the next start begins them again."""
         for move in list(self.moves.values()):
             assert move.task is not None
             if move.is_arriving:
@@ -151,22 +153,22 @@ class LogMoves:
         partition, target = move.partition, move.target
         name, is_done = partition.topic_partition, False
         try:
-            async with self._may_copy:
+            async with self._copies:
                 is_done = await self._copy_and_swap(move)
         except DiskFailed as error:
             for directory in (target, partition.directory):
                 if directory is not None and directory.path == error.log_dir:
                     directory.fail(error)
-            LOGGER.error("%s does not move to %s: %s", name, target.path, error)
+            LOGGER.error("could not move %s to %s: %s", name, target.path, error)
         except LograftError as error:
-            LOGGER.error("%s does not move to %s: %s", name, target.path, error)
+            LOGGER.error("could not move %s to %s: %s", name, target.path, error)
         finally:
             if self.moves.get(partition) is move:
                 del self.moves[partition]
             if not is_done and move.future is not None:
                 self._drop(move.future, target)
         if is_done:
-            LOGGER.info("%s lies in %s now", name, target.path)
+            LOGGER.info("moved %s to %s", name, target.path)
 
     def _drop(self, future: Log, target: LogDirectory) -> None:
         future.close(clean=False)
@@ -198,9 +200,10 @@ class LogMoves:
         return False
 
     async def _wait_movable(self, partition: Partition) -> bool:
-        """Until the log is not being cut, nor the mode being switched. False: it never will be."""
+        """Waits until the log is not being truncated and the mode not being switched. Returns False
+        if the partition was deleted or is offline."""
         while not partition.is_deleted and not partition.offline:
-            if _may_go_on(partition):
+            if _can_move(partition):
                 return True
             await asyncio.sleep(PAUSE_MS / 1000)
         return False
@@ -209,9 +212,9 @@ class LogMoves:
         return name(partition.topic_partition, self._runtime.randomness.uuid())
 
     async def _copy(self, partition: Partition, log: Log, future: Log) -> None:
-        """Until it is nearly there. A log that was cut meanwhile is copied anew."""
+        """Copies until the copy has almost caught up. If the log is truncated, starts again."""
         truncations, unflushed = -1, 0
-        while _may_go_on(partition):
+        while _can_move(partition):
             if log.truncations != truncations or future.end_offset < log.log_start_offset:
                 truncations = log.truncations
                 await self._begin_at(future, log.log_start_offset)
@@ -234,12 +237,12 @@ class LogMoves:
         await self._runtime.workers.run(job)
 
     async def _copy_some(self, log: Log, future: Log) -> int:
-        """Returns how many bytes it found."""
+        """Copies the next bytes and returns their number."""
         truncations = log.truncations
         try:
             piece = log.read(future.end_offset, bytes_max=COPY_BYTES)
         except OffsetOutOfRange:
-            return COPY_BYTES  # its beginning was deleted, or its end was cut: look again
+            return COPY_BYTES  # Its start was deleted, or its end truncated: check again.
         if piece is None:
             return 0
         job = partial(piece.file.pread, piece.size, piece.position)
@@ -260,14 +263,14 @@ class LogMoves:
     def _append(self, future: Log, data: bytes) -> None:
         future.append_as_follower(memoryview(data), now_ms=self._runtime.clock.wall_ms())
 
-    # ── changing places ──────────────────────────────────────────────────────────────────────
+    # ── swapping the folders ─────────────────────────────────────────────────────────────────
 
     async def _swap(self, move: Move, log: Log, future: Log) -> bool:
-        """False: the log was cut before it could be held."""
+        """Replaces the log by its copy. Returns False if the log was truncated before that."""
         partition, source = move.partition, move.partition.directory
         assert source is not None
         async with source.segment_lock:
-            if not _may_go_on(partition):
+            if not _can_move(partition):
                 return False
             move.is_arriving = True
             partition.begin_move(KeptOffsets(log.durable_offset, log.log_start_offset))
@@ -295,7 +298,7 @@ class LogMoves:
         name = partition.topic_partition
         target.kept[name] = KeptOffsets(future.end_offset, log.log_start_offset)
         await workers.run(partial(future.close, clean=True), lane=target.path)
-        # Before the copy has the name: an older log of this name may have been here.
+        # Before the copy gets its name, since an older log of this name may have been here.
         await self._logs.write_checkpoints(target)
         past: tuple[UUID, ...] = ()
         if is_voter:
@@ -310,22 +313,22 @@ class LogMoves:
             copy = await workers.run(job, lane=source.path)
         except LograftError as error:
             if is_voter and not partition.is_deleted:
-                # Which folder is the replica is not known before the next start.
+                # Only the next start can find out which folder is the replica.
                 partition.on_offline(f"its move to {target.path} failed: {error}")
             raise
-        self._change_places(partition, log, copy, target, past)
+        self._switch_to_copy(partition, log, copy, target, past)
         due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
         self._logs.doomed.append((due_ms, source, doomed))
 
     async def _copy_rest(self, log: Log, future: Log) -> bool:
-        """While nobody appends."""
+        """Copies the rest while appends wait. Returns False if the log was truncated."""
         if not log.log_start_offset <= future.end_offset <= log.end_offset:
             return False
         while await self._copy_some(log, future):
             pass
         return future.end_offset == log.end_offset
 
-    def _change_places(
+    def _switch_to_copy(
         self,
         partition: Partition,
         log: Log,
@@ -346,18 +349,19 @@ class LogMoves:
         self._logs.on_partition_opened(partition, target)
 
 
-def _may_go_on(partition: Partition) -> bool:
-    """While its mode is being switched its log is evidence: it stays where it is."""
+def _can_move(partition: Partition) -> bool:
+    """Whether the log can be moved. While the mode is being switched, the switch depends on the log
+    in its present log dir."""
     modes = ReplicationMode.ISR, ReplicationMode.RAFT
     return partition.is_usable and partition.assignment.mode in modes
 
 
 def _name_past(disk: Disk, future: Log, past: Sequence[UUID]) -> None:
-    """A worker's job."""
+    """Writes the past directories to the copy; runs in a worker."""
     path = f"{future.log_dir}/{directory_name(future.topic_partition)}"
     if disk.exists(path):
-        # Seen now: later on it would take the replica offline.
-        raise ReplicaNotMovable(f"{path} is in the way: move it away")
+        # Checked now, since it would take the replica offline later.
+        raise ReplicaNotMovable(f"{path} already exists: remove it")
     try:
         write_moved_from(disk, future.directory, past)
     except OSError as error:
@@ -367,8 +371,8 @@ def _name_past(disk: Disk, future: Log, past: Sequence[UUID]) -> None:
 def _exchange(
     disk: Disk, log: Log, future: Log, log_dir: str, doomed: str, goal: UUID | None
 ) -> Log:
-    """A worker's job; returns the copy under its own name. `goal`: the id of its log dir, where
-    there must never be two of the replica."""
+    """Renames both folders and returns the copy under its final name; runs in a worker. `goal` is
+    the id of the target log dir if the replica must never exist twice."""
     path = f"{log_dir}/{directory_name(log.topic_partition)}"
     if goal is not None:
         try:

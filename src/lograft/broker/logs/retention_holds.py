@@ -1,11 +1,12 @@
-"""From where on groups hold the records of partitions that this broker leads.
+"""Retention holds of groups on the partitions that this broker leads.
 
-A hold lies in the committed offsets of its group (`model/retention_holds.py`), so the group's
-coordinator is asked, once for each group and round of retention. While it does not answer,
-everything counts as held: the bounds of the topic still hold, and the next round asks again.
+A hold is part of the committed offsets of its group (`model/retention_holds.py`), so the broker
+requests them from the group's coordinator, once for each group and round of retention. Without a
+response all records count as held: the limits of the topic still apply, and the next round requests
+the offsets again.
 
-Only leaders ask. What followers delete is decided by their leaders, whose log start they follow,
-so that no replica loses what another one keeps.
+Only leaders do so. Followers adopt the log start of their leader, so that no replica deletes what
+another one keeps.
 """
 
 import asyncio
@@ -30,11 +31,11 @@ from lograft.wire.messages.offset_fetch import (
 
 LOGGER: Final = logging.getLogger(__name__)
 
-#: Several groups in one request, topics by name.
+#: Versions with several groups in one request and topic names.
 VERSIONS: Final = Versions(8, 9)
 LANE: Final = "holds"
 TIMEOUT_MS: Final = 5_000
-#: As a hold: every record.
+#: A hold on every record.
 EVERYTHING: Final = Offset(0)
 
 Held: TypeAlias = Mapping[TopicPartition, Offset]
@@ -45,83 +46,91 @@ class RetentionHolds:
         self,
         link: BrokerLink,
         *,
-        there_are_groups: Callable[[], bool],
+        has_groups: Callable[[], bool],
         coordinator_of: Callable[[str], NodeId | None],
     ) -> None:
-        """`coordinator_of` gives the broker that coordinates a group; None if nobody does."""
+        """`coordinator_of` returns the broker that coordinates a group; None if there is none."""
         self._link = link
-        self._there_are_groups = there_are_groups
+        self._has_groups = has_groups
         self._coordinator_of = coordinator_of
 
     async def held(self, partitions: Iterable[Partition], now_ms: int) -> dict[Partition, Offset]:
-        """Of these partitions, those with records that retention may not simply take, and from
-        which offset on. Costs nothing for topics that no group may hold."""
+        """Returns the partitions with held records, and the offset from which on they are held.
+        Topics without hold groups have no cost."""
         found: dict[Partition, Offset] = {}
         led: list[Partition] = []
-        for one in partitions:
-            if one.config.retention_hold_groups:
-                if one.leads:
-                    led.append(one)
+        for partition in partitions:
+            if partition.config.retention_hold_groups:
+                if partition.leads:
+                    led.append(partition)
                 else:
-                    found[one] = EVERYTHING
+                    found[partition] = EVERYTHING
         by_group: dict[str, list[TopicPartition]] = {}
-        for one in led:
-            for group in one.config.retention_hold_groups:
-                by_group.setdefault(group, []).append(one.topic_partition)
-        if by_group and self._there_are_groups():
+        for partition in led:
+            for group in partition.config.retention_hold_groups:
+                by_group.setdefault(group, []).append(partition.topic_partition)
+        if by_group and self._has_groups():
             lowest: dict[TopicPartition, Offset] = {}
-            asked = (self._ask(group, places, now_ms) for group, places in by_group.items())
-            for answer in await asyncio.gather(*asked):
-                for place, offset in answer.items():
-                    lowest[place] = min(offset, lowest.get(place, offset))
-            found |= {one: lowest[at] for one in led if (at := one.topic_partition) in lowest}
+            requests = (
+                self._request_holds(group, names, now_ms) for group, names in by_group.items()
+            )
+            for held in await asyncio.gather(*requests):
+                for name, offset in held.items():
+                    lowest[name] = min(offset, lowest.get(name, offset))
+            found |= {
+                partition: lowest[name]
+                for partition in led
+                if (name := partition.topic_partition) in lowest
+            }
         return found
 
-    async def _ask(self, group: str, places: Sequence[TopicPartition], now_ms: int) -> Held:
-        unknown = dict.fromkeys(places, EVERYTHING)
+    async def _request_holds(
+        self, group: str, partitions: Sequence[TopicPartition], now_ms: int
+    ) -> Held:
+        unknown = dict.fromkeys(partitions, EVERYTHING)
         coordinator = self._coordinator_of(group)
         if coordinator is None:
             return unknown
         try:
-            answer = await self._link.request(
+            response = await self._link.request(
                 coordinator,
-                OffsetFetchRequest(groups=[_asked(group, places)]),
+                OffsetFetchRequest(groups=[_build_request(group, partitions)]),
                 VERSIONS,
                 OffsetFetchResponse,
                 timeout_ms=TIMEOUT_MS,
                 lane=LANE,
             )
         except (PeerUnreachable, PeerLost) as error:
-            LOGGER.info("what group %s holds is not known now: %s", group, error)
+            LOGGER.info("could not fetch the retention holds of group %s: %s", group, error)
             return unknown
-        (told,) = answer.groups
-        if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        (result,) = response.groups
+        if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return {}
-        if told.error_code:
-            name = ErrorCode(told.error_code).name
-            LOGGER.info("what group %s holds is not known now: %s", group, name)
+        if result.error_code:
+            name = ErrorCode(result.error_code).name
+            LOGGER.info("could not fetch the retention holds of group %s: %s", group, name)
             return unknown
-        return active_holds(told, now_ms)
+        return active_holds(result, now_ms)
 
 
-def active_holds(told: OffsetFetchResponseGroup, now_ms: int) -> Held:
-    """A partition that cannot be told is held as a whole."""
+def active_holds(group: OffsetFetchResponseGroup, now_ms: int) -> Held:
+    """Returns the holds that have not expired. A partition with an error counts as held."""
     found: dict[TopicPartition, Offset] = {}
-    for topic in told.topics:
-        for one in topic.partitions:
-            place = TopicPartition(topic.name, one.partition_index)
-            if one.error_code:
-                found[place] = EVERYTHING
-            elif one.committed_offset >= 0:
-                until_ms = parse_hold(one.metadata)
+    for topic in group.topics:
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code:
+                found[name] = EVERYTHING
+            elif partition.committed_offset >= 0:
+                until_ms = parse_hold(partition.metadata)
                 if until_ms is not None and until_ms > now_ms:
-                    found[place] = Offset(one.committed_offset)
+                    found[name] = Offset(partition.committed_offset)
     return found
 
 
-def _asked(group: str, places: Sequence[TopicPartition]) -> OffsetFetchRequestGroup:
+def _build_request(group: str, partitions: Sequence[TopicPartition]) -> OffsetFetchRequestGroup:
     topics: dict[str, list[int]] = {}
-    for topic, index in places:
+    for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
     return OffsetFetchRequestGroup(
         group_id=group,

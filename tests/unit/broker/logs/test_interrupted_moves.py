@@ -8,7 +8,7 @@ from lograft.broker.logs.interrupted_moves import (
     PAST_DIRECTORIES_MAX,
     Opened,
     choose,
-    doubt_of,
+    interrupted_move_error,
     past_directories,
 )
 from lograft.broker.logs.log_loading import FoundLog
@@ -44,13 +44,13 @@ async def test_the_source_of_a_move_that_arrived_is_left_behind(bench: Bench, /)
         choice = choose(order)
         assert choice.chosen is copy
         assert choice.left_behind == (source,)
-        assert doubt_of(choice.chosen, sees_all=False) is None
+        assert interrupted_move_error(choice.chosen, sees_all=False) is None
     choice = choose([source])
     assert choice.chosen is source
-    assert doubt_of(source, sees_all=True) is None
-    doubt = doubt_of(source, sees_all=False)
-    assert doubt is not None
-    assert "/one/a-0" in str(doubt)
+    assert interrupted_move_error(source, sees_all=True) is None
+    error = interrupted_move_error(source, sees_all=False)
+    assert error is not None
+    assert "/one/a-0" in str(error)
     # Nothing says which of these counts: the first is used.
     choice = choose([opened(bench, 0), copy])
     assert choice.chosen.directory.path == "/one"

@@ -86,7 +86,7 @@ def held(
     groups: bool = True,
 ) -> dict[int, int]:
     holds = RetentionHolds(
-        link, there_are_groups=lambda: groups, coordinator_of=lambda group: coordinator
+        link, has_groups=lambda: groups, coordinator_of=lambda group: coordinator
     )
     found = asyncio.run(holds.held(partitions, NOW_MS))
     return {one.index: offset for one, offset in found.items()}

@@ -159,7 +159,7 @@ def test_the_node_halts_without_its_metadata_dir_or_any_dir() -> None:
             append(bench, partition, b"x")
 
     (reason,) = run(fail_a, log_dirs="/one,/two", stop=False).halted
-    assert "holds the metadata log" in reason
+    assert "contains the metadata log" in reason
     (reason,) = run(fail_a, log_dirs="/one", metadata_log_dir="/meta", stop=False).halted
     assert "last log dir" in reason
 
