@@ -226,8 +226,8 @@ class Fetch:
     def _read_one(self, requested: RequestedPartition) -> PartitionData:
         topic, topic_id, fetch = requested
         table = self._broker.partitions
-        index = requested.partition
-        if self._denied_topics and (name := self._name_of(wanted)) in self._denied_topics:
+        index = fetch.partition
+        if self._denied_topics and (name := self._name_of(requested)) in self._denied_topics:
             raise permission_error(TOPIC_READ, name)
         if self._by_id:
             partition = table.get_by_id(topic_id, index)
