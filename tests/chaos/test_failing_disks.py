@@ -136,9 +136,7 @@ def test_full_log_dir_affects_only_its_partitions(
         assert partitions_in(full, "later") == []
         for index in range(3):
             retry(lambda index=index: writer.send(TopicPartition("later", index)))  # type: ignore[misc]
-        assert (
-            f"log dir {full} goes offline: [Errno 28] No space left" in server.log_path.read_text()
-        )
+        assert f"log dir {full} is offline: [Errno 28] No space left" in server.log_path.read_text()
 
         server.stop()
         last_line_of(server)
