@@ -25,7 +25,6 @@ from lograft.broker.control.no_op_records import NoOpRecordWriter
 from lograft.broker.control.registration import (
     CONTROLLER_REGISTRATION_VERSIONS,
     BrokerRegistration,
-    Stage,
     controller_registration_request,
 )
 from lograft.broker.coordinators.producer_ids import ProducerIds
@@ -36,6 +35,7 @@ from lograft.broker.quorum.metadata_loading import load_metadata
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.quorum.snapshotter import Snapshotter
 from lograft.broker.quorum.voter_updater import VoterUpdater
+from lograft.broker.readiness import find_unready_reasons as find_broker_reasons
 from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import VoterEndpoint
 from lograft.http.endpoints import LISTENER_NAME, HttpEndpoint, http_endpoints
@@ -43,12 +43,13 @@ from lograft.http.listener import HttpListener
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
+from lograft.model.health import UnreadyCause, UnreadyReason
 from lograft.model.listeners import Endpoint
 from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
-from lograft.model.types import NO_NODE, Offset
+from lograft.model.types import Offset
 from lograft.net.channels import BufferSizes
 from lograft.net.listener_set import ListenerSet
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
@@ -111,6 +112,7 @@ class Node:
         self._controller: Controller | None = None
         self._broker: Broker | None = None
         self._registration: BrokerRegistration | None = None
+        self._is_stopping = False
 
     @property
     def broker(self) -> Broker:
@@ -139,15 +141,29 @@ class Node:
         """Returns the URLs of the HTTP listener, with the ports that were bound."""
         return [] if self._http is None else self._http.urls
 
-    def find_unready_reasons(self) -> list[str]:
+    def find_unready_reasons(self) -> list[UnreadyReason]:
         """Returns why this node cannot serve its clients; empty if it can."""
+        if self._is_stopping:
+            return [UnreadyReason(UnreadyCause.SHUTTING_DOWN, "the node is shutting down")]
+        if self._driver is None or not self._driver.is_ready:
+            return [
+                UnreadyReason(
+                    UnreadyCause.STARTING,
+                    "the node has not read the metadata log yet, which requires an active"
+                    " controller",
+                )
+            ]
         reasons = []
-        if self._driver is None or self._driver.leader == NO_NODE:
-            reasons.append("the active controller is not known")
-        if self.config.is_broker:
-            stage = Stage.STARTING if self._registration is None else self._registration.stage
-            if stage is not Stage.UNFENCED:
-                reasons.append(f"the broker is {stage.value}")
+        if not self._driver.has_working_leader:
+            reasons.append(
+                UnreadyReason(
+                    UnreadyCause.CONTROLLER_UNKNOWN,
+                    "there is no active controller: a majority of the controllers must be running"
+                    " and reachable",
+                )
+            )
+        if self._broker is not None and self._registration is not None:
+            reasons += find_broker_reasons(self._broker, self._registration)
         return reasons
 
     def collect_samples(self) -> Iterator[Sample]:
@@ -197,6 +213,7 @@ class Node:
         shared.metadata.warn_of_ignored_settings()
 
     async def stop(self) -> None:
+        self._is_stopping = True
         if self._broker is not None and self.config.controlled_shutdown_enable:
             self._broker.replicas.raft.hand_over()
         if self._registration is not None:

@@ -3,7 +3,10 @@
 import socket
 import ssl
 import time
+from http.client import HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -21,7 +24,7 @@ CONTROLLER_PREFIX = "listener.name.controller.ssl."
 class TlsNodes:
     """A cluster whose listeners use TLS and require client certificates."""
 
-    def __init__(self, folder: Path, nodes: int) -> None:
+    def __init__(self, folder: Path, nodes: int, **properties: str) -> None:
         self.nodes = nodes
         self.key_file, self.trust_file = folder / "node.pem", folder / "trust.pem"
         self.authority = Authority()
@@ -37,6 +40,7 @@ class TlsNodes:
                 "ssl.truststore.location": str(self.trust_file),
                 "ssl.client.auth": "required",
                 "min.insync.replicas": str(nodes),
+                **{name.replace("_", "."): value for name, value in properties.items()},
             },
         )
 
@@ -157,3 +161,24 @@ def test_brokers_switch_to_another_certificate_authority(tmp_path: Path) -> None
         cluster.start(2)
         with Producer(nodes.client_settings()) as producer:
             assert producer.send("t", "third").offset == 2
+
+
+def test_the_http_listener_uses_the_tls_settings(tmp_path: Path) -> None:
+    nodes = TlsNodes(tmp_path, 1, lograft_http_listeners="https://localhost:0")
+    with nodes.cluster as cluster:
+        (url,) = cluster.call(1, lambda node: list(node.http_urls))
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(nodes.trust_file))
+        with pytest.raises(OSError, match=r"certificate required|Connection reset"):
+            urlopen(f"{url}/health/ready", context=context, timeout=10).read()
+        context.load_cert_chain(nodes.key_file)
+        with urlopen(f"{url}/health/ready", context=context, timeout=10) as response:
+            assert response.read() == b'{"status":"ready","reasons":[]}'
+        port = urlsplit(url).port
+        with pytest.raises((OSError, HTTPException)):
+            urlopen(f"http://localhost:{port}/health/ready", timeout=10).read()
+
+
+def test_there_is_no_http_listener_unless_it_is_configured() -> None:
+    with Cluster() as cluster:
+        assert cluster.call(1, lambda node: list(node.http_urls)) == []

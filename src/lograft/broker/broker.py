@@ -210,6 +210,11 @@ class Broker:
         return self.metadata.image
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether the logs of this broker have been opened and recovered."""
+        return self._loaded
+
+    @property
     def config(self) -> BrokerConfig:
         """The settings of the file with the dynamic ones."""
         return self.metadata.config

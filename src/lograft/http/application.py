@@ -19,6 +19,7 @@ from lograft.http.exposition import (
     is_openmetrics_accepted,
     write_families,
 )
+from lograft.model.health import UnreadyReason
 from lograft.model.metrics import Families, Sample
 from lograft.model.seams import Spawn
 
@@ -33,7 +34,7 @@ class ObservedNode(Protocol):
 
     def collect_samples(self) -> Iterator[Sample]: ...
 
-    def find_unready_reasons(self) -> list[str]:
+    def find_unready_reasons(self) -> list[UnreadyReason]:
         """Returns why the node cannot serve its clients; empty if it can."""
 
 
@@ -54,7 +55,10 @@ def make_application(node: ObservedNode, spawn: Spawn) -> Starlette:
         reasons = node.find_unready_reasons()
         status = "not ready" if reasons else "ready"
         return JSONResponse(
-            {"status": status, "reasons": reasons},
+            {
+                "status": status,
+                "reasons": [{"code": cause.value, "message": text} for cause, text in reasons],
+            },
             status_code=503 if reasons else 200,
             headers=_NO_CACHE,
         )

@@ -62,7 +62,7 @@ def test_an_address_is_used_once() -> None:
 
 def test_tls_settings_of_the_http_listener_are_known() -> None:
     name = "listener.name.http.ssl.keystore.location"
-    properties = embedded_properties("data", 9092) | {name: "x.pem"}
+    properties = embedded_properties("data", 9092) | {name: "x.pem", "lograft.http.listeners": ""}
     assert unknown_settings(broker_config(properties)) == (name,)
     properties["lograft.http.listeners"] = "https://localhost:8082"
     assert unknown_settings(broker_config(properties)) == ()

@@ -15,6 +15,7 @@ from lograft.http import connection as http_connection
 from lograft.http import listener as http_listener
 from lograft.http.endpoints import HttpEndpoint
 from lograft.http.listener import ACCEPTED, CONNECTIONS, REJECTED, HttpListener
+from lograft.model.health import UnreadyCause, UnreadyReason
 from lograft.model.metrics import Gauge, Label, Sample, value_of
 from lograft.model.seams import Address
 from lograft.net.sockets import SocketTransport
@@ -29,7 +30,7 @@ class FakeNode:
     def __init__(self) -> None:
         self.series = 3
         self.collections = 0
-        self.reasons: list[str] = []
+        self.reasons: list[UnreadyReason] = []
         self.failure: Exception | None = None
 
     def collect_samples(self) -> Iterator[Sample]:
@@ -39,7 +40,7 @@ class FakeNode:
         for number in range(self.series):
             yield SERIES.sample(number, str(number))
 
-    def find_unready_reasons(self) -> list[str]:
+    def find_unready_reasons(self) -> list[UnreadyReason]:
         return self.reasons
 
 
@@ -123,10 +124,13 @@ async def test_metrics_in_the_format_that_the_client_accepts(world: World, /) ->
 @scenario(run)
 async def test_readiness_names_its_reasons(world: World, /) -> None:
     assert (await world.get("/health/ready"))[0] == 200
-    world.node.reasons = ["the broker is registered"]
+    world.node.reasons = [UnreadyReason(UnreadyCause.FENCED, "the broker is fenced")]
     status, _, body = await world.get("/health/ready")
     assert status == 503
-    assert json.loads(body) == {"status": "not ready", "reasons": ["the broker is registered"]}
+    assert json.loads(body) == {
+        "status": "not ready",
+        "reasons": [{"code": "fenced", "message": "the broker is fenced"}],
+    }
     assert (await world.get("/health/live"))[0] == 200
 
 

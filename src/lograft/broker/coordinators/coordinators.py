@@ -175,6 +175,13 @@ class Coordinators:
             coordinator.stop()
         self._markers.stop()
 
+    def count_loading(self) -> dict[str, int]:
+        """Returns by internal topic how many partitions this broker leads and has not loaded."""
+        return {
+            topic: sum(not shard.is_loaded for shard in coordinator.shards().values())
+            for topic, coordinator in self._by_topic.items()
+        }
+
     def collect_samples(self) -> Iterator[Sample]:
         for coordinator in self._by_topic.values():
             yield from coordinator.collect_samples()

@@ -270,6 +270,11 @@ class RaftDriver:
         # Records found after a restart may be in the page cache only.
         self._wake.set()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all records that were committed at the start are delivered."""
+        return self._ready.is_set()
+
     async def wait_ready(self) -> None:
         """Waits until all committed records are delivered: this node leads, or has caught up with
         the leader."""
@@ -330,6 +335,11 @@ class RaftDriver:
     @property
     def leader(self) -> NodeId:
         return self.core.leader
+
+    @property
+    def has_working_leader(self) -> bool:
+        """Whether this node leads the quorum or follows its leader; not during an election."""
+        return self.core.role in (Role.LEADER, Role.FOLLOWER)
 
     @property
     def me(self) -> ReplicaKey:
