@@ -204,7 +204,7 @@ def _release_all(self: OffsetWaits, make_error: Any) -> None:
         waiter.on_reached(ErrorCode.NONE)
 
 
-def _pretend_truncation(self: FollowerPartition, cut: Any, to: Any) -> None:
+def _pretend_truncation(self: FollowerPartition, truncate: Any, to: Any) -> None:
     """Reports a truncation that did not happen."""
     self.role._truncate_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
     self._execute(self.role.on_log_truncated())
@@ -298,7 +298,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "logs not truncated": ClusterMutant(
         "a follower keeps records that its leader does not have",
-        [(FollowerPartition, "_cut", _pretend_truncation)],
+        [(FollowerPartition, "_truncate", _pretend_truncation)],
         kills,
     ),
     "producer state survives a truncation": ClusterMutant(
