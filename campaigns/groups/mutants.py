@@ -124,11 +124,11 @@ def _never_due(self: Transaction, wall_ms: int) -> bool:
     return False
 
 
-def _give_up(self: MarkerSender, unended: Any, partition: Any) -> None:
-    self._on_told(unended, partition)
+def _give_up(self: MarkerSender, transaction: Any, partition: Any) -> None:
+    self._on_marker_written(transaction, partition)
 
 
-_WHEN_COMMITTED: Final[Any] = Shard._when_committed
+_WHEN_COMMITTED: Final[Any] = Shard._release_when_committed
 _PREPARED: Final[Any] = Transaction.prepared
 _ON_LOADED: Final[Any] = TransactionShard.on_loaded
 _CLOSE: Final[Any] = Shard.close
@@ -144,7 +144,7 @@ class GroupMutant(NamedTuple):
 GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     "reply before commit": GroupMutant(
         "coordinators respond as soon as their own log has the records",
-        [(Shard, "_when_committed", _release_at_once)],
+        [(Shard, "_release_when_committed", _release_at_once)],
         guided.coordinators_die,
     ),
     "deposed coordinator responds": GroupMutant(
@@ -215,12 +215,12 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     ),
     "marker before PREPARE is committed": GroupMutant(
         "markers are written for an outcome that the coordinator's log may lose",
-        [(Shard, "_when_committed", _effects_at_once)],
+        [(Shard, "_release_when_committed", _effects_at_once)],
         guided.one_way_coordinators,
     ),
     "markers given up": GroupMutant(
         "a marker that could not be written counts as written",
-        [(MarkerSender, "_try_later", _give_up)],
+        [(MarkerSender, "_delay", _give_up)],
         guided.transfer_leaders_die,
     ),
     "prepared transactions not resumed": GroupMutant(

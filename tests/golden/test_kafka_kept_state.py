@@ -2,7 +2,7 @@
 
 import pytest
 
-from lograft.broker.coordinators.coordinator_records import Written, read_log
+from lograft.broker.coordinators.coordinator_records import RecordEntry, read_log
 from lograft.coordination.group_shard import GroupShard
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
@@ -52,7 +52,7 @@ def image(folder: Folder) -> MetadataImage:
 def loaded(data: bytes) -> GroupShard:
     shard = GroupShard(ShardDriver().around)
     for entry in read_log(GROUPS, data):
-        if isinstance(entry, Written):
+        if isinstance(entry, RecordEntry):
             shard.replay(entry.record, offset=entry.offset)
     shard.on_loaded(0)
     return shard
@@ -103,7 +103,7 @@ def newest_of(data: bytes) -> dict[str, str]:
     found = {
         repr(entry.record.key): repr(entry.record.value)
         for entry in read_log(GROUPS, data)
-        if isinstance(entry, Written)
+        if isinstance(entry, RecordEntry)
     }
     return {key: value for key, value in found.items() if value != "None"}
 

@@ -1,6 +1,6 @@
-"""The broker: partitions, their logs, and the metadata image they follow.
+"""The broker: its partitions and their logs, which follow the metadata image.
 
-How the composition root uses it, in this order:
+The composition root calls it in this order:
 
     broker = Broker(
         shared,                      # SharedServices: identity, metadata, quorum, links
@@ -12,16 +12,16 @@ How the composition root uses it, in this order:
     )
     driver.add_listener(metadata.on_committed)   # sync, in order, from the first record on
     ... register (logs.read_previous_epoch), wait until the image has that registration ...
-    await broker.load(epoch)         # opens and recovers every log, makes missing ones
+    await broker.load(epoch)         # opens and recovers all logs, creates missing ones
     broker.replicas.start(peers, link)   # followers fetch, leaders ask for changes of the ISR
     ... heartbeats (logs.offline_ids), unfenced, open the listeners ...
     await broker.stop()              # after the listeners are closed: flush, snapshots, checkpoints
 
-Before `load()` committed records only build the image; after it each change also creates, changes
-and deletes partitions. It never blocks: files are made by workers, and a
-partition whose log is still being made lets its requests wait.
+Before `load()`, committed records only change the image. After it, each change also creates,
+changes and deletes partitions, without blocking: workers create files, and requests to a partition
+wait until its log exists.
 
-What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
+`api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
 `logs` (LogManager), `link`, `fetch_sessions`, `producer_ids`, `runtime`,
 `clock`, `groups` and `transactions` (CoordinatorRuntime), `internal_topics`, `claims`
 (TopicClaims).
@@ -101,7 +101,8 @@ class Registration(Protocol):
     def current_epoch(self) -> BrokerEpoch: ...
 
     def has_lease(self) -> bool:
-        """Whether the controller cannot have given to others what this broker leads."""
+        """Returns whether the session is valid, so that the controller cannot have elected other
+        leaders for this broker's partitions."""
 
     def on_directory_failed(self, directory_id: UUID, path: str, *, has_led: bool) -> None: ...
 
@@ -124,13 +125,13 @@ class Broker:
         self.clock = runtime.clock
         self.node_id: NodeId = config.node_id
         self.cluster_id = shared.cluster_id
-        #: The way to the active controller, wherever it is.
+        #: The connection to the active controller, in this process or another one.
         self.link = link
         self.producer_ids = producer_ids
         #: Owns the image and the configuration.
         self.metadata = metadata
         self.partitions = PartitionTable()
-        #: Reports where replicas lie; a task of the node.
+        #: Reports the log dirs of replicas to the controller; the node runs its task.
         self.assigner = DirectoryAssigner(
             config.node_id,
             broker_epoch=registration.current_epoch,
@@ -181,7 +182,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
-        #: Whether leaders send consumers to the replica nearest to them.
+        #: Whether leaders redirect consumers to the replica in their rack (KIP-392).
         self.selects_by_rack = is_rack_aware(config.replica_selector_class)
         self.follower_sessions = FollowerSessions(
             runtime.randomness,
@@ -199,7 +200,7 @@ class Broker:
             clock=runtime.clock,
         )
         self._loaded = False
-        #: Of this broker's registration as the image has it.
+        #: The epoch of this broker's registration in the image.
         self._registered = NO_BROKER_EPOCH
         self._tasks: list[Task] = []
         metadata.on_changed.append(self._on_changed)
@@ -216,12 +217,12 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings of the file with the dynamic ones."""
+        """The settings of the file, overridden by the dynamic settings."""
         return self.metadata.config
 
     async def load(self, broker_epoch: BrokerEpoch) -> None:
-        """Once, when the image has the registration of this life, which got `broker_epoch`: what
-        it said before of this broker's partitions was meant for an earlier life."""
+        """Opens the logs. Called once, when the image contains this process's registration with
+        `broker_epoch`: earlier records about its partitions were for a previous process."""
         assert self.image.offset >= broker_epoch, (self.image.offset, broker_epoch)
         self.metadata.follow_config()
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
@@ -242,20 +243,19 @@ class Broker:
         self._tasks.append(self.runtime.spawn(self._cleaner.run(), name="cleaner"))
 
     async def stop(self) -> None:
-        """Every log is closed cleanly; nothing may be appended any more."""
+        """Closes all logs cleanly. Nothing may be appended afterwards."""
         self.coordinators.stop()
         self.replicas.stop()
         for task in self._tasks:
             task.cancel()
         if not self._loaded:
-            # Its logs were never opened: they are as the life before left them, clean or not, and
-            # so are the checkpoints.
+            # The logs were never opened, so they and the checkpoints remain unchanged.
             return
         await self.moves.stop()
         me = self.image.brokers.get(self.node_id)
         await self.logs.stop(broker_epoch=-1 if me is None else me.epoch)
 
-    # Following the metadata log.
+    # Changes of the metadata image.
 
     def _on_changed(self, delta: MetadataDelta) -> None:
         self.telemetry.on_configs(self.image.configs, delta.configs)
@@ -267,7 +267,8 @@ class Broker:
         self.replicas.suspect_brokers.on_image()
 
     def _follow_registration(self) -> None:
-        """A later one (the controller had forgotten this broker) is told to whoever fetches."""
+        """Uses the epoch of a new registration, which is necessary if the controller removed the
+        old one, in later fetch requests."""
         me = self.image.brokers.get(self.node_id)
         if me is None or me.epoch <= self._registered:
             return
@@ -357,7 +358,7 @@ class Broker:
         return self.metadata.topic_config(topic)
 
     def _config_of_found(self, topic: str, topic_id: UUID | None) -> TopicConfig | None:
-        """For a log found on disk; None if it belongs to no topic of the cluster (any more)."""
+        """Returns the settings for a log found on disk; None if its topic does not exist."""
         known = self.image.topic_ids.get(topic)
         if known is None or (topic_id is not None and topic_id != known):
             return None
@@ -371,22 +372,22 @@ class Broker:
                 partition.on_config_changed(config)
 
     def _on_config_changed(self, before: BrokerConfig, config: BrokerConfig) -> None:
-        """Topics without an override of their own follow."""
+        """Applies changed defaults to topics that do not override them."""
         self.logs.config = config
         self._cleaner.on_config_changed()
         if config.topic_defaults != before.topic_defaults:
             for name in list(self.partitions.by_name):
                 self._reconfigure(name)
 
-    # What the API handlers ask.
+    # For the API handlers.
 
     def partition_state(self, topic: str, topic_id: UUID, index: int) -> PartitionState | None:
-        """By name, or by id where the name is empty."""
+        """Finds a partition by topic name, or by topic id if the name is empty."""
         known = self.image.topic(topic) if topic else self.image.topics.get(topic_id)
         return None if known is None else known.partitions.get(index)
 
     def missing_error(self, topic: str, index: int, *, to_produce: bool = False) -> LograftError:
-        """Why the table has no such partition."""
+        """Returns the reason why the table does not contain this partition."""
         known = self.image.topic(topic)
         if known is None:
             return UnknownPartition(f"there is no topic {topic}")
@@ -408,11 +409,11 @@ class Broker:
         return UnknownPartition(f"{topic.name} has no partition {index}")
 
     def transaction_coordinator(self, transactional_id: str) -> NodeId | None:
-        """The broker that keeps the transactions of this id; None if nobody does now."""
+        """Returns the coordinator of a transactional id; None if its partition has no leader."""
         return self._coordinator(TRANSACTIONS_TOPIC, transactional_id)
 
     def group_coordinator(self, group_id: str) -> NodeId | None:
-        """The broker that keeps the offsets of this group; None if nobody does now."""
+        """Returns the coordinator of a group; None if its partition has no leader."""
         return self._coordinator(OFFSETS_TOPIC, group_id)
 
     def _coordinator(self, internal_topic: str, key: str) -> NodeId | None:
@@ -426,7 +427,7 @@ class Broker:
         return self.image.leader_counts.get(node_id, 0) > 0
 
     def endpoint_of(self, node_id: int, listener: str) -> NodeAddress | None:
-        """Where clients of a listener reach a broker; None if they cannot now."""
+        """Returns a broker's address for clients of a listener; None if it is not available."""
         state = self.image.brokers.get(node_id)
         end = None if state is None or state.fenced else state.endpoint(listener)
         return None if end is None or state is None else NodeAddress(end.host, end.port, state.rack)
@@ -434,7 +435,7 @@ class Broker:
     def nearest_replica(
         self, partition: Partition, offset: Offset, client_rack: str
     ) -> NodeId | None:
-        """Where a consumer should read instead of here, from the leader; None: here."""
+        """Returns the replica that a consumer should read from; None if it is the leader."""
         brokers = self.image.brokers
 
         def rack_of(node_id: NodeId) -> str | None:

@@ -20,35 +20,35 @@ from lograft.wire.record_frames import (
 )
 
 LOGGER: Final = logging.getLogger(__name__)
-#: What one batch may unpack to; a coordinator writes one of a megabyte at most.
+#: Maximum size of a decompressed batch. Coordinators write batches of at most a megabyte.
 BATCH_BYTES_MAX: Final = 100 << 20
 
 
-class Written(NamedTuple):
-    """A record as the log has it."""
+class RecordEntry(NamedTuple):
+    """A record of the log."""
 
     record: Record
     offset: Offset
-    #: -1: outside of transactions.
+    #: -1 if the record is not part of a transaction.
     producer_id: int
     producer_epoch: int
 
 
-class Ended(NamedTuple):
-    """A marker: a producer's transaction is over."""
+class MarkerEntry(NamedTuple):
+    """A transaction marker."""
 
     producer_id: int
     producer_epoch: int
     committed: bool
 
 
-class Passed(NamedTuple):
-    """Everything of the batch before this offset has been given."""
+class BatchEnd(NamedTuple):
+    """The end of a batch: all of its entries came before this."""
 
     next_offset: Offset
 
 
-LogEntry: TypeAlias = Written | Ended | Passed
+LogEntry: TypeAlias = RecordEntry | MarkerEntry | BatchEnd
 
 
 def records_batch(
@@ -79,15 +79,15 @@ def records_batch(
 
 
 def read_log(topic: Coordinator, data: Buffer) -> Iterator[LogEntry]:
-    """Everything in the whole batches of a slice of the log. A record that this release does not
-    know is left out, as Kafka does after a downgrade."""
+    """Yields the entries of the complete batches in a slice of the log. Skips records of unknown
+    types and versions, as Kafka does after a downgrade."""
     view = memoryview(data)
     for position, header in iterate_headers(view):
         batch = view[position : position + header.size_bytes]
         if header.is_control:
             marker = read_marker(batch)
             if marker is not None:
-                yield Ended(header.producer_id, header.producer_epoch, marker.commit)
+                yield MarkerEntry(header.producer_id, header.producer_epoch, marker.commit)
         else:
             producer_id, producer_epoch = header.producer_id, header.producer_epoch
             if not header.is_transactional:
@@ -95,8 +95,8 @@ def read_log(topic: Coordinator, data: Buffer) -> Iterator[LogEntry]:
             for raw in iterate_records(batch, bytes_max=BATCH_BYTES_MAX):
                 record = _decoded(topic, raw)
                 if record is not None:
-                    yield Written(record, Offset(raw.offset), producer_id, producer_epoch)
-        yield Passed(Offset(header.last_offset + 1))
+                    yield RecordEntry(record, Offset(raw.offset), producer_id, producer_epoch)
+        yield BatchEnd(Offset(header.last_offset + 1))
 
 
 def _decoded(topic: Coordinator, raw: batches.Record) -> Record | None:

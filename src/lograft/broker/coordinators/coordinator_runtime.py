@@ -1,13 +1,13 @@
 """Runs coordinators: one core for each partition of an internal topic that this broker leads.
 
-`ask` brings a request to the core of its key. The core decides at once, in the order of the calls;
-its records are appended and replayed before anything else runs, and its reply is given when all
-that it rests on is committed (coordinator_shard.py). A broker that becomes leader of a partition
-first replays its log, in slices, so that the loop stays responsive; until then it answers
-CoordinatorLoading.
+`ask` passes a command to the core of its key. Cores execute commands synchronously, in the order of
+the calls: the records are appended and replayed before anything else runs, and the reply is
+released when they are committed (coordinator_shard.py). A broker that becomes the leader of a
+partition first replays its log, in slices, so that the event loop remains responsive. Until then it
+rejects requests with CoordinatorLoading.
 
-Told by the broker: `on_role` when a partition of the topic is led here, or no longer; `on_image`
-when the metadata moved.
+The broker calls `on_role` when the role of a partition of the topic changes, and `on_image` when
+the metadata image changes.
 """
 
 import asyncio
@@ -18,8 +18,13 @@ from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.coordinators.coordinator_records import Ended, Passed, Written, read_log
-from lograft.broker.coordinators.coordinator_shard import Shard, ShardSettings, as_told
+from lograft.broker.coordinators.coordinator_records import (
+    BatchEnd,
+    MarkerEntry,
+    RecordEntry,
+    read_log,
+)
+from lograft.broker.coordinators.coordinator_shard import Shard, ShardSettings, coordinator_error
 from lograft.broker.partitions.partition import Partition
 from lograft.coordination.errors import (
     CoordinatorLoading,
@@ -42,18 +47,18 @@ LOGGER: Final = logging.getLogger(__name__)
 C = TypeVar("C", bound=Core)
 C_co = TypeVar("C_co", bound=Core, covariant=True)
 
-#: Of the log, read at once while loading.
+#: Bytes of the log that one read of a load returns.
 LOAD_BYTES: Final = 1 << 20
-#: After so many entries (some 3 ms) the loop gets its turn.
+#: Entries that are replayed, in about 3 ms, before other tasks of the event loop run.
 ENTRIES_PER_TURN: Final = 250
-#: Partitions that are loaded at the same time: a broker that inherits many at once serves the first
-#: soon, and its loop, where the others' heartbeats come in, is never busy with all of them.
-LOADS_AT_ONCE: Final = 4
-#: No record has room for a longer group or transactional id: whichever shard is asked does not have
-#: it, and nobody has to wait while the hash of a hundred megabytes is counted.
+#: Partitions that are loaded at the same time. A broker that becomes the leader of many partitions
+#: serves the first ones soon, and continues to handle the heartbeats of their members.
+CONCURRENT_LOADS_MAX: Final = 4
+#: A record cannot contain a longer group or transactional id, so no shard has it. This avoids
+#: hashing a key of a hundred megabytes.
 KEY_LENGTH_MAX: Final = 32_767
-#: The hashes of longer keys are not kept: many thousands of keys are.
-KEY_LENGTH_REMEMBERED: Final = 256
+#: Longer keys are not cached, because the cache has thousands of entries.
+CACHED_KEY_LENGTH_MAX: Final = 256
 
 _TOPIC: Final = Label("topic", 8)
 SHARDS: Final = Gauge(
@@ -74,7 +79,7 @@ REQUESTS: Final = Counter(
 
 
 class CoordinatorKind(Protocol[C_co]):
-    """What makes the coordinators of groups differ from those of transactions."""
+    """The differences between the coordinators of groups and those of transactions."""
 
     @property
     def topic(self) -> str: ...
@@ -84,18 +89,18 @@ class CoordinatorKind(Protocol[C_co]):
 
     @property
     def on_effect(self) -> Callable[[Effect], None]:
-        """Does what a core wants done; must not ask a coordinator before it returns."""
+        """Executes an effect of a core. It must not call a coordinator before it returns."""
 
     def make_core(self, index: int, epoch: Epoch) -> C_co:
-        """For a partition led in this epoch."""
+        """Returns a core for a partition that this broker leads in this epoch."""
 
     def partition_count(self, config: BrokerConfig) -> int:
-        """That the topic is created with."""
+        """Returns the partition count with which the topic is created."""
 
     def compression(self, config: BrokerConfig) -> int: ...
 
     def commit_timeout_ms(self, config: BrokerConfig) -> int:
-        """How long replies wait for a commit."""
+        """Returns how long replies wait for a commit."""
 
 
 class CoordinatorRuntime(Generic[C]):
@@ -107,7 +112,8 @@ class CoordinatorRuntime(Generic[C]):
         metadata: ClusterMetadata,
         has_lease: Callable[[], bool],
     ) -> None:
-        """`has_lease`: whether the controller cannot have given to others what is led here."""
+        """`has_lease` returns whether this broker's session is valid, so that the controller cannot
+        have elected other leaders for its partitions."""
         self.topic = kind.topic
         self._kind = kind
         self._runtime = runtime
@@ -118,19 +124,19 @@ class CoordinatorRuntime(Generic[C]):
             compression=lambda: kind.compression(metadata.config),
             on_effect=kind.on_effect,
         )
-        #: Of the topic, as the image of this moment has it; None: to be looked up.
+        #: The topic's partition count in the current image; None if it is not cached.
         self._partition_count: int | None = None
-        #: By partition: what this broker leads, loaded or not.
+        #: The partitions that this broker leads, loaded or not.
         self._shards: dict[int, Shard[C]] = {}
-        #: By partition: what this broker leads and could not load.
+        #: The partitions that this broker leads but could not load.
         self._unreadable: dict[int, Shard[C]] = {}
-        self._may_load = asyncio.Semaphore(LOADS_AT_ONCE)
-        #: Held by the decision whose long work is being done.
+        self._load_slots = asyncio.Semaphore(CONCURRENT_LOADS_MAX)
+        #: Held by the command whose long work is in progress.
         self._long_work = asyncio.Lock()
         self._load_seconds = LOAD_SECONDS.make_recorder()
         self._requests = 0
 
-    # ── which coordinator ────────────────────────────────────────────────────────────────────
+    # ── finding the shard ────────────────────────────────────────────────────────────────────
 
     @property
     def partition_count(self) -> int:
@@ -145,11 +151,12 @@ class CoordinatorRuntime(Generic[C]):
         return key_hash(key) % self.partition_count
 
     def led_for(self, key: str) -> Partition:
-        """The partition of the internal topic that `key` belongs to, if it is coordinated here."""
+        """Returns the partition of the internal topic that `key` belongs to. Raises NotCoordinator
+        or CoordinatorLoading."""
         return self._shard(self.partition_of(key)).partition
 
     def leads(self, index: int, epoch: Epoch) -> bool:
-        """Whether the leadership of that epoch, in which something was decided, goes on."""
+        """Returns whether this broker still leads the partition in this epoch."""
         shard = self._shards.get(index)
         return shard is not None and shard.leader_epoch == epoch
 
@@ -161,15 +168,15 @@ class CoordinatorRuntime(Generic[C]):
             raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
         if shard is None or not shard.is_loaded:
             raise CoordinatorLoading(f"{self.topic}-{index} is being loaded")
-        # What is only read is answered without asking the replicas: a broker that was cut off would
-        # tell what was true before another took its place.
+        # Reads do not involve the other replicas. Without a valid session, this broker could return
+        # outdated state although another coordinator has replaced it.
         if len(shard.partition.assignment.replicas) > 1 and not self._has_lease():
             raise NotCoordinator(f"another broker may lead {self.topic}-{index} by now")
         return shard
 
     def _is_appointed(self, index: int) -> bool:
-        """Whether the metadata says that this broker leads the partition: its log may have to be
-        made or opened first. Clients that were sent here need not look for another."""
+        """Returns whether this broker is the leader in the metadata image, even if the log is not
+        open yet. Then clients should retry rather than look for another coordinator."""
         topic = self._metadata.image.topic(self.topic)
         state = None if topic is None else topic.partitions.get(index)
         return (
@@ -178,18 +185,18 @@ class CoordinatorRuntime(Generic[C]):
             and self._has_lease()
         )
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
 
     def ask_now(
         self, key: str, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message | Awaitable[Message]:
-        """As `ask`, without a task or a future where the reply is there at once."""
+        """Like `ask`, but returns the reply itself if it need not wait."""
         return self.ask_partition(self.partition_of(key), decide)
 
     def ask_partition(
         self, index: int, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message | Awaitable[Message]:
-        """As `ask_now`, where it is known whose the question is."""
+        """Like `ask_now`, for a partition of the internal topic instead of a key."""
         self._requests += 1
         try:
             return self._shard(index).ask(decide)
@@ -199,19 +206,18 @@ class CoordinatorRuntime(Generic[C]):
     async def _ask_after(
         self, work: NeedsLongWork, index: int, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message:
-        """One such work at a time, so that however many there are everybody else has every second
-        turn of the loop."""
+        """Does one long work at a time, so that other tasks run between any two pieces."""
         async with self._long_work:
             for _ in work.pieces:
                 await asyncio.sleep(0)
-        found = self.ask_partition(index, decide)
-        return found if isinstance(found, Message) else await found
+        reply = self.ask_partition(index, decide)
+        return reply if isinstance(reply, Message) else await reply
 
     def ask_alone(
         self, key: str, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message | Awaitable[Message] | None:
-        """As `ask_now` if nothing but this broker's log has to have what is decided. None, and
-        nothing is decided: others coordinate it, or have replicas to be waited for."""
+        """Like `ask_now` if this broker has the only replica of the partition. Otherwise returns
+        None without executing the command."""
         index = self.partition_of(key)
         shard = self._shards.get(index)
         if shard is None or len(shard.partition.assignment.replicas) > 1:
@@ -225,59 +231,59 @@ class CoordinatorRuntime(Generic[C]):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """The reply of the core that `key` belongs to. Raises NotCoordinator, CoordinatorLoading,
-        CoordinatorNotAvailable, and what the decision raises."""
-        found = self.ask_now(key, decide)
-        if isinstance(found, Message):
-            return found
+        """Executes a command in the core that `key` belongs to, and returns the reply. Raises
+        NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable, and errors of the command."""
+        reply = self.ask_now(key, decide)
+        if isinstance(reply, Message):
+            return reply
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                return await found
+                return await reply
         except TimeoutError:
             raise CoordinatorNotAvailable(f"no response within {timeout_ms} ms") from None
 
     async def ask_every(self, decide: Callable[[C, Ticket, int], CoordinatorResult]) -> list[Any]:
-        """The replies of all partitions led here. Raises CoordinatorLoading if one is not loaded:
-        an answer without it would not be true."""
+        """Executes a command in all partitions that this broker leads, and returns the replies.
+        Raises CoordinatorLoading if one is not loaded, because the result would be incomplete."""
         indexes = sorted(self._shards)
         for index in indexes:
             self._shard(index)
-        found = [self.ask_partition(index, decide) for index in indexes]
+        replies = [self.ask_partition(index, decide) for index in indexes]
         try:
-            return [one if isinstance(one, Message) else await one for one in found]
+            return [reply if isinstance(reply, Message) else await reply for reply in replies]
         finally:
-            for one in found:
-                if inspect.iscoroutine(one):
-                    one.close()
+            for reply in replies:
+                if inspect.iscoroutine(reply):
+                    reply.close()
 
     def loaded_partitions(self) -> list[int]:
-        """Those that `ask_every` asks."""
+        """Returns the partitions that `ask_every` includes."""
         return sorted(self._shards)
 
     def append_marker(self, index: int, end: TransactionEnd) -> Offset:
-        """Ends a producer's transaction in a partition of this topic; returns the end of the log,
-        to be committed. Raises what `ask` does, and what the log refuses."""
+        """Appends a transaction marker to a partition of this topic; returns the log end offset,
+        which is not committed yet. Raises the errors of `ask` and of the log."""
         try:
             return self._shard(index).append_marker(end)
         except LograftError as error:
-            raise as_told(error) from None
+            raise coordinator_error(error) from None
 
-    # ── told by the broker ───────────────────────────────────────────────────────────────────
+    # ── changes of roles and metadata ────────────────────────────────────────────────────────
 
     def on_role(self, partition: Partition) -> None:
-        """The partition of this topic has a new role, or is ready to serve, or is gone."""
+        """Handles a partition of this topic that changed its role, became ready, or was removed."""
         index = partition.index
         unreadable = self._unreadable.get(index)
         if unreadable is not None:
-            if unreadable.is_of(partition):
+            if unreadable.is_current(partition):
                 return
             del self._unreadable[index]
         shard = self._shards.get(index)
         if shard is not None:
-            if shard.is_of(partition):
+            if shard.is_current(partition):
                 return
             if partition is not shard.partition and partition.leader is None:
-                return  # of an older topic of this name
+                return  # a partition of a deleted topic with the same name
             del self._shards[index]
             shard.close()
             LOGGER.info("%s: this broker is no longer its coordinator", partition.topic_partition)
@@ -305,14 +311,15 @@ class CoordinatorRuntime(Generic[C]):
     async def _load(self, shard: Shard[C]) -> None:
         partition, clock = shard.partition, self._runtime.clock
         try:
-            async with self._may_load:
+            async with self._load_slots:
                 began_ms = clock.mono_ms()
                 count = None if shard.is_over else await self._replay(shard)
         except LograftError as error:
             if not shard.is_over:
-                # As Kafka: this broker is no coordinator of it until it leads it again.
-                said = "%s cannot be loaded: %s"
-                LOGGER.error(said, partition.topic_partition, error, exc_info=error.__cause__)
+                # As in Kafka, this broker does not coordinate the partition until it becomes its
+                # leader again.
+                message = "could not load %s: %s"
+                LOGGER.error(message, partition.topic_partition, error, exc_info=error.__cause__)
                 del self._shards[partition.index]
                 self._unreadable[partition.index] = shard
                 shard.close()
@@ -322,14 +329,14 @@ class CoordinatorRuntime(Generic[C]):
         took_ms = clock.mono_ms() - began_ms
         self._load_seconds.observe(took_ms / 1000)
         level = logging.INFO if count else logging.DEBUG
-        said = "%s: %d entries loaded in %d ms"
-        LOGGER.log(level, said, partition.topic_partition, count, took_ms)
+        message = "loaded %d entries of %s in %d ms"
+        LOGGER.log(level, message, count, partition.topic_partition, took_ms)
         for note in shard.core.load_notes():
             LOGGER.warning("%s: %s", partition.topic_partition, note)
 
     async def _replay(self, shard: Shard[C]) -> int | None:
-        """From the start of the log to its end; returns how many entries there were. None: the
-        leadership ended before."""
+        """Replays the whole log and returns the number of entries; None if the leadership ended
+        before."""
         partition = shard.partition
         log = partition.leader_log()
         offset, count = log.log_start_offset, 0
@@ -338,9 +345,9 @@ class CoordinatorRuntime(Generic[C]):
                 offset, bytes_max=LOAD_BYTES, bound=log.end_offset, at_least_one=True
             )
             if piece is None:
-                break  # compaction has left nothing at the end
+                break  # compaction has removed the records at the end
             for entry in read_log(self._kind.frames, await self._read(partition, piece)):
-                if isinstance(entry, Passed):
+                if isinstance(entry, BatchEnd):
                     offset = entry.next_offset
                 else:
                     _replay_entry(shard.core, entry)
@@ -349,7 +356,7 @@ class CoordinatorRuntime(Generic[C]):
                     await asyncio.sleep(0)
                 if shard.is_over:
                     return None
-        # Nothing was appended since the last look at the end: nothing was awaited.
+        # There was no await since the last check of the log end, so nothing was appended.
         shard.on_loaded(log.end_offset)
         return count
 
@@ -364,7 +371,7 @@ class CoordinatorRuntime(Generic[C]):
             raise failed from error
 
     def shards(self) -> dict[int, Shard[C]]:
-        """By partition: what this broker leads, loaded or not."""
+        """Returns the shards of the partitions that this broker leads, loaded or not."""
         return self._shards
 
     def collect_samples(self) -> Iterator[Sample]:
@@ -378,23 +385,23 @@ class CoordinatorRuntime(Generic[C]):
             yield from shard.core.collect_samples()
 
 
-def _replay_entry(core: Core, entry: Written | Ended) -> None:
-    if isinstance(entry, Ended):
+def _replay_entry(core: Core, entry: RecordEntry | MarkerEntry) -> None:
+    if isinstance(entry, MarkerEntry):
         core.replay_marker(entry.producer_id, entry.producer_epoch, committed=entry.committed)
         return
     record, offset, producer_id, producer_epoch = entry
     try:
         core.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        # Whoever wrote what no coordinator writes must not keep the whole node from starting.
+        # A record that no coordinator wrote must not prevent the node from starting.
         raise UnreadableRecord(f"the record at offset {offset} is invalid") from error
 
 
 def key_hash(key: str) -> int:
-    """Not negative; Java's hash of a string, which counts in 16-bit units."""
+    """Returns the absolute value of Java's `String.hashCode()`, which is over UTF-16 units."""
     if len(key) > KEY_LENGTH_MAX:
         return 0
-    return _remembered_hash(key) if len(key) <= KEY_LENGTH_REMEMBERED else _hash(key)
+    return _cached_hash(key) if len(key) <= CACHED_KEY_LENGTH_MAX else _hash(key)
 
 
 def _hash(key: str) -> int:
@@ -406,4 +413,4 @@ def _hash(key: str) -> int:
     return 0 if signed == -(1 << 31) else abs(signed)
 
 
-_remembered_hash = lru_cache(maxsize=1 << 14)(_hash)
+_cached_hash = lru_cache(maxsize=1 << 14)(_hash)

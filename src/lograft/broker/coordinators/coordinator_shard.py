@@ -1,9 +1,9 @@
-"""One coordinator core in one leadership of its partition: writes for it, answers for it, watches
-the clock for it.
+"""The shell of a coordinator core: appends its records, sends its replies and runs its timers.
 
-A shard lives in one leader epoch. What it has appended may be lost with that epoch, so nobody is
-told of it before it is committed in it; when the epoch ends the shard goes with all that waits
-(KAFKA-20634: a watermark that moves later moves over other records).
+A shard exists during one leader epoch of its partition. Records that it has appended may be lost
+when that epoch ends, so a reply is released only after its records are committed in the same epoch.
+When the epoch ends, the shard is closed and all waiting requests fail with NotCoordinator: a high
+watermark that advances later may cover other records at the same offsets (KAFKA-20634).
 """
 
 import asyncio
@@ -35,15 +35,15 @@ from lograft.wire.message import Message
 
 LOGGER: Final = logging.getLogger(__name__)
 C = TypeVar("C", bound=Core)
-#: So many things that are due are done before the loop gets its turn.
-DUE_PER_TURN: Final = 50
-#: Replies that have waited too long for a commit are looked for at most this often.
-COMMIT_LOOK_MS: Final = 100
+#: Expired deadlines that are handled before other tasks of the event loop run.
+DEADLINES_PER_TURN: Final = 50
+#: Minimum interval between checks for replies whose commit timed out.
+COMMIT_CHECK_INTERVAL_MS: Final = 100
 TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
 
 
 class Waiter(Ticket):
-    """A request and its reply. The future is made only if somebody has to wait."""
+    """The reply or error of a command. Has a future only if a caller must wait."""
 
     __slots__ = ("_error", "_future", "_reply")
 
@@ -67,7 +67,7 @@ class Waiter(Ticket):
             self._future.set_exception(error)
 
     def take(self) -> "Message | asyncio.Future[Message]":
-        """The reply if it is there, else what brings it. Raises what the request failed with."""
+        """Returns the reply, or a future for it. Raises the error of the command."""
         if self._error is not None:
             raise self._error
         if self._reply is not None:
@@ -78,24 +78,24 @@ class Waiter(Ticket):
 
 
 class Uncommitted(NamedTuple):
-    """What is said and done once everything below `end` is committed."""
+    """Replies and effects that are released when all records below `end` are committed."""
 
     end: Offset
     replies: Sequence[Reply]
     effects: Sequence[Effect]
-    give_up_ms: int
+    deadline_ms: int
 
 
 class ShardSettings(NamedTuple):
     #: How long replies wait for a commit.
     commit_timeout_ms: Callable[[], int]
     compression: Callable[[], int]
-    #: Must not ask a coordinator before it returns.
+    #: Must not call a coordinator before it returns.
     on_effect: Callable[[Effect], None]
 
 
 class Shard(Generic[C]):
-    """A `partition.LogWatcher`."""
+    """A `partition.LogWatcher`. `on_loaded` comes first, `close` last."""
 
     def __init__(
         self, partition: Partition, core: C, *, clock: Clock, settings: ShardSettings
@@ -108,20 +108,20 @@ class Shard(Generic[C]):
         self.is_over = False
         self._clock = clock
         self._settings = settings
-        #: Where the log ends for the core: it has replayed everything below.
+        #: The end of the log that the core has replayed.
         self._end = Offset(0)
-        #: By `end`.
+        #: Ordered by `end`.
         self._uncommitted: deque[Uncommitted] = deque()
-        #: Requests that were not answered at once. (A dict as a set with an order.)
+        #: Commands whose replies are pending, in order.
         self._waiting: dict[Waiter, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._commit_timer: asyncio.TimerHandle | None = None
 
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ────────────────────────────────────────────────────────────────────────────
 
-    def is_of(self, partition: Partition) -> bool:
-        """Whether this is still the leadership in which the shard was made."""
+    def is_current(self, partition: Partition) -> bool:
+        """Returns whether the partition is still in the leader epoch of this shard."""
         leader = partition.leader
         return (
             partition is self.partition
@@ -132,14 +132,14 @@ class Shard(Generic[C]):
         )
 
     def on_loaded(self, end: Offset) -> None:
-        """The core has replayed the whole log."""
+        """Called when the core has replayed the whole log."""
         self.is_loaded = True
         self._end = end
         self.partition.watchers[self] = None
         self.apply(self.core.on_loaded(self._clock.mono_ms()))
 
     def close(self) -> None:
-        """The leadership is over: nobody learns from here what became of what was written."""
+        """Called when the leadership ends. Whether the last records were committed is unknown."""
         self.is_over = True
         self.partition.watchers.pop(self, None)
         for timer in (self._timer, self._commit_timer):
@@ -147,7 +147,7 @@ class Shard(Generic[C]):
                 timer.cancel()
         self._uncommitted.clear()
         if self.is_loaded:
-            _answer(self.core.on_unloaded())
+            _send(self.core.on_unloaded())
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             waiter.fail(NotCoordinator(f"{self.partition.topic_partition} has a new leader"))
@@ -156,22 +156,22 @@ class Shard(Generic[C]):
     def end(self) -> Offset:
         return self._end
 
-    # ── asking the core ──────────────────────────────────────────────────────────────────────
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
 
     def ask(
         self, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> "Message | asyncio.Future[Message]":
-        """The reply, or what brings it. What the decision raises comes out unchanged."""
+        """Executes a command; returns the reply or a future for it. Raises its errors."""
         waiter = Waiter()
         self.apply(decide(self.core, waiter, self._clock.mono_ms()))
-        found = waiter.take()
-        if isinstance(found, asyncio.Future):
+        reply = waiter.take()
+        if isinstance(reply, asyncio.Future):
             self._waiting[waiter] = None
-            found.add_done_callback(lambda _: self._waiting.pop(waiter, None))
-        return found
+            reply.add_done_callback(lambda _: self._waiting.pop(waiter, None))
+        return reply
 
     def apply(self, outcome: CoordinatorResult) -> None:
-        """Writes, replays, and answers once it is safe to."""
+        """Appends and replays the records; releases the replies when they are committed."""
         if outcome.records:
             try:
                 self._write(outcome)
@@ -180,20 +180,20 @@ class Shard(Generic[C]):
                     for half in _halves(outcome):
                         self.apply(half)
                     return
-                self._refuse(outcome, as_told(error))
+                self._fail(outcome, coordinator_error(error))
                 self._set_timer()
                 return
         if not outcome.waits:
-            _answer(outcome.replies)
-            self._when_committed((), outcome.effects)
+            _send(outcome.replies)
+            self._release_when_committed((), outcome.effects)
         else:
-            self._when_committed(outcome.replies, outcome.effects)
+            self._release_when_committed(outcome.replies, outcome.effects)
         if outcome.then is not None:
             self.apply(outcome.then())
         self._set_timer()
 
     def append_marker(self, end: TransactionEnd) -> Offset:
-        """Ends a producer's transaction here; returns the end of the log, to be committed."""
+        """Appends a transaction marker; returns the log end offset, which is not committed yet."""
         self._end = self.partition.append_marker(end, now_ms=self._clock.wall_ms()).end_offset
         self.core.replay_marker(end.producer_id, end.producer_epoch, committed=end.commit)
         self._set_timer()
@@ -228,31 +228,31 @@ class Shard(Generic[C]):
         self._end = result.end_offset
         return result.base_offset
 
-    def _refuse(self, outcome: CoordinatorResult, error: LograftError) -> None:
-        LOGGER.info("%s: no records were appended: %s", self.partition.topic_partition, error)
+    def _fail(self, outcome: CoordinatorResult, error: LograftError) -> None:
+        LOGGER.info("%s: could not append records: %s", self.partition.topic_partition, error)
         if outcome.failed is not None:
-            _answer(outcome.failed(code_told(error)))
+            _send(outcome.failed(error_code_of(error)))
         for ticket, _ in outcome.replies:
             assert isinstance(ticket, Waiter)
             ticket.fail(error)
 
-    # ── answers that wait for the commit ─────────────────────────────────────────────────────
+    # ── replies that wait for the commit ─────────────────────────────────────────────────────
 
-    def _when_committed(self, replies: Sequence[Reply], effects: Sequence[Effect]) -> None:
+    def _release_when_committed(self, replies: Sequence[Reply], effects: Sequence[Effect]) -> None:
         if not replies and not effects:
             return
         if not self._uncommitted and self._end <= self.partition.high_watermark:
             self._release(replies, effects)
             return
-        give_up_ms = self._clock.mono_ms() + self._settings.commit_timeout_ms()
-        self._uncommitted.append(Uncommitted(self._end, replies, effects, give_up_ms))
+        deadline_ms = self._clock.mono_ms() + self._settings.commit_timeout_ms()
+        self._uncommitted.append(Uncommitted(self._end, replies, effects, deadline_ms))
         if self._commit_timer is None:
             self._set_commit_timer()
 
     def on_committed(self, partition: Partition) -> None:
-        reached = partition.high_watermark
+        high_watermark = partition.high_watermark
         uncommitted = self._uncommitted
-        while uncommitted and uncommitted[0].end <= reached:
+        while uncommitted and uncommitted[0].end <= high_watermark:
             first = uncommitted.popleft()
             self._release(first.replies, first.effects)
 
@@ -260,39 +260,41 @@ class Shard(Generic[C]):
         pass
 
     def _release(self, replies: Sequence[Reply], effects: Sequence[Effect]) -> None:
-        _answer(replies)
+        _send(replies)
         for effect in effects:
             self._settings.on_effect(effect)
 
     def _set_commit_timer(self) -> None:
-        give_up_ms = next((one.give_up_ms for one in self._uncommitted if one.replies), None)
-        if give_up_ms is not None:
-            wait_ms = max(COMMIT_LOOK_MS, give_up_ms - self._clock.mono_ms())
+        deadlines = (entry.deadline_ms for entry in self._uncommitted if entry.replies)
+        deadline_ms = next(deadlines, None)
+        if deadline_ms is not None:
+            wait_ms = max(COMMIT_CHECK_INTERVAL_MS, deadline_ms - self._clock.mono_ms())
             loop = asyncio.get_running_loop()
             self._commit_timer = loop.call_later(wait_ms / 1000, self._on_commit_timer)
 
     def _on_commit_timer(self) -> None:
-        """Whoever waited too long is told so: the records may be committed yet. What is to be done
-        then stays."""
+        """Fails the requests whose commit timed out. Their records may still be committed, so their
+        effects remain."""
         self._commit_timer = None
         now_ms = self._clock.mono_ms()
-        kept: deque[Uncommitted] = deque()
-        for one in self._uncommitted:
-            if one.give_up_ms > now_ms:
-                kept.append(one)
+        remaining: deque[Uncommitted] = deque()
+        for entry in self._uncommitted:
+            if entry.deadline_ms > now_ms:
+                remaining.append(entry)
                 continue
-            for ticket, _ in one.replies:
+            for ticket, _ in entry.replies:
                 assert isinstance(ticket, Waiter)
                 ticket.fail(CoordinatorNotAvailable("the records are not committed yet"))
-            if one.effects:
-                kept.append(one._replace(replies=()))
-        self._uncommitted = kept
+            if entry.effects:
+                remaining.append(entry._replace(replies=()))
+        self._uncommitted = remaining
         self._set_commit_timer()
 
-    # ── time ─────────────────────────────────────────────────────────────────────────────────
+    # ── deadlines of the core ────────────────────────────────────────────────────────────────
 
     def _set_timer(self) -> None:
-        """A timer that comes too early finds nothing to do: most deadlines are only put off."""
+        """Does not restart a timer that expires too early, because most deadlines are extended all
+        the time: `_on_timer` sets the next one."""
         next_ms = self.core.next_deadline_ms()
         if (
             next_ms is None
@@ -308,7 +310,7 @@ class Shard(Generic[C]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        for _ in range(DUE_PER_TURN):
+        for _ in range(DEADLINES_PER_TURN):
             now_ms = self._clock.mono_ms()
             next_ms = self.core.next_deadline_ms()
             if next_ms is None or next_ms > now_ms or self.is_over:
@@ -328,19 +330,19 @@ def _halves(outcome: CoordinatorResult) -> tuple[CoordinatorResult, CoordinatorR
     )
 
 
-def as_told(error: LograftError) -> LograftError:
-    """Clients of a coordinator know nothing of the log behind it."""
+def coordinator_error(error: LograftError) -> LograftError:
+    """Returns the error of a coordinator for an error of its log, which clients do not know."""
     if isinstance(error, NotLeader | PartitionOffline | DiskFailed):
         return NotCoordinator(str(error))
     if isinstance(error, NotEnoughReplicas):
         return CoordinatorNotAvailable(str(error))
     if isinstance(error, TOO_LARGE):
-        # As Kafka: MESSAGE_TOO_LARGE is what producers are told, who can send less.
+        # As in Kafka. MESSAGE_TOO_LARGE is for producers, which can send smaller batches.
         return Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return error
 
 
-def code_told(error: LograftError) -> ErrorCode:
+def error_code_of(error: LograftError) -> ErrorCode:
     if isinstance(error, Rejected):
         return error.code
     if isinstance(error, NotCoordinator):
@@ -352,7 +354,7 @@ def code_told(error: LograftError) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _answer(replies: Sequence[Reply]) -> None:
+def _send(replies: Sequence[Reply]) -> None:
     for ticket, reply in replies:
         assert isinstance(ticket, Waiter)
         ticket.answer(reply)

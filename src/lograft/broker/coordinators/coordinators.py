@@ -1,4 +1,4 @@
-"""The coordinators of this broker: who coordinates what, and where their records lie."""
+"""The group and transaction coordinators of this broker, and the topics that store their state."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,13 +28,13 @@ LOGGER: Final = logging.getLogger(__name__)
 
 class ProducerIdSource(Protocol):
     def next(self) -> Awaitable[int]:
-        """A producer id that nobody ever had."""
+        """Returns a producer id that has never been used."""
 
     def wait_some(self) -> Awaitable[None]:
-        """Until `take` has one. Raises ControllerUnreachable or Rejected."""
+        """Waits until an id is available to `take`. Raises ControllerUnreachable or Rejected."""
 
     def take(self) -> int:
-        """As `next`, at once. Raises Rejected if there is none at hand."""
+        """Like `next`, without waiting. Raises Rejected if no id is available."""
 
 
 class GroupKind:
@@ -99,7 +99,8 @@ class Coordinators:
         producer_ids: ProducerIdSource,
         has_lease: Callable[[], bool],
     ) -> None:
-        """`has_lease`: whether the controller cannot have given to others what is led here."""
+        """`has_lease` returns whether this broker's session is valid, so that the controller cannot
+        have elected other leaders for its partitions."""
         self._partitions = partitions
         self._runtime = runtime
         self._producer_ids = producer_ids
@@ -141,9 +142,9 @@ class Coordinators:
             coordinator.on_image(delta)
 
     def append_marker(self, where: TopicPartition, end: TransactionEnd) -> tuple[Partition, Offset]:
-        """Ends a producer's transaction in a partition of this broker; returns the end of its log,
-        to be committed. Raises what the partition refuses. Those of __consumer_offsets belong to
-        their group coordinator, which must hear of the end too."""
+        """Appends a transaction marker to a partition of this broker; returns the log end offset,
+        which is not committed yet. Raises the errors of the partition. Markers of
+        __consumer_offsets go through the group coordinator, which also replays them."""
         partition = self._partitions.get(where.topic, where.partition)
         if partition is None:
             raise UnknownPartition(f"this broker does not have {where}")
@@ -153,7 +154,8 @@ class Coordinators:
         return partition, self.groups.append_marker(where.partition, end)
 
     def _new_producer_id(self) -> int:
-        """For decisions: at once, or Rejected; then there are some when it is tried again."""
+        """Returns an id without waiting, for commands. Raises Rejected if none is available, and
+        then fetches some for the client's retry."""
         try:
             return self._producer_ids.take()
         except Rejected:

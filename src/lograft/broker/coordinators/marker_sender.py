@@ -1,11 +1,11 @@
-"""Tells every partition of a decided transaction that it has ended (WriteTxnMarkers).
+"""Writes transaction markers to the partitions of ended transactions (WriteTxnMarkers).
 
-A coordinator's `WriteMarkers` comes here when the decision is committed, and goes on until each of
-its partitions has the marker or is gone; then the coordinator closes its books. Whatever is decided
-while others are on their way goes to each broker in one request: the more transactions, the larger
-the requests, not the more. What could not be written is sent again to whoever leads by then. The
-coordinator that decided may be replaced meanwhile: its successor starts anew, so nothing is done
-for it any more.
+A coordinator emits the effect `WriteMarkers` when its decision to commit or abort is itself
+committed. The sender retries until each partition has its marker or is deleted; then the
+coordinator completes the transaction. Transactions that end while requests are in flight are
+combined into one request per broker, so more transactions cause larger requests, not more of them.
+A marker that could not be written is sent to the current leader after a backoff. If the coordinator
+is replaced meanwhile, its successor sends all markers again, so the old one stops.
 """
 
 import asyncio
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 
 LOGGER: Final = logging.getLogger(__name__)
-#: Of WriteTxnMarkers: has the transaction's version.
+#: Version 2 of WriteTxnMarkers has the transaction version.
 VERSIONS: Final = Versions(1, 2)
 LANE: Final = "markers"
-#: Requests to one broker that wait for their answers. Markers that cannot be committed now hold one
-#: up until it times out; others need not wait for them.
+#: Requests in flight to a broker. A request with a marker that cannot be committed waits until it
+#: times out; the other requests continue.
 IN_FLIGHT_MAX: Final = 5
-#: Transactions in one request, so that none grows without bounds.
+#: Maximum number of transactions in a request.
 TRANSACTIONS_PER_REQUEST: Final = 1_000
 RETRY_MS: Final = 100
-#: The partition has heard of a later epoch of the producer, so nothing of this one is open there;
-#: or it cannot hold transactions.
-OVER: Final = frozenset(
+#: Errors that need no retry: the partition has a later epoch of the producer, so this transaction
+#: is not open there, or it does not support transactions.
+FINAL_ERRORS: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 )
 
@@ -61,19 +61,19 @@ MARKERS: Final = Counter(
 RETRIES: Final = Counter(
     "lograft_marker_retries_total", "Transaction markers that were sent again."
 )
-UNENDED: Final = Gauge(
+ENDING: Final = Gauge(
     "lograft_transactions_ending",
     "Transactions that are decided and whose markers are not all written.",
 )
 
 
-class Unended:
-    """A transaction whose partitions do not all know of its end."""
+class EndingTransaction:
+    """A transaction that has ended, but some of its partitions have no marker yet."""
 
-    __slots__ = ("effect", "end", "left", "shard")
+    __slots__ = ("effect", "end", "pending", "shard")
 
     def __init__(self, effect: WriteMarkers, shard: int) -> None:
-        """`shard`: the partition of __transaction_state that it was decided in."""
+        """`shard` is the partition of __transaction_state that contains the transaction."""
         self.effect = effect
         self.shard = shard
         self.end = TransactionEnd(
@@ -83,22 +83,22 @@ class Unended:
             effect.coordinator_epoch,
             effect.transaction_version,
         )
-        #: Each of them is queued, on its way or put off, in one place only.
-        self.left = {
+        #: Partitions without a marker. Each is either queued, in flight or delayed.
+        self.pending = {
             TopicPartition(topic, index): None
             for topic, indexes in effect.partitions.items()
             for index in indexes
         }
 
 
-Markers: TypeAlias = dict[Unended, list[TopicPartition]]
+Markers: TypeAlias = dict[EndingTransaction, list[TopicPartition]]
 AppendMarker: TypeAlias = Callable[[TopicPartition, TransactionEnd], tuple[Partition, Offset]]
 
 
-class Written(NamedTuple):
-    """In the log of a partition of this broker, not yet committed."""
+class AppendedMarker(NamedTuple):
+    """A marker in a partition of this broker that is not committed yet."""
 
-    unended: Unended
+    transaction: EndingTransaction
     partition: TopicPartition
     end_offset: Offset
     leader_epoch: Epoch
@@ -113,22 +113,22 @@ class MarkerSender:
         append_here: AppendMarker,
         metadata: ClusterMetadata,
     ) -> None:
-        """`append_here` writes to the partitions that this broker leads."""
-        #: The coordinators it works for; set by whoever makes both.
+        """`append_here` appends to the partitions that this broker leads."""
+        #: The coordinators whose effects are executed here; set by `Coordinators`.
         self.transactions: CoordinatorRuntime[TransactionShard] | None = None
         self._runtime = runtime
         self._link = link
         self._append_here = append_here
         self._metadata = metadata
-        self._unended: dict[Unended, None] = {}
-        #: By the broker that leads.
+        self._ending: dict[EndingTransaction, None] = {}
+        #: Markers to send, by leader.
         self._queued: dict[NodeId, Markers] = {}
         self._in_flight: dict[NodeId, int] = {}
-        #: To be sent to whoever leads when the retry comes.
-        self._put_off: Markers = {}
-        #: Every partition has its marker; the coordinator is to be told.
-        self._ended: list[Unended] = []
-        self._turn: asyncio.Handle | None = None
+        #: Markers that `_retry` sends to the leaders of that time.
+        self._delayed: Markers = {}
+        #: Transactions whose partitions all have markers, to be completed by the coordinator.
+        self._written: list[EndingTransaction] = []
+        self._next_send: asyncio.Handle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._requests = 0
         self._markers = 0
@@ -137,37 +137,40 @@ class MarkerSender:
     def on_effect(self, effect: Effect) -> None:
         assert isinstance(effect, WriteMarkers), effect
         assert self.transactions is not None
-        unended = Unended(effect, self.transactions.partition_of(effect.transactional_id))
-        self._unended[unended] = None
-        self._enqueue(unended, list(unended.left))
+        shard = self.transactions.partition_of(effect.transactional_id)
+        transaction = EndingTransaction(effect, shard)
+        self._ending[transaction] = None
+        self._enqueue(transaction, list(transaction.pending))
 
     def stop(self) -> None:
-        for handle in (self._turn, self._retry):
+        for handle in (self._next_send, self._retry):
             if handle is not None:
                 handle.cancel()
 
-    # ── whom to tell ─────────────────────────────────────────────────────────────────────────
+    # ── queues ───────────────────────────────────────────────────────────────────────────────
 
-    def _enqueue(self, unended: Unended, partitions: Sequence[TopicPartition]) -> None:
-        if not self._is_current(unended):
-            self._unended.pop(unended, None)
+    def _enqueue(
+        self, transaction: EndingTransaction, partitions: Sequence[TopicPartition]
+    ) -> None:
+        if not self._is_current(transaction):
+            self._ending.pop(transaction, None)
             return
         image = self._metadata.image
         for each in partitions:
             topic = image.topic(each.topic)
             state = None if topic is None else topic.partitions.get(each.partition)
             if state is None:
-                # Deleted, and its open transactions with it.
-                self._on_told(unended, each)
+                # The partition was deleted.
+                self._on_marker_written(transaction, each)
             elif state.leader == NO_NODE:
-                self._try_later(unended, each)
+                self._delay(transaction, each)
             else:
                 queue = self._queued.setdefault(NodeId(state.leader), {})
-                queue.setdefault(unended, []).append(each)
-        self._set_turn()
+                queue.setdefault(transaction, []).append(each)
+        self._schedule_send()
 
-    def _try_later(self, unended: Unended, partition: TopicPartition) -> None:
-        self._put_off.setdefault(unended, []).append(partition)
+    def _delay(self, transaction: EndingTransaction, partition: TopicPartition) -> None:
+        self._delayed.setdefault(transaction, []).append(partition)
         self._set_retry()
 
     def _set_retry(self) -> None:
@@ -177,65 +180,67 @@ class MarkerSender:
 
     def _on_retry(self) -> None:
         self._retry = None
-        put_off, self._put_off = self._put_off, {}
-        for unended, partitions in put_off.items():
+        delayed, self._delayed = self._delayed, {}
+        for transaction, partitions in delayed.items():
             self._retries += 1
-            self._enqueue(unended, partitions)
-        self._set_turn()
+            self._enqueue(transaction, partitions)
+        self._schedule_send()
 
-    def _is_current(self, unended: Unended) -> bool:
+    def _is_current(self, transaction: EndingTransaction) -> bool:
         assert self.transactions is not None
-        return self.transactions.leads(unended.shard, unended.effect.coordinator_epoch)
+        return self.transactions.leads(transaction.shard, transaction.effect.coordinator_epoch)
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────
 
-    def _set_turn(self) -> None:
-        """What comes in one turn of the loop is sent together in the next."""
-        if self._turn is None:
-            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+    def _schedule_send(self) -> None:
+        """Markers of one turn of the event loop are sent together in the next one."""
+        if self._next_send is None:
+            self._next_send = asyncio.get_running_loop().call_soon(self._send_queued)
 
-    def _take_turn(self) -> None:
-        self._turn = None
+    def _send_queued(self) -> None:
+        self._next_send = None
         here = self._queued.pop(self._link.me, None)
         if here:
             self._write_here(here)
         for broker, queue in self._queued.items():
             while queue and self._in_flight.get(broker, 0) < IN_FLIGHT_MAX:
                 markers = {
-                    unended: queue.pop(unended)
-                    for unended in list(islice(queue, TRANSACTIONS_PER_REQUEST))
+                    transaction: queue.pop(transaction)
+                    for transaction in list(islice(queue, TRANSACTIONS_PER_REQUEST))
                 }
                 self._in_flight[broker] = self._in_flight.get(broker, 0) + 1
                 self._runtime.spawn(self._send(broker, markers), name=f"markers to {broker}")
-        if self._ended:
-            self._close_books()
+        if self._written:
+            self._complete_transactions()
 
     def _write_here(self, markers: Markers) -> None:
-        """At once, and without a request."""
-        uncommitted: dict[Partition, list[Written]] = {}
-        for unended, partitions in markers.items():
-            end = unended.end
+        """Appends markers to partitions of this broker, without a request."""
+        uncommitted: dict[Partition, list[AppendedMarker]] = {}
+        for transaction, partitions in markers.items():
+            end = transaction.end
             for each in partitions:
                 try:
                     partition, end_offset = self._append_here(each, end)
                 except ProducerFenced:
-                    self._on_answer(unended, each, ErrorCode.INVALID_PRODUCER_EPOCH)
+                    self._on_result(transaction, each, ErrorCode.INVALID_PRODUCER_EPOCH)
                 except LograftError as error:
                     LOGGER.debug("%s cannot append a transaction marker now: %s", each, error)
-                    self._try_later(unended, each)
+                    self._delay(transaction, each)
                 else:
                     if partition.is_acknowledged(end_offset, acks_all=True):
-                        self._on_told(unended, each)
+                        self._on_marker_written(transaction, each)
                     else:
-                        one = Written(unended, each, end_offset, partition.leader_epoch)
-                        uncommitted.setdefault(partition, []).append(one)
-        for partition, written in uncommitted.items():
+                        marker = AppendedMarker(
+                            transaction, each, end_offset, partition.leader_epoch
+                        )
+                        uncommitted.setdefault(partition, []).append(marker)
+        for partition, appended in uncommitted.items():
             name = f"markers in {partition.topic_partition}"
-            self._runtime.spawn(self._wait_here(partition, written), name=name)
+            self._runtime.spawn(self._wait_here(partition, appended), name=name)
 
-    async def _wait_here(self, partition: Partition, written: Sequence[Written]) -> None:
-        """They were written in one turn: one wait for all."""
-        last = written[-1]
+    async def _wait_here(self, partition: Partition, appended: Sequence[AppendedMarker]) -> None:
+        """Waits for the commit of the last marker, which includes the others."""
+        last = appended[-1]
         try:
             await partition.wait_committed(
                 last.end_offset,
@@ -243,12 +248,12 @@ class MarkerSender:
                 leader_epoch=last.leader_epoch,
             )
         except LograftError:
-            for each in written:
-                self._try_later(each.unended, each.partition)
+            for marker in appended:
+                self._delay(marker.transaction, marker.partition)
         else:
-            for each in written:
-                self._on_told(each.unended, each.partition)
-        self._set_turn()
+            for marker in appended:
+                self._on_marker_written(marker.transaction, marker.partition)
+        self._schedule_send()
 
     async def _send(self, broker: NodeId, markers: Markers) -> None:
         self._requests += 1
@@ -269,65 +274,69 @@ class MarkerSender:
             codes = _codes_of(response)
         finally:
             self._in_flight[broker] -= 1
-        for unended, partitions in markers.items():
-            producer_id = unended.effect.producer_id
+        for transaction, partitions in markers.items():
+            producer_id = transaction.effect.producer_id
             for each in partitions:
-                # What was not answered was not written.
+                # A marker without a result is sent again.
                 code = codes.get((producer_id, each), ErrorCode.NETWORK_EXCEPTION)
-                self._on_answer(unended, each, code)
-        self._set_turn()
+                self._on_result(transaction, each, code)
+        self._schedule_send()
 
-    def _on_answer(self, unended: Unended, partition: TopicPartition, code: int) -> None:
+    def _on_result(
+        self, transaction: EndingTransaction, partition: TopicPartition, code: int
+    ) -> None:
         if code == ErrorCode.NONE:
-            self._on_told(unended, partition)
-        elif code in OVER:
+            self._on_marker_written(transaction, partition)
+        elif code in FINAL_ERRORS:
             LOGGER.warning(
                 "%s rejected the marker of transactional id %s, producer %d, epoch %d: %s",
                 partition,
-                unended.effect.transactional_id,
-                unended.effect.producer_id,
-                unended.effect.producer_epoch,
+                transaction.effect.transactional_id,
+                transaction.effect.producer_id,
+                transaction.effect.producer_epoch,
                 ErrorCode(code).name,
             )
-            self._on_told(unended, partition)
+            self._on_marker_written(transaction, partition)
         else:
-            # Also where the coordinator is fenced: it is dropped once its leadership ends here.
-            self._try_later(unended, partition)
+            # This includes a fenced coordinator: `_enqueue` drops its transactions when its
+            # leadership ends on this broker.
+            self._delay(transaction, partition)
 
-    # ── all are told ─────────────────────────────────────────────────────────────────────────
+    # ── completion ───────────────────────────────────────────────────────────────────────────
 
-    def _on_told(self, unended: Unended, partition: TopicPartition) -> None:
-        del unended.left[partition]
-        if not unended.left:
-            self._unended.pop(unended, None)
-            self._ended.append(unended)
+    def _on_marker_written(self, transaction: EndingTransaction, partition: TopicPartition) -> None:
+        del transaction.pending[partition]
+        if not transaction.pending:
+            self._ending.pop(transaction, None)
+            self._written.append(transaction)
 
-    def _close_books(self) -> None:
-        """In one batch for each partition of __transaction_state."""
-        transactions = self.transactions
-        assert transactions is not None
-        ended, self._ended = self._ended, []
-        by_shard: dict[int, list[Unended]] = {}
-        for unended in ended:
-            if self._is_current(unended):
-                by_shard.setdefault(unended.shard, []).append(unended)
-        for index, closed in by_shard.items():
+    def _complete_transactions(self) -> None:
+        """Completes them in one batch for each partition of __transaction_state."""
+        coordinators = self.transactions
+        assert coordinators is not None
+        written, self._written = self._written, []
+        by_shard: dict[int, list[EndingTransaction]] = {}
+        for transaction in written:
+            if self._is_current(transaction):
+                by_shard.setdefault(transaction.shard, []).append(transaction)
+        for index, completed in by_shard.items():
+            effects = [transaction.effect for transaction in completed]
             try:
-                transactions.ask_partition(index, partial(_close, [each.effect for each in closed]))
+                coordinators.ask_partition(index, partial(_complete, effects))
             except LograftError:
-                # Also while the controller has not been heard for long. What another leads by the
-                # next try is dropped there: its successor does it.
-                self._ended += closed
+                # For example, this broker's session has expired. If another broker leads the
+                # partition by the next attempt, that broker completes the transactions.
+                self._written += completed
                 self._set_retry()
 
     def collect_samples(self) -> Iterator[Sample]:
         yield REQUESTS.sample(self._requests)
         yield MARKERS.sample(self._markers)
         yield RETRIES.sample(self._retries)
-        yield UNENDED.sample(len(self._unended))
+        yield ENDING.sample(len(self._ending))
 
 
-def _close(
+def _complete(
     effects: Sequence[WriteMarkers], shard: TransactionShard, ticket: Ticket, now_ms: int
 ) -> CoordinatorResult:
     return shard.markers_written(ticket, effects)
@@ -335,7 +344,10 @@ def _close(
 
 def _request_of(markers: Markers) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
-        markers=[_marker_of(unended.effect, partitions) for unended, partitions in markers.items()]
+        markers=[
+            _marker_of(transaction.effect, partitions)
+            for transaction, partitions in markers.items()
+        ]
     )
 
 
@@ -358,8 +370,8 @@ def _marker_of(effect: WriteMarkers, partitions: Sequence[TopicPartition]) -> Wr
 
 def _codes_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, answer.partition_index)): answer.error_code
+        (marker.producer_id, TopicPartition(topic.name, result.partition_index)): result.error_code
         for marker in response.markers
         for topic in marker.topics
-        for answer in topic.partitions
+        for result in topic.partitions
     }

@@ -15,7 +15,7 @@ from lograft.wire.messages.allocate_producer_ids import (
 )
 
 VERSIONS: Final = Versions(0, 0)
-#: Who asks for an id waits so long for the controller, then asks again by itself.
+#: How long a request for an id waits for the controller. Clients retry.
 TIMEOUT_MS: Final = 10_000
 LANE: Final = "producer-ids"
 
@@ -26,7 +26,7 @@ AVAILABLE: Final = Gauge(
 
 
 class ProducerIds:
-    """Ids that a stopped broker had left in its block are never used: there are 2^63 of them."""
+    """Unused ids in the block of a broker that stops are lost. There are 2^63 of them."""
 
     __slots__ = ("_asking", "_broker_epoch", "_end", "_link", "_next", "_node_id")
 
@@ -41,19 +41,19 @@ class ProducerIds:
         self._asking = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """At once, but for one caller in a thousand, who waits for the controller."""
+        """Returns an id. Only one call in a thousand waits for the controller."""
         await self.wait_some()
         return self.take()
 
     async def wait_some(self) -> None:
-        """Until `take` has one to give. Raises ControllerUnreachable or Rejected."""
+        """Waits until an id is available to `take`. Raises ControllerUnreachable or Rejected."""
         while self._next >= self._end:
             async with self._asking:
                 if self._next >= self._end:
                     await self._fetch()
 
     def take(self) -> ProducerId:
-        """For decisions, which cannot wait. Raises Rejected if there is none at hand."""
+        """Returns an id without waiting, for commands. Raises Rejected if none is available."""
         if self._next >= self._end:
             raise Rejected(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "No producer id is available yet."

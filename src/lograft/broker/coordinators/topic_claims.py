@@ -1,11 +1,11 @@
-"""Topics that one group may read (`subscription.mode=ptp`): a coordinator asks before it lets a
-group subscribe to them or commit.
+"""Claims of topics that only one group may read (`subscription.mode=ptp`). A coordinator claims a
+topic for a group before the group subscribes to it or commits offsets.
 
     await broker.claims.claim(group_id, topics)
 
-For topics that any group may read, and for those that the group has, that costs a look at the
-image. Otherwise the controller is asked for the topic. If another group has it, that group's
-coordinator is asked first whether it still uses it.
+This only reads the image if any group may read the topics, or if the group has claimed them.
+Otherwise it requests the claim from the controller. If another group has claimed the topic, the
+coordinator of that group first checks whether the group still uses it.
 """
 
 import collections
@@ -32,19 +32,19 @@ LOGGER: Final = logging.getLogger(__name__)
 
 CLAIM_VERSIONS: Final = Versions(1, 1)
 LIST_VERSIONS: Final = Versions(5, 5)
-#: Clients ask again by themselves: none waits longer for one answer.
+#: How long a request waits for a response. Clients retry.
 TIMEOUT_MS: Final = 5_000
 LANE: Final = "claims"
-#: A claim that others change as fast as it is asked for is left to the client's next try.
+#: If other groups change a claim after each check, the client has to retry.
 ATTEMPTS_PER_TOPIC: Final = 3
-#: At most one line in this time says who is refused a topic.
+#: Minimum interval between two log lines about rejected claims of a topic.
 LOG_INTERVAL_MS: Final = 60_000
 
-ASKED: Final = Counter(
+REQUESTS: Final = Counter(
     "lograft_topic_claim_requests_total",
     "Requests to the coordinator that decides which group may subscribe to a topic.",
 )
-REJECTED: Final = Counter(
+REJECTIONS: Final = Counter(
     "lograft_topic_claims_rejected_total", "Subscriptions that such a coordinator rejected."
 )
 
@@ -64,16 +64,16 @@ class TopicClaims:
         self._users = users
         self._groups = groups
         self._clock = clock
-        #: (group, topic): claims under way, with how many wait for each.
+        #: Claims in progress of (group, topic), with the number of callers that wait for them.
         self._claiming: collections.Counter[tuple[str, str]] = collections.Counter()
-        #: By topic that is claimed: when a refusal was last logged.
+        #: By topic, the time of the last log line about a rejected claim.
         self._logged_ms: dict[str, int] = {}
-        self._asked = 0
-        self._refused = 0
+        self._requests = 0
+        self._rejections = 0
 
     async def claim(self, group_id: str, topics: Collection[str]) -> None:
-        """Returns when the group may read all of these; nothing has been awaited since that was so.
-        Raises Rejected: another group has one of them. CoordinatorNotAvailable: ask again."""
+        """Returns when the group has claimed all topics, without an await in between. Raises
+        Rejected if another group uses one of them, or CoordinatorNotAvailable: then retry."""
         if not unclaimed(self._metadata.image, group_id, topics):
             return
         keys = [(group_id, topic) for topic in topics]
@@ -82,22 +82,23 @@ class TopicClaims:
             await self._claim_all(group_id, topics)
         finally:
             self._claiming.subtract(keys)
-            self._claiming += collections.Counter()  # without those that nobody waits for
+            self._claiming += collections.Counter()  # removes those without callers
 
     async def find_refused(self, group_id: str, topics: Collection[str]) -> dict[str, Rejected]:
-        """Returns the topics that another group uses, with the reason. Claims nothing: a group that
-        only asks for its offsets may never read. Raises CoordinatorNotAvailable: ask again."""
+        """Returns the topics that another group uses, with the reason. Claims nothing, because a
+        group that only fetches its offsets may never read. Raises CoordinatorNotAvailable: then
+        retry."""
         refused: dict[str, Rejected] = {}
         for topic in unclaimed(self._metadata.image, group_id, topics):
             holder = self._metadata.image.claims.get(topic)
             if holder and await self._uses(holder, topic):
                 refused[topic] = claim_rejection(topic, holder=holder, group_id=group_id)
-                self._say(topic, refused[topic])
+                self._log_rejection(topic, refused[topic])
         return refused
 
     def claiming(self, topics: Collection[str]) -> list[tuple[str, str]]:
-        """(group, topic): whoever has just got a topic, and is about to become a member, uses it.
-        Without this the next one could take it in the moment between."""
+        """Returns the claims in progress as (group, topic). They count as used: otherwise another
+        group could claim a topic before the first member of the group has joined."""
         return [key for key in self._claiming if key[1] in topics]
 
     async def _claim_all(self, group_id: str, topics: Collection[str]) -> None:
@@ -108,7 +109,7 @@ class TopicClaims:
             try:
                 await self._claim(group_id, missing[0])
             except Rejected as error:
-                self._say(missing[0], error)
+                self._log_rejection(missing[0], error)
                 raise
             except (ControllerUnreachable, PeerUnreachable, PeerLost) as error:
                 raise CoordinatorNotAvailable(f"{missing[0]} is not claimed yet: {error}") from None
@@ -118,7 +119,7 @@ class TopicClaims:
         holder = self._metadata.image.claims[topic]
         if holder and await self._uses(holder, topic):
             raise claim_rejection(topic, holder=holder, group_id=group_id)
-        self._asked += 1
+        self._requests += 1
         reply = await self._link.request(
             claim_request(group_id, topic, held_before=holder),
             CLAIM_VERSIONS,
@@ -127,33 +128,34 @@ class TopicClaims:
             lane=LANE,
             lograft_only=True,
         )
-        (answer,) = reply.responses
-        if answer.error_code:
-            raise Rejected(ErrorCode(answer.error_code), answer.error_message or "no reason given")
+        (result,) = reply.responses
+        if result.error_code:
+            raise Rejected(ErrorCode(result.error_code), result.error_message or "no reason given")
         await self._metadata.wait_image(
             lambda image: image.claims.get(topic, group_id) != holder, timeout_ms=TIMEOUT_MS
         )
 
     async def _uses(self, group_id: str, topic: str) -> bool:
-        """Whether the group has members that subscribe to the topic, or positions in it."""
+        """Returns whether members of the group subscribe to the topic, or the group has committed
+        offsets for it."""
         index = self._groups.partition_of(group_id)
         leader = leaders_of_groups(self._metadata.image).get(index, NO_NODE)
-        answer = await self._users.ask(leader, [topic], [group_id])
-        if index not in answer.partitions:
+        response = await self._users.ask(leader, [topic], [group_id])
+        if index not in response.partitions:
             raise CoordinatorNotAvailable(f"broker {leader} does not coordinate {group_id}")
-        return bool(answer.groups)
+        return bool(response.groups)
 
-    def _say(self, topic: str, error: Rejected) -> None:
-        self._refused += 1
+    def _log_rejection(self, topic: str, error: Rejected) -> None:
+        self._rejections += 1
         now_ms = self._clock.mono_ms()
         if now_ms - self._logged_ms.get(topic, -LOG_INTERVAL_MS) >= LOG_INTERVAL_MS:
             claims = self._metadata.image.claims
             self._logged_ms = {
-                one: at_ms for one, at_ms in self._logged_ms.items() if one in claims
+                name: logged_ms for name, logged_ms in self._logged_ms.items() if name in claims
             }
             self._logged_ms[topic] = now_ms
             LOGGER.warning("%s", error)
 
     def collect_samples(self) -> Iterator[Sample]:
-        yield ASKED.sample(self._asked)
-        yield REJECTED.sample(self._refused)
+        yield REQUESTS.sample(self._requests)
+        yield REJECTIONS.sample(self._rejections)

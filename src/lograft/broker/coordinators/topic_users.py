@@ -1,4 +1,4 @@
-"""Finds the groups that use topics, by asking the coordinators of all groups."""
+"""Finds the groups that read topics, by sending ListGroups to all group coordinators."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from lograft.wire.apis import Versions
 from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 LIST_VERSIONS: Final = Versions(5, 5)
-#: Clients ask again by themselves: none waits longer for one answer.
+#: How long a request waits for a response. Clients retry.
 TIMEOUT_MS: Final = 5_000
 LANE: Final = "claims"
 
@@ -25,20 +25,20 @@ class TopicUsers:
         self._brokers = brokers
 
     async def find(self, topics: Sequence[str]) -> dict[str, set[str]]:
-        """By topic: the groups of the whole cluster that use it. Raises CoordinatorNotAvailable if
-        some of them cannot be asked."""
+        """Returns for each topic the groups of the cluster that use it. Raises
+        CoordinatorNotAvailable if a coordinator does not respond."""
         users: dict[str, set[str]] = {topic: set() for topic in topics}
         leaders = leaders_of_groups(self._metadata.image) if topics else {}
-        unheard = set(leaders)
+        missing = set(leaders)
         for leader in sorted(set(leaders.values())):
-            answer = await self.ask(leader, topics, ())
-            unheard.difference_update(answer.partitions)
-            for group in answer.groups:
+            response = await self.ask(leader, topics, ())
+            missing.difference_update(response.partitions)
+            for group in response.groups:
                 for topic in group.used_topics:
                     users[topic].add(group.group_id)
-        if unheard:
+        if missing:
             raise CoordinatorNotAvailable(
-                f"the coordinator of {OFFSETS_TOPIC}-{min(unheard)} did not report which groups"
+                f"the coordinator of {OFFSETS_TOPIC}-{min(missing)} did not report which groups"
                 f" read {', '.join(topics)}: try again"
             )
         return users
@@ -46,10 +46,11 @@ class TopicUsers:
     async def ask(
         self, leader: NodeId | int, topics: Sequence[str], group_ids: Sequence[str]
     ) -> ListGroupsResponse:
-        """What a coordinator knows of its groups, or of some of them."""
+        """Lists the groups of a coordinator that use the topics; all of them, or only those with
+        the given ids."""
         request = ListGroupsRequest(used_topics=list(topics), group_ids=list(group_ids))
         try:
-            answer = await self._brokers.request(
+            response = await self._brokers.request(
                 NodeId(leader),
                 request,
                 LIST_VERSIONS,
@@ -62,15 +63,15 @@ class TopicUsers:
             raise CoordinatorNotAvailable(
                 f"could not find the groups that read {', '.join(topics)}: {error}"
             ) from None
-        if answer.error_code:
+        if response.error_code:
             raise CoordinatorNotAvailable(
                 f"broker {leader} did not report which groups read {', '.join(topics)}:"
-                f" {ErrorCode(answer.error_code).name}"
+                f" {ErrorCode(response.error_code).name}"
             )
-        return answer
+        return response
 
 
 def leaders_of_groups(image: MetadataImage) -> dict[int, int]:
-    """By partition of the groups' topic; without it there are no groups."""
+    """Returns the leader of each partition of __consumer_offsets, which are the coordinators."""
     topic = image.topic(OFFSETS_TOPIC)
     return {} if topic is None else {i: state.leader for i, state in topic.partitions.items()}

@@ -1,11 +1,12 @@
-"""Asks the coordinator of a transaction whether it may write to partitions of this broker.
+"""Verifies with the transaction coordinator that a transaction includes partitions of this broker.
 
-Without this a batch that comes late, when its transaction is over, would begin one that nobody
-ends (KIP-890). Producers of the older protocol have added their partitions themselves: the
-coordinator only looks (`verify_only`). For those of the newer one the question adds them.
+Without verification, a batch that arrives after the end of its transaction would start a
+transaction that no coordinator ends: a hanging transaction (KIP-890). Producers of the older
+protocol add partitions themselves, and the coordinator only checks (`verify_only`). For producers
+of the newer protocol, this request also adds the partitions.
 
-The answer is a matter of the moment: `storage/producers.py: Verification` sees to it that a marker
-which comes between the answer and the append makes the answer worthless.
+The result can become outdated: if a marker is appended between the response and the append of the
+batch, `storage/producers.py: Verification` rejects the batch.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.coordinators.coordinator_shard import code_told
+from lograft.broker.coordinators.coordinator_shard import error_code_of
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions, partitions_of
@@ -36,13 +37,13 @@ from lograft.wire.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 
-#: Knows TRANSACTION_ABORTABLE.
+#: Version 5 has TRANSACTION_ABORTABLE.
 VERSIONS: Final = Versions(4, 5)
 LANE: Final = "transactions"
-#: What a producer's batch may meet has other names than what its coordinator may.
-RENAMED: Final = {
+#: Error codes of the coordinator that are different in a Produce response.
+PRODUCE_CODES: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    # This broker may not ask: its clients cannot mend that.
+    # This broker lacks a permission, which its clients cannot change.
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
 }
 
@@ -66,9 +67,9 @@ class TransactionVerification:
         coordinators_here: "CoordinatorRuntime[TransactionShard] | None",
         metadata: ClusterMetadata,
     ) -> None:
-        """`coordinators_here`: those of this broker are asked without a request. `coordinator_of`
-        gives the broker that leads a transactional id's partition of __transaction_state; None if
-        nobody does."""
+        """`coordinators_here` are those of this broker, which are called without a request.
+        `coordinator_of` returns the broker that leads a transactional id's partition of
+        __transaction_state; None if it has no leader."""
         self._link = link
         self._coordinators_here = coordinators_here
         self._clock = clock
@@ -85,20 +86,20 @@ class TransactionVerification:
         *,
         adds: bool,
     ) -> bool:
-        """Whether the coordinator is in this process, has no other replica to wait for, and agrees.
-        Otherwise `verify` says what it says, or why not."""
+        """Returns True if the coordinator is in this process, its partition has no other replica,
+        and it accepts the partition. Otherwise call `verify`."""
         if self._coordinators_here is None:
             return False
         partitions = {partition.topic: (partition.partition,)}
-        question = _question(transactional_id, producer, partitions, adds=adds)
+        command = _command_of(transactional_id, producer, partitions, adds=adds)
         try:
-            result = self._coordinators_here.ask_alone(transactional_id, question)
+            result = self._coordinators_here.ask_alone(transactional_id, command)
         except LograftError:
             return False
         if result is None:
             return False
         if not isinstance(result, Message):
-            # A flush comes first: `verify` waits for it.
+            # The reply waits for a flush, and so will `verify`.
             asyncio.ensure_future(result).cancel()
             return False
         assert isinstance(result, AddPartitionsToTxnResult), result
@@ -114,39 +115,41 @@ class TransactionVerification:
         adds: bool,
         on_repeat: Callable[[], None],
     ) -> dict[TopicPartition, ErrorCode]:
-        """What the coordinator says of each partition. `producer`: its id and epoch. Where it has
-        to be asked again soon, because the transaction before is not quite over, that happens here
-        if the question adds partitions: the producer waits longer, and with its whole batch. The
-        markers of the one before have come meanwhile, so `on_repeat` begins each verification
-        anew."""
+        """Returns the coordinator's error code for each partition. `producer` is its id and epoch.
+
+        If the request adds partitions and the previous transaction is not completely ended, it is
+        retried here, since a retry by the producer would take longer and send the whole batch. The
+        markers of the previous transaction may arrive meanwhile, so `on_repeat` restarts each
+        verification.
+        """
         config = self._metadata.config
-        patience_ms = min(
+        timeout_ms = min(
             config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms
         )
-        deadline_ms = self._clock.mono_ms() + patience_ms
+        deadline_ms = self._clock.mono_ms() + timeout_ms
         self._requests += 1
         while True:
             coordinator = self._coordinator_of(transactional_id)
             if coordinator is None:
                 return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if coordinator == self._link.me and self._coordinators_here is not None:
-                found = await self._ask_here(
+                codes = await self._verify_here(
                     self._coordinators_here, transactional_id, producer, partitions, adds=adds
                 )
             else:
                 request = _request_of(transactional_id, producer, partitions, adds=adds)
-                found = await self._ask(coordinator, request, partitions)
+                codes = await self._send(coordinator, request, partitions)
             if (
                 not adds
-                or ErrorCode.CONCURRENT_TRANSACTIONS not in found.values()
+                or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values()
                 or self._clock.mono_ms() >= deadline_ms
             ):
-                return found
+                return codes
             self._repeats += 1
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
             on_repeat()
 
-    async def _ask_here(
+    async def _verify_here(
         self,
         coordinators: "CoordinatorRuntime[TransactionShard]",
         transactional_id: str,
@@ -156,14 +159,14 @@ class TransactionVerification:
         adds: bool,
     ) -> dict[TopicPartition, ErrorCode]:
         by_topic = partitions_of((topic, (index,)) for topic, index in partitions)
-        question = _question(transactional_id, producer, by_topic, adds=adds)
+        command = _command_of(transactional_id, producer, by_topic, adds=adds)
         try:
-            result = await coordinators.ask(transactional_id, question)
+            result = await coordinators.ask(transactional_id, command)
         except LograftError as error:
-            return dict.fromkeys(partitions, _renamed(code_told(error)))
+            return dict.fromkeys(partitions, _produce_code(error_code_of(error)))
         return _codes_of([result])
 
-    async def _ask(
+    async def _send(
         self,
         coordinator: NodeId,
         request: AddPartitionsToTxnRequest,
@@ -181,10 +184,10 @@ class TransactionVerification:
         except (PeerUnreachable, PeerLost):
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         if response.error_code:
-            return dict.fromkeys(partitions, _renamed(response.error_code))
-        found = _codes_of(response.results_by_transaction)
-        # What was not answered was not allowed.
-        return {each: found.get(each, ErrorCode.INVALID_TXN_STATE) for each in partitions}
+            return dict.fromkeys(partitions, _produce_code(response.error_code))
+        codes = _codes_of(response.results_by_transaction)
+        # A partition that is missing in the response is not verified.
+        return {each: codes.get(each, ErrorCode.INVALID_TXN_STATE) for each in partitions}
 
     def collect_samples(self) -> Iterator[Sample]:
         yield REQUESTS.sample(self._requests)
@@ -217,7 +220,7 @@ def _request_of(
     )
 
 
-def _question(
+def _command_of(
     transactional_id: str, producer: tuple[int, int], partitions: Partitions, *, adds: bool
 ) -> Callable[[TransactionShard, Ticket, int], CoordinatorResult]:
     producer_id, producer_epoch = producer
@@ -247,13 +250,15 @@ def _codes_of(
     results: Sequence[AddPartitionsToTxnResult],
 ) -> dict[TopicPartition, ErrorCode]:
     return {
-        TopicPartition(topic.name, answer.partition_index): _renamed(answer.partition_error_code)
+        TopicPartition(topic.name, result.partition_index): _produce_code(
+            result.partition_error_code
+        )
         for transaction in results
         for topic in transaction.topic_results
-        for answer in topic.results_by_partition
+        for result in topic.results_by_partition
     }
 
 
-def _renamed(code: int) -> ErrorCode:
+def _produce_code(code: int) -> ErrorCode:
     known = ErrorCode(code)
-    return RENAMED.get(known, known)
+    return PRODUCE_CODES.get(known, known)

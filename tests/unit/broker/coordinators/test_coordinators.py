@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from lograft.broker.coordinators.coordinator_runtime import (
+    CACHED_KEY_LENGTH_MAX,
+    CONCURRENT_LOADS_MAX,
     KEY_LENGTH_MAX,
-    KEY_LENGTH_REMEMBERED,
-    LOADS_AT_ONCE,
     SHARDS,
     key_hash,
 )
@@ -26,7 +26,7 @@ from tests.support.scenarios import scenario
 from tests.unit.api.offsets_bench import commit, fetch_all
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
-PARTITIONS = 3 * LOADS_AT_ONCE
+PARTITIONS = 3 * CONCURRENT_LOADS_MAX
 
 
 async def load_all(bench: Bench) -> None:
@@ -78,7 +78,7 @@ async def test_who_is_sent_here_too_early_need_not_look_elsewhere(bench: Bench, 
         ("g", 103),
         ("polygenelubricants", 0),  # Java's is -(2 ** 31), which has no absolute value
         ("\N{GRINNING FACE}", 1_772_899),
-        ("x" * (KEY_LENGTH_REMEMBERED + 1), 1_661_435_784),
+        ("x" * (CACHED_KEY_LENGTH_MAX + 1), 1_661_435_784),
         # Nothing is kept under such a key, and nobody waits for its hash.
         ("x" * (KEY_LENGTH_MAX + 1), 0),
     ],

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.coordinators.marker_sender import IN_FLIGHT_MAX, UNENDED, MarkerSender
+from lograft.broker.coordinators.marker_sender import ENDING, IN_FLIGHT_MAX, MarkerSender
 from lograft.broker.errors import NotLeader, PeerLost
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.coordination.errors import CoordinatorNotAvailable, NotCoordinator
@@ -291,7 +291,7 @@ async def test_nothing_is_sent_for_a_coordinator_that_was_replaced(world: World,
     await asyncio.sleep(1)
     assert len(world.brokers.requests) == 1
     assert world.coordinator.ended == []
-    assert value_of(world.sender, UNENDED) == 0
+    assert value_of(world.sender, ENDING) == 0
 
 
 @pytest.mark.parametrize("refusal", [CoordinatorNotAvailable, NotCoordinator])
