@@ -35,6 +35,7 @@ from lograft.replication.types import (
     IsrProposal,
     ReplicationSettings,
 )
+from lograft.runtime.clock import SystemClock
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.workers import ThreadWorkers
 from lograft.storage.log import NO_BOUND, Log
@@ -104,7 +105,9 @@ def make_log(directory: str, name: str) -> Log:
 
 def make_partition(directory: str, workers: ThreadWorkers) -> Partition:
     partition = Partition("led", 0, topic_id=UUID(int=7), me=ME, config=TopicConfig(), host=Alone())
-    place = LogDirectory(directory, UUID(int=9), workers=workers, on_failed=lambda *_: None)
+    place = LogDirectory(
+        directory, UUID(int=9), workers=workers, clock=SystemClock(), on_failed=lambda *_: None
+    )
     partition.on_opened(make_log(directory, "led"), place)
     partition.on_assignment(Assignment((ME,), (ME,), ME, Epoch(0), 0))
     return partition

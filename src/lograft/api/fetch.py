@@ -30,6 +30,7 @@ from lograft.broker.partitions.fetch_sessions import (
     requested_partitions,
 )
 from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.topic_traffic import TopicTraffic
 from lograft.broker.partitions.waits import wait_any
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
@@ -117,6 +118,7 @@ def handle(
     fetch = Fetch(context, request, requested)
     fetch.read()
     if fetch.can_respond:
+        fetch.count_traffic()
         return _build_response(context, session, incremental, fetch.results)
     return _wait(context, session, incremental, fetch)
 
@@ -154,9 +156,11 @@ class Fetch:
         "_client_rack",
         "_committed_only",
         "_denied_topics",
+        "_failed",
         "_from_leader_only",
         "_marks",
         "_may_diverge",
+        "_sent",
         "_urgent",
         "bytes_read",
         "can_respond",
@@ -190,6 +194,10 @@ class Fetch:
         #: Their roles and high watermarks when they were read.
         self._marks: list[tuple[Watermarked, Offset]] = []
         self.opening: list[Partition] = []
+        #: Sizes of the records that were read, and partitions that were not read because of an
+        #: error, for the metrics.
+        self._sent: list[tuple[TopicTraffic, int]] = []
+        self._failed: list[RequestedPartition] = []
         self.bytes_read = 0
         self.can_respond = False
 
@@ -200,6 +208,8 @@ class Fetch:
         self.partitions = []
         self._marks = []
         self.opening = []
+        self._sent = []
+        self._failed = []
         self.bytes_read = 0
         self._bytes_left = self._bytes_max
         self._urgent = request.max_wait_ms <= 0 or not self.requested
@@ -211,9 +221,17 @@ class Fetch:
             except LograftError as error:
                 data = _error_data(requested, code_of(error))
                 self._urgent = True
+                self._failed.append(requested)
             results.append((requested, data))
         has_enough = self.bytes_read >= request.min_bytes and not self.opening
         self.can_respond = self._urgent or has_enough
+
+    def count_traffic(self) -> None:
+        """Called when the last read becomes the response."""
+        for traffic, size in self._sent:
+            traffic.bytes_out += size
+        for requested in self._failed:
+            self._broker.partitions.traffic.find(self._name_of(requested)).fetches_failed += 1
 
     def is_stale(self) -> bool:
         """Returns whether a new read would differ. The wait starts one turn of the loop after the
@@ -289,6 +307,7 @@ class Fetch:
         if part is not None:
             data.records = part
             self.bytes_read += part.size
+            self._sent.append((partition.traffic, part.size))
             self._bytes_left = max(0, self._bytes_left - part.size)
             if offset < log.active.base_offset:
                 # A slice ends with its segment: waiting for more bytes would not extend it.
@@ -318,7 +337,8 @@ class Fetch:
 async def _wait(
     context: Context, session: FetchSession | None, incremental: bool, fetch: Fetch
 ) -> FetchResponse:
-    clock = context.broker.clock
+    broker: Broker = context.broker
+    clock = broker.clock
     deadline_ms = clock.mono_ms() + fetch.request.max_wait_ms
     if fetch.is_stale():
         fetch.read()
@@ -329,6 +349,8 @@ async def _wait(
             missing = fetch.request.min_bytes - fetch.bytes_read
             await wait_any(fetch.partitions, bytes_missing=missing, wait_ms=wait_ms)
         fetch.read()
+    broker.expirations.fetches += not fetch.can_respond
+    fetch.count_traffic()
     return _build_response(context, session, incremental, fetch.results)
 
 

@@ -102,10 +102,10 @@ class Pattern:
 
 
 class FetchPatterns:
-    __slots__ = ("_broker", "_count", "_patterns", "served", "woken")
+    __slots__ = ("_count", "_patterns", "broker", "served", "woken")
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self.broker = broker
         #: Indexed by version, then by the bytes that requests share.
         self._patterns: tuple[dict[bytes, Pattern], ...] = ()
         self.forget()
@@ -145,7 +145,7 @@ class FetchPatterns:
         return DelayedFetch(self, pattern, offset, bytes(frame), generic)
 
     def find(self, pattern: Pattern, version: int) -> Partition | None:
-        table = self._broker.partitions
+        table = self.broker.partitions
         if version >= TOPIC_IDS_SINCE:
             return table.get_by_id(pattern.topic_id, pattern.index)
         return table.get(pattern.name, pattern.index)
@@ -166,7 +166,7 @@ class FetchPatterns:
             bound = stable if pattern.committed_only else high_watermark
             part = partition.read(
                 Offset(offset),
-                bytes_max=min(pattern.bytes_max, self._broker.config.fetch_max_bytes),
+                bytes_max=min(pattern.bytes_max, self.broker.config.fetch_max_bytes),
                 bound=bound,
                 at_least_one=True,
             )
@@ -193,6 +193,7 @@ class FetchPatterns:
         )
         if part is None:
             return head + length + _TAIL
+        partition.traffic.bytes_out += size
         return EncodedResponse((head + length, part, _TAIL))
 
     def learn(
@@ -330,6 +331,7 @@ class DelayedFetch(DelayedReply):
 
     def _on_time(self) -> None:
         self._is_over = True
+        self._patterns.broker.expirations.fetches += 1
         self._on_woken()
 
     def _on_woken(self) -> None:

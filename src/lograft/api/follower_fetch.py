@@ -105,6 +105,7 @@ class DelayedFollowerFetch(DelayedResponse):
 
     def _on_time(self) -> None:
         self._is_over = True
+        self._broker.expirations.follower_fetches += 1
         assert self._recheck is not None
         self._recheck()
 

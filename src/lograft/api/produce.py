@@ -25,6 +25,7 @@ from lograft.broker.errors import (
     NeedsCoordinator,
     PartitionMissing,
     PartitionOpening,
+    WaitTimedOut,
 )
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
@@ -132,6 +133,7 @@ def handle(
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
                     set_error(partition_response, failed)
+                    _count_rejected(context, topic, data)
                     continue
                 # The frame's buffer is reused during the wait: copy the records.
                 data.records = memoryview(bytearray(records_of(data)))
@@ -139,6 +141,7 @@ def handle(
             except LograftError as error:
                 failed = error
                 set_error(partition_response, error, partition=appending, budget=budget)
+                _count_rejected(context, topic, data)
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses
@@ -190,6 +193,13 @@ def _reject_transaction(request: ProduceRequest) -> ProduceResponse:
     if request.acks == ACKS_NONE:
         raise CloseConnection(f"Produce with acks=0 failed: {error}")
     return _reject_all(request, error.code, error.message)
+
+
+def _count_rejected(context: Context, topic: TopicProduceData, data: PartitionProduceData) -> None:
+    traffic = context.broker.partitions.traffic.find(_name_of(context, topic))
+    traffic.batches_rejected += 1
+    if data.records is not None:
+        traffic.bytes_rejected += len(records_of(data))
 
 
 def _topic_names(context: Context, request: ProduceRequest) -> Iterator[str]:
@@ -311,28 +321,31 @@ async def _finish(
 ) -> ProduceResponse | None:
     clock = context.broker.clock
     deadline_ms = clock.mono_ms() + max(0, request.timeout_ms)
-    ready: list[tuple[PartitionProduceResponse, Partition, memoryview]] = []
-    for partition_response, topic, data in deferred:
+    ready: list[tuple[Deferred, Partition, memoryview]] = []
+    for waiting in deferred:
+        response_data, topic, data = waiting
         try:
             partition = await _wait_partition(context, topic, data.index, deadline_ms)
-            ready.append((partition_response, partition, _check_records(context, partition, data)))
+            ready.append((waiting, partition, _check_records(context, partition, data)))
         except LograftError as error:
-            set_error(partition_response, error)
+            set_error(response_data, error)
+            _count_rejected(context, topic, data)
     budget = RecordErrorBudget()
     verifications = await verify(
         context, request, [(partition, data) for _, partition, data in ready]
     )
-    for (partition_response, partition, records), verification in zip(
-        ready, verifications, strict=True
-    ):
+    for (waiting, partition, records), verification in zip(ready, verifications, strict=True):
+        partition_response, topic, data = waiting
         if isinstance(verification, LograftError):
             set_error(partition_response, verification)
+            _count_rejected(context, topic, data)
             continue
         try:
             result = await _append_checked(context, partition, records, request.acks, verification)
             _fill(partition_response, partition, result, request.acks, pending)
         except LograftError as error:
             set_error(partition_response, error, partition=partition, budget=budget)
+            _count_rejected(context, topic, data)
     for partition_response, partition, end, leader_epoch in pending:
         wait = partition.wait_committed if request.acks == ACKS_ALL else partition.wait_flushed
         timeout_ms = max(0, deadline_ms - clock.mono_ms())
@@ -340,6 +353,7 @@ async def _finish(
             await wait(end, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
         except LograftError as error:
             set_error(partition_response, error)
+            context.broker.expirations.produces += isinstance(error, WaitTimedOut)
     if request.acks == ACKS_NONE:
         for partition_response, _, _ in deferred:
             if partition_response.error_code:

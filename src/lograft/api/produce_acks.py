@@ -36,7 +36,6 @@ class ResponsePattern:
     """The common bytes of the responses to one client's requests for one partition."""
 
     __slots__ = (
-        "_broker",
         "_head",
         "_index",
         "_listener",
@@ -46,6 +45,7 @@ class ResponsePattern:
         "_tail",
         "_topic_id",
         "acks",
+        "broker",
         "timeout_ms",
         "transactional_id",
         "version",
@@ -56,7 +56,7 @@ class ResponsePattern:
     ) -> None:
         """`request` has one partition."""
         (topic,) = request.topic_data
-        self._broker = broker
+        self.broker = broker
         self._listener = listener
         self.version = version
         self._name = topic.name
@@ -81,7 +81,7 @@ class ResponsePattern:
         self._pack = Struct(f">ii{len(self._head)}sqqq{len(self._tail)}s").pack
 
     def partition(self) -> Partition | None:
-        table = self._broker.partitions
+        table = self.broker.partitions
         if self.version >= TOPIC_IDS_SINCE:
             return table.get_by_id(self._topic_id, self._index)
         return table.get(self._name, self._index)
@@ -96,7 +96,7 @@ class ResponsePattern:
         partition_response = PartitionProduceResponse(index=self._index)
         set_error(partition_response, error)
         response = self._build_response(partition_response)
-        add_leaders(self._broker, self._listener, self.version, response)
+        add_leaders(self.broker, self._listener, self.version, response)
         return EncodedResponse(self._encode(response, correlation_id))
 
     def _build_response(self, partition_response: PartitionProduceResponse) -> ProduceResponse:
@@ -170,6 +170,7 @@ class DelayedAck(DelayedReply):
 
     def _on_time(self) -> None:
         if not self._is_over:
+            self._pattern.broker.expirations.produces += 1
             self._waits.remove(self)
             condition = "committed" if self._pattern.acks == ACKS_ALL else "flushed"
             self._end_with(wait_timeout_error(self._pattern.timeout_ms, condition))

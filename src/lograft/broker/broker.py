@@ -56,6 +56,8 @@ from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.partition_table import PartitionTable
 from lograft.broker.partitions.replica_selection import is_rack_aware, nearest_replica
+from lograft.broker.partitions.topic_traffic import TopicTrafficTable
+from lograft.broker.partitions.waits import Expirations
 from lograft.broker.replicas.follower_sessions import FollowerSessions
 from lograft.broker.replicas.replicas import Replicas
 from lograft.broker.shared_services import SharedServices
@@ -130,7 +132,12 @@ class Broker:
         self.producer_ids = producer_ids
         #: Owns the image and the configuration.
         self.metadata = metadata
-        self.partitions = PartitionTable()
+        self.partitions = PartitionTable(
+            TopicTrafficTable(
+                runtime.clock, shown_max=lambda: metadata.config.lograft_metrics_topics_max
+            )
+        )
+        self.expirations = Expirations()
         #: Reports the log dirs of replicas to the controller; the node runs its task.
         self.assigner = DirectoryAssigner(
             config.node_id,
@@ -305,6 +312,8 @@ class Broker:
         elif partition is None:
             self._add(topic, index, state, config, found=False)
         else:
+            if partition.leads and state.leader == self.node_id:
+                self.replicas.on_isr(before=partition.assignment.isr, after=state.isr)
             partition.on_assignment(_assignment_of(state))
 
     def _add(
@@ -323,6 +332,7 @@ class Broker:
             me=self.node_id,
             config=config,
             host=self.replicas,
+            traffic=self.partitions.traffic.of(topic.name),
         )
         partition.on_assignment(_assignment_of(state))
         self.partitions.add(partition)
@@ -448,10 +458,12 @@ class Broker:
 
     def collect_samples(self) -> Iterator[Sample]:
         yield from self.partitions.collect_samples()
+        yield from self.expirations.collect_samples()
         yield from self.fetch_sessions.collect_samples()
         yield from self.follower_sessions.collect_samples()
         yield from self.replicas.collect_samples()
         yield from self.logs.collect_samples()
+        yield from self._housekeeping.collect_samples()
         yield from self._cleaner.collect_samples()
         yield from self.verification.collect_samples()
         yield from self.coordinators.collect_samples()

@@ -69,6 +69,11 @@ class ClusterMetadata:
         #: values may have been replaced. A controller applies them from the start.
         self._follows_config = not config.is_broker
 
+    def count_apply_failures(self) -> int:
+        """Returns how many stored values this node cannot apply, or could not."""
+        failures = sum(1 for find in self.apply_failures for _ in find())
+        return len(self.skipped_values) + failures
+
     # ── the image ────────────────────────────────────────────────────────────────────────────
 
     def on_committed(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:

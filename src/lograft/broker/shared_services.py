@@ -5,7 +5,7 @@ also use `context.broker`.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.topic_users import TopicUsers
@@ -18,7 +18,7 @@ from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ControllerResult
 from lograft.model.errors import ErrorCode
-from lograft.model.metrics import Sample
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
@@ -95,6 +95,14 @@ class QuorumView(Protocol):
     ) -> Awaitable[raft_messages.Response]: ...
 
 
+METADATA_LAG: Final = Gauge(
+    "lograft_metadata_lag", "Committed metadata records that this node has not applied yet."
+)
+NOT_APPLIED: Final = Gauge(
+    "lograft_metadata_apply_failures", "Dynamic settings that this node could not apply."
+)
+
+
 class SharedServices:
     def __init__(
         self,
@@ -141,3 +149,5 @@ class SharedServices:
 
     def collect_samples(self) -> Iterator[Sample]:
         yield from self.image.collect_samples()
+        yield METADATA_LAG.sample(max(0, self.quorum.high_watermark - 1 - self.image.offset))
+        yield NOT_APPLIED.sample(self.metadata.count_apply_failures())

@@ -491,6 +491,11 @@ class TransactionShard:
     def _record(self, transactional_id: str, transaction: Transaction) -> Record:
         return transaction.record(transactional_id, value_version=1 if self.version else 0)
 
+    def oldest_start_ms(self) -> int | None:
+        """Returns when the oldest open transaction started, in wall-clock time."""
+        oldest = next(iter(self._ongoing), None)
+        return None if oldest is None else self.transactions[oldest].started_ms
+
     def collect_samples(self) -> Iterator[Sample]:
         yield TRANSACTIONAL_IDS.sample(len(self.transactions))
         yield OPEN_TRANSACTIONS.sample(len(self._ongoing))

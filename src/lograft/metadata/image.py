@@ -48,6 +48,21 @@ TOPICS: Final = Gauge("lograft_topics", "Topics of the cluster.")
 CLUSTER_PARTITIONS: Final = Gauge(
     "lograft_cluster_partitions", "Partitions of all topics of the cluster."
 )
+LEADERLESS: Final = Gauge(
+    "lograft_cluster_partitions_leaderless", "Partitions of the cluster without a leader."
+)
+NOT_PREFERRED: Final = Gauge(
+    "lograft_cluster_partitions_not_preferred",
+    "Partitions of the cluster that are led by another replica than the preferred one.",
+)
+REASSIGNING: Final = Gauge(
+    "lograft_cluster_partitions_reassigning",
+    "Partitions of the cluster whose replicas are being reassigned.",
+)
+SWITCHING: Final = Gauge(
+    "lograft_cluster_partitions_switching_mode",
+    "Partitions of the cluster that are changing between the replication modes.",
+)
 CONFIGS: Final = Gauge(
     "lograft_dynamic_configs", "Dynamic settings that are stored in the metadata."
 )
@@ -216,6 +231,10 @@ class MetadataImage:
             yield BROKERS.sample(1, "fenced" if broker.fenced else "active")
         yield TOPICS.sample(len(self.topics))
         yield CLUSTER_PARTITIONS.sample(self.partition_count)
+        yield LEADERLESS.sample(len(self.leaderless))
+        yield NOT_PREFERRED.sample(len(self.not_preferred))
+        yield REASSIGNING.sample(len(self.reassigning))
+        yield SWITCHING.sample(len(self.switching))
         yield CONFIGS.sample(0)
         for values in list(self.configs.values()):
             yield CONFIGS.sample(len(values))

@@ -66,7 +66,30 @@ PRODUCERS: Final = Gauge(
 OPEN_TRANSACTIONS: Final = Gauge(
     "lograft_log_open_transactions", "Open transactions, counted for each partition."
 )
-LOG_GAUGES: Final = (SEGMENTS, SIZE_BYTES, PRODUCERS, OPEN_TRANSACTIONS)
+
+
+class LogTotals:
+    """The sums over some logs."""
+
+    __slots__ = ("_open_transactions", "_producers", "_segments", "_size_bytes")
+
+    def __init__(self) -> None:
+        self._segments = 0
+        self._size_bytes = 0
+        self._producers = 0
+        self._open_transactions = 0
+
+    def add(self, log: "Log") -> None:
+        self._segments += len(log.segments)
+        self._size_bytes += log.size_bytes
+        self._producers += len(log.producers)
+        self._open_transactions += log.producers.open_transactions
+
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SEGMENTS.sample(self._segments)
+        yield SIZE_BYTES.sample(self._size_bytes)
+        yield PRODUCERS.sample(self._producers)
+        yield OPEN_TRANSACTIONS.sample(self._open_transactions)
 
 
 class Log:
@@ -206,12 +229,6 @@ class Log:
     @property
     def failed(self) -> bool:
         return isinstance(self._closed, DiskFailed)
-
-    def collect_samples(self) -> Iterator[Sample]:
-        yield SEGMENTS.sample(len(self.segments))
-        yield SIZE_BYTES.sample(self.size_bytes)
-        yield PRODUCERS.sample(len(self.producers))
-        yield OPEN_TRANSACTIONS.sample(self.producers.open_transactions)
 
     def fail_with(self, error: OSError) -> DiskFailed:
         """Closes the log for all further writes: only recovery can find out what the file

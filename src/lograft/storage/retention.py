@@ -49,6 +49,10 @@ class Removal:
     def __len__(self) -> int:
         return len(self._segments)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
     def run(self) -> None:
         """Blocks. A failure is final for the log dir."""
         try:

@@ -27,9 +27,16 @@ from lograft.metadata.brokers import (
 )
 from lograft.metadata.ignored_settings import find_ignored_settings
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import BrokerState, ControllerResult
+from lograft.metadata.types import BrokerState, ControllerResult, LeaderRecovery
 from lograft.model.errors import ErrorCode
-from lograft.model.metrics import Gauge, Sample
+from lograft.model.metrics import (
+    LATENCY_BUCKETS,
+    Counter,
+    Gauge,
+    Histogram,
+    Sample,
+    enum_label,
+)
 from lograft.model.seams import Runtime
 from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
@@ -39,6 +46,7 @@ from lograft.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -48,6 +56,22 @@ CHECKS_PER_SESSION: Final = 4
 
 IS_ACTIVE: Final = Gauge(
     "lograft_controller_active", "1 if this node is the active controller, else 0."
+)
+ELECTIONS: Final = Counter(
+    "lograft_controller_leader_elections_total",
+    "Leaders of partitions that this node elected as the active controller. An unclean election may"
+    " lose records.",
+    enum_label("kind", ("clean", "unclean")),
+)
+BROKERS_FENCED: Final = Counter(
+    "lograft_controller_brokers_fenced_total",
+    "Brokers that this node fenced as the active controller, since they did not respond.",
+)
+COMMIT_SECONDS: Final = Histogram(
+    "lograft_controller_commit_seconds",
+    "Time for which a decision of this node, as the active controller, waited for the commit of its"
+    " records.",
+    bounds=LATENCY_BUCKETS,
 )
 
 
@@ -80,6 +104,9 @@ class Controller:
         #: Requests leaders of raft partitions to hand over; set by the composition root.
         self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
         self._failure_detector = FailureDetector(runtime, config, self)
+        self._elections = {"clean": 0, "unclean": 0}
+        self._brokers_fenced = 0
+        self._commit_seconds = COMMIT_SECONDS.make_recorder()
         driver.add_leader_listener(self._on_leader)
         driver.add_resignation_listener(self._on_resigned)
 
@@ -105,13 +132,24 @@ class Controller:
             self._warn_of_ignored_settings(records)
         # Also without records: the reply may depend on records of earlier decisions.
         if image.offset >= self._driver.high_watermark:
+            began_ns = self._runtime.clock.mono_ns()
             await self._driver.wait_committed(image.offset)
+            self._commit_seconds.observe((self._runtime.clock.mono_ns() - began_ns) / 1e9)
         return outcome.reply
 
     def _append(self, image: MetadataImage, records: Sequence[Message]) -> None:
         offset = self._driver.append(records)
         assert offset == image.offset + len(records), (offset, image.offset, len(records))
+        self._count_elections(image, records)
         image.apply(records, offset=offset, epoch=self._driver.epoch)
+
+    def _count_elections(self, image: MetadataImage, records: Sequence[Message]) -> None:
+        for record in records:
+            if type(record) is PartitionChangeRecord and record.leader >= 0:
+                before = image.partition(record.topic_id, record.partition_id)
+                if before is not None and before.leader != record.leader:
+                    is_unclean = record.leader_recovery_state == LeaderRecovery.RECOVERING
+                    self._elections["unclean" if is_unclean else "clean"] += 1
 
     def _warn_of_ignored_settings(self, records: Sequence[Message]) -> None:
         ignored = find_ignored_settings(records)
@@ -227,6 +265,7 @@ class Controller:
             LOGGER.warning("fencing broker %d: %s", broker_id, reason)
             outcome = fence_broker(image, broker_id, config=self._config)
             self._fenced_at[broker_id] = Offset(image.offset + len(outcome.records))
+            self._brokers_fenced += 1
             return outcome
 
         self.sessions.forget(broker_id, epoch=broker_epoch)
@@ -257,4 +296,8 @@ class Controller:
 
     def collect_samples(self) -> Iterator[Sample]:
         yield IS_ACTIVE.sample(int(self.is_active))
+        for kind, count in self._elections.items():
+            yield ELECTIONS.sample(count, kind)
+        yield BROKERS_FENCED.sample(self._brokers_fenced)
+        yield COMMIT_SECONDS.sample(self._commit_seconds)
         yield from self.sessions.collect_samples()

@@ -16,7 +16,7 @@ from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import CoordinatorContext, Effect
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import Rejected
-from lograft.model.metrics import Sample
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Epoch, Offset, TopicPartition
@@ -24,6 +24,12 @@ from lograft.storage.types import TransactionEnd
 from lograft.wire.record_frames import GROUPS, TRANSACTIONS
 
 LOGGER: Final = logging.getLogger(__name__)
+
+OLDEST_TRANSACTION: Final = Gauge(
+    "lograft_oldest_transaction_age_seconds",
+    "Time since the start of the oldest transaction that is open at this coordinator; 0 if there is"
+    " none.",
+)
 
 
 class ProducerIdSource(Protocol):
@@ -187,4 +193,13 @@ class Coordinators:
     def collect_samples(self) -> Iterator[Sample]:
         for coordinator in self._by_topic.values():
             yield from coordinator.collect_samples()
+        yield OLDEST_TRANSACTION.sample(self._oldest_transaction_ms() / 1000)
         yield from self._markers.collect_samples()
+
+    def _oldest_transaction_ms(self) -> int:
+        starts_ms = [
+            start_ms
+            for shard in self.transactions.shards().values()
+            if shard.is_loaded and (start_ms := shard.core.oldest_start_ms()) is not None
+        ]
+        return max(0, self._runtime.clock.wall_ms() - min(starts_ms)) if starts_ms else 0

@@ -6,7 +6,7 @@ partitions have the cost of a thousand checks a minute, without disk access.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,7 @@ from lograft.broker.logs.retention_holds import RetentionHolds
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import DiskFailed
+from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Disk, Runtime
 from lograft.model.types import Offset
 from lograft.storage.errors import LogCorrupt
@@ -28,6 +29,13 @@ TICK_MS: Final = 1_000
 REMOVAL_INTERVAL_MS: Final = 10_000
 #: Number of logs that are handled before other tasks can run.
 LOGS_PER_TURN: Final = 50
+SEGMENTS_DELETED: Final = Counter(
+    "lograft_retention_deleted_segments_total",
+    "Segments that were deleted because of their age, their size or DeleteRecords.",
+)
+BYTES_DELETED: Final = Counter(
+    "lograft_retention_deleted_bytes_total", "Size of the segments that were deleted."
+)
 
 
 class Chore:
@@ -46,6 +54,8 @@ class Housekeeping:
         self._holds = holds
         self._watermarks_at: dict[LogDirectory, int] = {}
         self._offsets_at: dict[LogDirectory, int] = {}
+        self._segments_deleted = 0
+        self._bytes_deleted = 0
 
     async def run(self) -> None:
         clock, config = self._runtime.clock, self._logs.config
@@ -112,8 +122,14 @@ class Housekeeping:
                 return
             await self._runtime.workers.run(removal.run, lane=directory.path)
             log.finish_removal(removal)
+        self._segments_deleted += len(removal)
+        self._bytes_deleted += removal.size_bytes
         partition.on_log_start_moved()
         LOGGER.info("%s: deleted %d old segments", partition.topic_partition, len(removal))
+
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SEGMENTS_DELETED.sample(self._segments_deleted)
+        yield BYTES_DELETED.sample(self._bytes_deleted)
 
     async def expire_producers(self) -> None:
         now_ms = self._runtime.clock.wall_ms()

@@ -15,7 +15,7 @@ from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import DiskFailed, LograftError
-from lograft.model.metrics import Counter, Gauge, Sample
+from lograft.model.metrics import DURATION_BUCKETS, Counter, Gauge, Histogram, Sample
 from lograft.model.seams import Runtime
 from lograft.model.types import Offset
 from lograft.storage.cleaner import KEYS_MAX, Cleanable, Cleaning, find_cleanable
@@ -40,6 +40,17 @@ GIVEN_UP: Final = Gauge(
 MOVED_BYTES: Final = Counter(
     "lograft_cleaner_io_bytes_total", "Bytes that compaction has read and written."
 )
+PASS_SECONDS: Final = Histogram(
+    "lograft_cleaner_pass_seconds", "Time to compact a log.", bounds=DURATION_BUCKETS
+)
+DIRTY_RATIO: Final = Gauge(
+    "lograft_cleaner_max_dirty_ratio",
+    "Highest share of dirty bytes in a log that is due for compaction, at the last check.",
+)
+LAST_CHECK: Final = Gauge(
+    "lograft_cleaner_last_check_age_seconds",
+    "Time since the cleaner last looked for logs to compact.",
+)
 
 
 class Candidate(NamedTuple):
@@ -59,6 +70,9 @@ class LogCleaner:
         self._moved_bytes = 0
         #: Partitions that are not compacted until a restart, because of an error.
         self._given_up: set[Partition] = set()
+        self._pass_seconds = PASS_SECONDS.make_recorder()
+        self._dirty_ratio = 0.0
+        self._checked_ms = runtime.clock.mono_ms()
 
     async def run(self) -> None:
         while True:
@@ -99,6 +113,8 @@ class LogCleaner:
                 best is None or _urgency(found.cleanable) > _urgency(best.cleanable)
             ):
                 best = found
+        self._dirty_ratio = 0.0 if best is None else best.cleanable.dirty_ratio
+        self._checked_ms = self._runtime.clock.mono_ms()
         return best
 
     def _check_log(self, partition: Partition, now_ms: int) -> Candidate | None:
@@ -125,6 +141,8 @@ class LogCleaner:
         partition, log, directory, cleanable = candidate
         keys_max = self._logs.config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY
         truncations = log.truncations
+        clock = self._runtime.clock
+        began_ms = clock.mono_ms()
         try:
             cleaning = Cleaning(
                 log,
@@ -147,6 +165,7 @@ class LogCleaner:
                 self._give_up(partition, error)
             return False
         if swapped:
+            self._pass_seconds.observe((clock.mono_ms() - began_ms) / 1000)
             await self._note(candidate, cleaning)
         return swapped
 
@@ -206,6 +225,9 @@ class LogCleaner:
         yield PASSES.sample(self._passes)
         yield GIVEN_UP.sample(len(self._given_up))
         yield MOVED_BYTES.sample(self._moved_bytes)
+        yield PASS_SECONDS.sample(self._pass_seconds)
+        yield DIRTY_RATIO.sample(self._dirty_ratio)
+        yield LAST_CHECK.sample((self._runtime.clock.mono_ms() - self._checked_ms) / 1000)
 
 
 def _urgency(cleanable: Cleanable) -> tuple[bool, float]:

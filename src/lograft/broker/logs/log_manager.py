@@ -41,7 +41,14 @@ from lograft.broker.logs.log_loading import (
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.model.errors import DiskFailed, LograftError
-from lograft.model.metrics import Gauge, Sample, enum_label
+from lograft.model.metrics import (
+    DURATION_BUCKETS,
+    Counter,
+    Gauge,
+    Histogram,
+    Sample,
+    enum_label,
+)
 from lograft.model.seams import Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition, TopicPartition
@@ -68,6 +75,18 @@ LOGS: Final = Gauge(
 )
 LOGS_DELETED: Final = Gauge(
     "lograft_logs_to_delete", "Folders of deleted partitions that are still on disk."
+)
+LOAD_SECONDS: Final = Histogram(
+    "lograft_log_load_seconds",
+    "Time to load the logs of a log dir at the start, with their recovery after a crash.",
+    bounds=DURATION_BUCKETS,
+)
+RECOVERED: Final = Counter(
+    "lograft_logs_recovered_total",
+    "Logs that were recovered at the start, because their log dir was not shut down cleanly.",
+)
+DIR_FAILURES: Final = Counter(
+    "lograft_log_dir_failures_total", "Log dirs that went offline because of an error."
 )
 
 
@@ -109,7 +128,13 @@ class LogManager:
         #: Replaced when dynamic settings change.
         self.config = config
         self.directories = [
-            LogDirectory(path, directory_id, workers=runtime.workers, on_failed=self._on_failed)
+            LogDirectory(
+                path,
+                directory_id,
+                workers=runtime.workers,
+                clock=runtime.clock,
+                on_failed=self._on_failed,
+            )
             for path, directory_id in directory_ids.items()
         ]
         #: Log dirs in the configuration that could not be read at the start.
@@ -133,6 +158,9 @@ class LogManager:
         #: The tasks that do it.
         self._workers_at: dict[LogDirectory, Task] = {}
         self._tasks: list[Task] = []
+        self._load_seconds = LOAD_SECONDS.make_recorder()
+        self._recovered = 0
+        self._dir_failures = 0
 
     @property
     def online(self) -> list[LogDirectory]:
@@ -165,14 +193,21 @@ class LogManager:
         yield LOG_DIRS.sample(len(self.directories) - online + len(self.unusable), "offline")
         yield LOGS.sample(len(self.partitions))
         yield LOGS_DELETED.sample(len(self.doomed))
+        yield LOAD_SECONDS.sample(self._load_seconds)
+        yield RECOVERED.sample(self._recovered)
+        yield DIR_FAILURES.sample(self._dir_failures)
+        for directory in self.directories:
+            yield from directory.flusher.collect_samples()
 
     # Start and stop.
 
     async def load(self, config_of: ConfigOf, id_of: Callable[[str], UUID]) -> None:
         """Opens every log that belongs to the cluster; `adopt` then assigns them to partitions."""
         for directory in self.directories:
+            began_ms = self._runtime.clock.mono_ms()
             try:
                 await self._load_directory(directory, config_of, id_of)
+                self._load_seconds.observe((self._runtime.clock.mono_ms() - began_ms) / 1000)
             except DiskFailed as error:
                 directory.fail(error)
         await self._choose_found()
@@ -254,6 +289,7 @@ class LogManager:
             LOGGER.info(
                 "recovering the logs in %s, which was not shut down cleanly", directory.path
             )
+            self._recovered += len(known)
         chunks = [known[at : at + LOGS_PER_JOB] for at in range(0, len(known), LOGS_PER_JOB)]
         jobs = [
             workers.run(partial(open_many, [opener for _, _, opener in chunk])) for chunk in chunks
@@ -436,6 +472,7 @@ class LogManager:
 
     def _on_failed(self, directory: LogDirectory, error: DiskFailed) -> None:
         LOGGER.error("log dir %s is offline: %s", directory.path, error.cause)
+        self._dir_failures += 1
         self._forget_running(directory)
         reason = f"log dir {directory.path} is offline: {error.cause}"
         has_led = False

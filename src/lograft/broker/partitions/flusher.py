@@ -5,10 +5,12 @@ leads to larger groups instead of a longer queue.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from lograft.model.errors import DiskFailed
-from lograft.model.seams import Workers
+from lograft.model.metrics import LATENCY_BUCKETS, Counter, Histogram, Sample
+from lograft.model.seams import Clock, Workers
 from lograft.model.types import Offset
 from lograft.storage.log import FlushPlan
 
@@ -16,16 +18,34 @@ if TYPE_CHECKING:
     from lograft.broker.partitions.log_directory import LogDirectory
     from lograft.broker.partitions.partition import Partition
 
+FLUSH_SECONDS: Final = Histogram(
+    "lograft_log_flush_seconds",
+    "Time to fsync the logs of a log dir for which that was requested, together.",
+    bounds=LATENCY_BUCKETS,
+)
+FLUSHED_LOGS: Final = Counter("lograft_log_flushes_total", "Logs that were fsynced.")
+
 
 class Flusher:
-    __slots__ = ("_directory", "_requested", "_wake", "_workers")
+    __slots__ = (
+        "_clock",
+        "_directory",
+        "_flush_seconds",
+        "_flushed_logs",
+        "_requested",
+        "_wake",
+        "_workers",
+    )
 
-    def __init__(self, directory: "LogDirectory", workers: Workers) -> None:
+    def __init__(self, directory: "LogDirectory", workers: Workers, clock: Clock) -> None:
         self._directory = directory
         self._workers = workers
         #: Requests in their order; the value tells whether the active segment is included.
         self._requested: dict[Partition, bool] = {}
         self._wake = asyncio.Event()
+        self._clock = clock
+        self._flush_seconds = FLUSH_SECONDS.make_recorder()
+        self._flushed_logs = 0
 
     def request(self, partition: "Partition") -> None:
         """Requests an fsync of everything appended to the partition so far."""
@@ -63,7 +83,10 @@ class Flusher:
                     if not plan.is_empty:
                         plans.append((partition, plan))
             if plans:
+                began_ns = self._clock.mono_ns()
                 await self._workers.run(run_plans, lane=self._directory.path)
+                self._flush_seconds.observe((self._clock.mono_ns() - began_ns) / 1e9)
+                self._flushed_logs += len(plans)
         except DiskFailed as error:
             self._directory.fail(error)
             return
@@ -74,3 +97,7 @@ class Flusher:
                 # The checkpoint can have a higher recovery point now.
                 self._directory.changes += 1
                 partition.on_durable()
+
+    def collect_samples(self) -> Iterator[Sample]:
+        yield FLUSH_SECONDS.sample(self._flush_seconds)
+        yield FLUSHED_LOGS.sample(self._flushed_logs)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from lograft.broker.partitions.flusher import Flusher
 from lograft.model.errors import DiskFailed
-from lograft.model.seams import Workers
+from lograft.model.seams import Clock, Workers
 from lograft.model.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class LogDirectory:
         directory_id: UUID,
         *,
         workers: Workers,
+        clock: Clock,
         on_failed: "Callable[[LogDirectory, DiskFailed], None]",
     ) -> None:
         self.path = path
@@ -54,7 +55,7 @@ class LogDirectory:
         self.kept: dict[TopicPartition, KeptOffsets] = {}
         #: Offset up to which each compacted log was cleaned.
         self.cleaner_offsets: dict[TopicPartition, Offset] = {}
-        self.flusher = Flusher(self, workers)
+        self.flusher = Flusher(self, workers, clock)
         #: Held while segments of a log are removed or replaced (retention, compaction, truncation),
         #: which takes several steps on the event loop and in a worker. Appends, reads and flushes
         #: continue.

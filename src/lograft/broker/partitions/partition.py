@@ -28,6 +28,7 @@ from lograft.broker.errors import (
 from lograft.broker.partitions.flush_policy import FlushPolicy
 from lograft.broker.partitions.lifecycle import HELD, Cause, PartitionState, next_state
 from lograft.broker.partitions.log_directory import LogDirectory
+from lograft.broker.partitions.topic_traffic import TopicTraffic
 from lograft.broker.partitions.waits import LongPoll, OffsetWaits
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
@@ -165,6 +166,7 @@ class Partition:
         "state",
         "topic",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -177,13 +179,16 @@ class Partition:
         me: NodeId,
         config: TopicConfig,
         host: PartitionHost,
+        traffic: TopicTraffic | None = None,
     ) -> None:
+        """`traffic` counts for all partitions of the topic."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.me = me
         self.config = config
         self._host = host
+        self.traffic = traffic or TopicTraffic()
         #: The newest assignment in the metadata; the role may still be an older one.
         self.assignment = NO_ASSIGNMENT
         self.state = PartitionState.OPENING
@@ -562,6 +567,10 @@ class Partition:
             self.on_disk_failed(error)
             raise
         directory.changes += 1
+        if not result.duplicate:
+            traffic = self.traffic
+            traffic.bytes_in += len(batches)
+            traffic.records_in += result.end_offset - result.base_offset
         if leader.on_appended(log.end_offset):
             if self.fetch_waits or self._commit_waits.waits or self.watchers:
                 self._uncommitted_bytes += len(batches)
@@ -629,6 +638,7 @@ class Partition:
         finally:
             directory.changes += 1
         self._uncommitted_bytes += len(batches)
+        self.traffic.replication_bytes_in += len(batches)
         if log.unflushed_files:
             self.flushing.consider_rolled(log)
         if self.flushing.is_on:
@@ -644,6 +654,14 @@ class Partition:
                 f"{self.topic_partition} has fewer in-sync replicas than"
                 f" min.insync.replicas={self.config.min_insync_replicas}"
             )
+
+    def count_delayed(self) -> tuple[int, int, int]:
+        """Returns how many requests wait here: produces, fetches of consumers, deletions."""
+        return (
+            len(self._commit_waits.waits) + len(self._durable_waits.waits),
+            len(self.fetch_waits),
+            len(self._low_waits.waits),
+        )
 
     @property
     def low_watermark(self) -> Offset:

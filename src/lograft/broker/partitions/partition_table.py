@@ -4,14 +4,18 @@ Invariant: both maps hold the same partitions. A topic that was deleted and crea
 its old name has a new id, and only the new one is in the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from lograft.broker.partitions.lifecycle import PartitionState
 from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.topic_traffic import TopicTrafficTable
+from lograft.broker.partitions.waits import DELAYED
 from lograft.model.metrics import Gauge, Sample, enum_label
-from lograft.storage.log import LOG_GAUGES
+from lograft.model.types import ReplicationMode
+from lograft.storage.log import LogTotals
 
 PARTITIONS: Final = Gauge(
     "lograft_partitions",
@@ -23,10 +27,35 @@ PARTITION_STATES: Final = Gauge(
     "Partitions that this broker has a replica of, by the state of their log.",
     enum_label("state", (state.name.lower() for state in PartitionState)),
 )
+UNDER_REPLICATED: Final = Gauge(
+    "lograft_partitions_under_replicated",
+    "Partitions led here of which an assigned replica is not in sync.",
+)
+UNDER_MIN_ISR: Final = Gauge(
+    "lograft_partitions_under_min_isr",
+    "Partitions led here that reject acks=all, since they have fewer in-sync replicas than"
+    " min.insync.replicas.",
+)
+AT_MIN_ISR: Final = Gauge(
+    "lograft_partitions_at_min_isr",
+    "Partitions led here with exactly min.insync.replicas in-sync replicas.",
+)
+REASSIGNING: Final = Gauge(
+    "lograft_partitions_reassigning", "Partitions led here whose replicas are being reassigned."
+)
+SWITCHING_MODE: Final = Gauge(
+    "lograft_partitions_switching_mode",
+    "Partitions led here that are changing between the replication modes.",
+)
+#: In the order of `_Totals.led`.
+LED_GAUGES: Final = (UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, REASSIGNING, SWITCHING_MODE)
+#: Partitions that are added up between two samples: some tenths of a millisecond.
+PARTITIONS_AT_ONCE: Final = 50
 
 
 class PartitionTable:
-    def __init__(self) -> None:
+    def __init__(self, traffic: TopicTrafficTable) -> None:
+        self.traffic = traffic
         #: For the hot path: one look-up per topic, then a plain dict of its partitions.
         self.by_id: dict[UUID, dict[int, Partition]] = {}
         self.by_name: dict[str, dict[int, Partition]] = {}
@@ -39,21 +68,13 @@ class PartitionTable:
             yield from list(partitions.values())
 
     def collect_samples(self) -> Iterator[Sample]:
-        for role in ("leader", "follower", "none"):
-            yield PARTITIONS.sample(0, role)
-        for state in PartitionState:
-            yield PARTITION_STATES.sample(0, state.name.lower())
-        for gauge in LOG_GAUGES:
-            yield gauge.sample(0)
-        for partition in self:
-            if partition.leader is not None:
-                role = "leader"
-            else:
-                role = "none" if partition.follower is None else "follower"
-            yield PARTITIONS.sample(1, role)
-            yield PARTITION_STATES.sample(1, partition.state.name.lower())
-            if partition.log is not None:
-                yield from partition.log.collect_samples()
+        partitions = iter(self)
+        while True:
+            chunk = list(islice(partitions, PARTITIONS_AT_ONCE))
+            yield from _Totals(chunk).collect_samples()
+            if len(chunk) < PARTITIONS_AT_ONCE:
+                break
+        yield from self.traffic.collect_samples()
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self.by_name.get(topic)
@@ -76,7 +97,57 @@ class PartitionTable:
             del self.by_id[topic_id]
             if self.by_name.get(partition.topic) is partitions:
                 del self.by_name[partition.topic]
+                self.traffic.remove(partition.topic)
         return partition
 
     def of_topic(self, topic_id: UUID) -> list[Partition]:
         return list(self.by_id.get(topic_id, {}).values())
+
+
+class _Totals:
+    """The sums over some partitions."""
+
+    __slots__ = ("delayed", "led", "log", "roles", "states")
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self.roles = {"leader": 0, "follower": 0, "none": 0}
+        self.states = dict.fromkeys(PartitionState, 0)
+        self.led = [0] * len(LED_GAUGES)
+        self.delayed = {"produce": 0, "fetch": 0, "delete_records": 0}
+        self.log = LogTotals()
+        for partition in partitions:
+            self.states[partition.state] += 1
+            if partition.log is not None:
+                self.log.add(partition.log)
+            produces, fetches, deletions = partition.count_delayed()
+            self.delayed["produce"] += produces
+            self.delayed["fetch"] += fetches
+            self.delayed["delete_records"] += deletions
+            if partition.leader is not None:
+                self.roles["leader"] += 1
+                self._add_led(partition)
+            else:
+                self.roles["none" if partition.follower is None else "follower"] += 1
+
+    def _add_led(self, partition: Partition) -> None:
+        replicas, isr, _, _, _, _, mode, _, _, adding, removing = partition.assignment
+        isr_min = min(partition.config.min_insync_replicas, len(replicas))
+        led = self.led
+        led[0] += len(isr) < len(replicas) and any(
+            replica not in isr and replica not in adding for replica in replicas
+        )
+        led[1] += len(isr) < isr_min
+        led[2] += len(isr) == isr_min
+        led[3] += bool(adding or removing)
+        led[4] += mode is ReplicationMode.ENTERING or mode is ReplicationMode.LEAVING
+
+    def collect_samples(self) -> Iterator[Sample]:
+        for role, count in self.roles.items():
+            yield PARTITIONS.sample(count, role)
+        for state, count in self.states.items():
+            yield PARTITION_STATES.sample(count, state.name.lower())
+        for gauge, count in zip(LED_GAUGES, self.led, strict=True):
+            yield gauge.sample(count)
+        for operation, count in self.delayed.items():
+            yield DELAYED.sample(count, operation)
+        yield from self.log.collect_samples()

@@ -5,12 +5,40 @@ an append only has the cost of one truth test, otherwise O(waits).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
 
 from lograft.broker.errors import WaitTimedOut
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample, enum_label
 from lograft.model.types import Offset
+
+DELAYED: Final = Gauge(
+    "lograft_delayed_requests",
+    "Requests that wait for a commit, an fsync, records or a deletion, counted for each partition.",
+    enum_label("operation", ("produce", "fetch", "delete_records")),
+)
+EXPIRED: Final = Counter(
+    "lograft_delayed_requests_expired_total",
+    "Requests that waited until their time limit.",
+    enum_label("operation", ("produce", "fetch", "follower_fetch")),
+)
+
+
+class Expirations:
+    """The waits that ended with their time limit, by operation."""
+
+    __slots__ = ("fetches", "follower_fetches", "produces")
+
+    def __init__(self) -> None:
+        self.produces = 0
+        self.fetches = 0
+        self.follower_fetches = 0
+
+    def collect_samples(self) -> Iterator[Sample]:
+        yield EXPIRED.sample(self.produces, "produce")
+        yield EXPIRED.sample(self.fetches, "fetch")
+        yield EXPIRED.sample(self.follower_fetches, "follower_fetch")
 
 
 class LongPoll(Protocol):

@@ -329,6 +329,7 @@ class FollowerSession:
                 self._defer(key, entry, poll)
                 return None
             poll.bytes_read += part.size
+            partition.traffic.replication_bytes_out += part.size
             poll.bytes_left -= part.size
             if throttled:
                 self._throttle.record(part.size, now_ms=now_ms)

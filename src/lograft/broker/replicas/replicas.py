@@ -6,7 +6,7 @@ that, and idle partitions no work of their own.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -51,6 +51,12 @@ RECORDS_LOST: Final = Counter(
 )
 FOLLOWERS_FAILED: Final = Counter(
     "lograft_followers_failed_total", "Times that a follower stopped because of an error."
+)
+ISR_SHRINKS: Final = Counter(
+    "lograft_isr_shrinks_total", "Times that a replica left the ISR of a partition led here."
+)
+ISR_EXPANSIONS: Final = Counter(
+    "lograft_isr_expansions_total", "Times that a replica joined the ISR of a partition led here."
 )
 
 
@@ -114,6 +120,8 @@ class Replicas:
         self._tasks: list[Task] = []
         self._records_lost = 0
         self._failed = 0
+        self._isr_shrinks = 0
+        self._isr_expansions = 0
         self._on_role = on_role
 
     def start(self, peers: Peers, link: ControllerRequests) -> None:
@@ -261,7 +269,14 @@ class Replicas:
         """The image contains this broker's newest registration."""
         self._broker_epoch = broker_epoch
 
+    def on_isr(self, *, before: Sequence[int], after: Sequence[int]) -> None:
+        """The ISR of a partition that is led here, before and after a change of the metadata."""
+        self._isr_shrinks += any(replica not in after for replica in before)
+        self._isr_expansions += any(replica not in before for replica in after)
+
     def collect_samples(self) -> Iterator[Sample]:
+        yield ISR_SHRINKS.sample(self._isr_shrinks)
+        yield ISR_EXPANSIONS.sample(self._isr_expansions)
         yield WITH_FOLLOWERS.sample(len(self._led))
         yield RECORDS_LOST.sample(self._records_lost)
         yield FOLLOWERS_FAILED.sample(self._failed)

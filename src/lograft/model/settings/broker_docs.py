@@ -375,6 +375,7 @@ default.replication.mode: Replication mode of new topics that do not set replica
 internal.topics.replication.mode: Replication mode of the internal topics.
 lograft.http.listeners: URLs on which the node serves metrics and health checks, such as http://localhost:8082; empty for none. Only loopback addresses are accepted, since the listener has no authentication yet. For https, the ssl settings apply, also with the prefix listener.name.http.
 lograft.client.telemetry: Whether the telemetry APIs (KIP-714) are advertised to clients even if no client-metrics subscription exists.
+lograft.metrics.topics.max: Number of topics with series of their own in the metrics: those with the most traffic. All others are added up under other.
 partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.
 partition.raft.fetch.timeout.ms: How long a follower of a raft partition waits for its leader before it becomes a candidate.
 """

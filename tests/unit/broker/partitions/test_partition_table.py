@@ -3,12 +3,18 @@ from uuid import UUID
 
 from lograft.broker.partitions.partition import Partition, PartitionHost
 from lograft.broker.partitions.partition_table import PartitionTable
+from lograft.broker.partitions.topic_traffic import TopicTrafficTable
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import NodeId
+from tests.support.clocks import FakeClock
 
 
 class NoHost:
     """Partitions without a log ask nothing of their host."""
+
+
+def make_table() -> PartitionTable:
+    return PartitionTable(TopicTrafficTable(FakeClock(), shown_max=lambda: 10))
 
 
 def partition(topic: str, index: int, topic_id: int) -> Partition:
@@ -23,7 +29,7 @@ def partition(topic: str, index: int, topic_id: int) -> Partition:
 
 
 def test_partitions_are_found_by_name_and_by_id() -> None:
-    table = PartitionTable()
+    table = make_table()
     made = [partition("a", 0, 1), partition("a", 1, 1), partition("b", 0, 2)]
     for one in made:
         table.add(one)
@@ -39,7 +45,7 @@ def test_partitions_are_found_by_name_and_by_id() -> None:
 
 
 def test_a_name_belongs_to_the_newest_topic() -> None:
-    table = PartitionTable()
+    table = make_table()
     old, new = partition("a", 0, 1), partition("a", 0, 2)
     table.add(old)
     table.add(new)
