@@ -4,6 +4,7 @@ Only the modules of the commands are imported before a command runs.
 """
 
 import os
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -50,6 +51,11 @@ ConfigFile = Annotated[
 ]
 
 
+class LogFormat(Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
 def _print_version(is_requested: bool) -> None:
     if is_requested:
         print(f"lograft {__version__}")
@@ -91,6 +97,10 @@ def start(
         ),
     ] = 9092,
     nodes: Annotated[int, typer.Option(min=1, max=20, help="Number of nodes.")] = 1,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="Format of the nodes' logs: one JSON object per line, or text."),
+    ] = LogFormat.TEXT,
 ) -> None:
     """Run a node, or a cluster on this machine.
 
@@ -101,11 +111,11 @@ def start(
     if nodes == 1:
         from lograft.cli.node_runner import start_embedded
 
-        start_embedded(data or "lograft-data", port)
+        start_embedded(data or "lograft-data", port, log_format.value)
     else:
         from lograft.cli.local_cluster import start_cluster
 
-        start_cluster(data or "lograft-cluster", port, nodes)
+        start_cluster(data or "lograft-cluster", port, nodes, log_format.value)
 
 
 @app.command()

@@ -11,6 +11,7 @@ sessions of their own, so that Ctrl-C reaches only this process, which then stop
 """
 
 import asyncio
+import json
 import signal
 import socket
 import sys
@@ -67,7 +68,7 @@ class LocalNode:
         return self.folder / "node.log"
 
 
-def start_cluster(data: str, port: int, count: int) -> None:
+def start_cluster(data: str, port: int, count: int, log_format: str = "text") -> None:
     """Runs a cluster until a signal stops it. Clients connect to the `count` ports from `port` on,
     controllers to the `count` ports after these, and HTTP clients to the next `count`; 0 lets the
     system choose all of them."""
@@ -78,7 +79,7 @@ def start_cluster(data: str, port: int, count: int) -> None:
         LocalNode(number + 1, folder / f"node-{number + 1}", *ports[number::count])
         for number in range(count)
     ]
-    _write_settings_and_format(nodes)
+    _write_settings_and_format(nodes, log_format)
     asyncio.run(_run(nodes))
 
 
@@ -128,11 +129,11 @@ def _choose_ports(first: int, count: int) -> Sequence[int]:
         return ports
 
 
-def _write_settings_and_format(nodes: Sequence[LocalNode]) -> None:
+def _write_settings_and_format(nodes: Sequence[LocalNode], log_format: str) -> None:
     """Writes the settings of all nodes, then formats the log dirs that are new."""
     for node in nodes:
         node.data.mkdir(parents=True, exist_ok=True)
-        properties = _properties(node, nodes)
+        properties = _properties(node, nodes) | {"lograft.log.format": log_format}
         lines = (f"{name}={_escape(value)}\n" for name, value in properties.items())
         node.settings_file.write_text("".join(lines), encoding="utf-8")
     disk, randomness = RealDisk(), SystemRandomness()
@@ -203,12 +204,13 @@ class _RunningNode:
             )
         return cls(node, process)
 
-    async def wait_listening(self) -> None:
-        """Returns when the node serves clients, and also when it has exited."""
+    async def wait_listening(self) -> bool:
+        """Returns whether the node serves clients; False when it has exited instead."""
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             if b"is listening on" in line:
-                return
+                return True
+        return False
 
     def describe_exit(self) -> str:
         code = self.process.returncode
@@ -216,7 +218,7 @@ class _RunningNode:
         node = f"node {self.node.node_id} ({self.node.address})"
         if code < 0:
             return f"{node} was killed by {signal.Signals(-code).name}"
-        error = _last_error(self.node.log) if code > 0 else None
+        error = last_error(self.node.log) if code > 0 else None
         reason = f": {error}" if error is not None else ""
         return f"{node} exited with code {code}{reason}"
 
@@ -266,7 +268,11 @@ async def _watch(running: Sequence[_RunningNode], stop: asyncio.Event) -> None:
                 failure = NodeExited(f"{exited[0].describe_exit()}; all nodes have exited")
             elif not stopping.done():
                 _report_exits(exited, alive=alive, total=len(running))
-            if not is_complete and failure is None and all(task.done() for task in listening):
+            if (
+                not is_complete
+                and failure is None
+                and all(task.done() and task.result() for task in listening)
+            ):
                 is_complete = True
                 _show_addresses(running)
         for task in pending:
@@ -321,11 +327,25 @@ def _send(running: Iterable[_RunningNode], number: signal.Signals) -> None:
             each.process.send_signal(number)
 
 
-def _last_error(log: Path) -> str | None:
+def last_error(log: Path) -> str | None:
     """Returns the last error message of the command `lograft` in a log."""
     with log.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _LOG_END_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    errors = [line for line in lines if line.startswith("lograft: ")]
-    return errors[-1].removeprefix("lograft: ") if errors else None
+    errors = [error for line in lines if (error := _error_of(line)) is not None]
+    return errors[-1] if errors else None
+
+
+def _error_of(line: str) -> str | None:
+    """Returns the error message of the command in a line of a log, which may be in JSON."""
+    if line.startswith("lograft: "):
+        return line.removeprefix("lograft: ")
+    if line.startswith("{"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return None  # cut off
+        if record.get("level") == "CRITICAL":
+            return str(record.get("message"))
+    return None

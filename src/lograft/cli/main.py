@@ -42,8 +42,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("LOGRAFT_TRACE"):
             raise
-        print(f"lograft: {_error_message(error)}", file=sys.stderr)
-        sys.exit(_exit_code(error))
+        print(f"lograft: {error_message(error)}", file=sys.stderr)
+        sys.exit(exit_code(error))
 
 
 def _open_standard_streams() -> None:
@@ -98,14 +98,14 @@ def _exit_on_broken_pipe() -> NoReturn:
     sys.exit(1)
 
 
-def _exit_code(error: Exception) -> int:
+def exit_code(error: Exception) -> int:
     """Returns 3 if no server could be reached, otherwise 1 (usage errors exit with 2)."""
     from lograft.client.errors import ConnectionFailed
 
     return 3 if isinstance(error, ConnectionFailed) else 1
 
 
-def _error_message(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     from lograft.model.errors import LograftError
 
     if isinstance(error, LograftError):

@@ -57,6 +57,38 @@ def test_a_started_node_reports_its_health(tmp_path: Path) -> None:
     assert node.returncode == 0, log
 
 
+def test_every_line_of_a_json_log_is_json(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    arguments = ("start", "--data", data, "--log-format", "json", "--port")
+    node = subprocess.Popen(
+        [LOGRAFT, *arguments, "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines = []
+    try:
+        assert node.stdout is not None
+        for line in iter(node.stdout.readline, ""):
+            lines.append(line)
+            if "is listening on" in line:
+                break
+        port = json.loads(lines[-1])["message"].partition(" (")[0].rpartition(":")[2]
+        second = run(*arguments, port)
+        assert second.returncode == 1
+        assert "is in use by another process" in json.loads(second.stderr)["message"]
+        assert json.loads(second.stderr)["level"] == "CRITICAL"
+    finally:
+        node.send_signal(signal.SIGINT)
+        rest, _ = node.communicate(timeout=30)
+    assert node.returncode == 0, rest
+    records = [json.loads(line) for line in (*lines, *rest.splitlines())]
+    assert all(record["node_id"] == 1 and record["time"].endswith("Z") for record in records)
+    messages = [record["message"] for record in records]
+    assert messages[0] == f"Formatted {data}."
+    assert messages[-1] == "shut down completed"
+
+
 def test_a_controller_without_a_broker_starts_and_stops(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -135,6 +135,7 @@ class BrokerConfig:
     log_retention_check_interval_ms: int
     lograft_client_telemetry: bool
     lograft_http_listeners: tuple[str, ...]
+    lograft_log_format: str
     lograft_metrics_topics_max: int
     max_connection_creation_rate: int
     max_connections: int

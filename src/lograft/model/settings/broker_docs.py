@@ -374,6 +374,7 @@ auto.rebalance.enable: Whether the controller moves replicas to a broker that ha
 default.replication.mode: Replication mode of new topics that do not set replication.mode.
 internal.topics.replication.mode: Replication mode of the internal topics.
 lograft.http.listeners: URLs on which the node serves metrics and health checks, such as http://localhost:8082; empty for none. Only loopback addresses are accepted, since the listener has no authentication yet. For https, the ssl settings apply, also with the prefix listener.name.http.
+lograft.log.format: Format of the messages that the node writes to standard error: text, or json for one JSON object in each line, with the fields time (UTC), level, logger, message, node_id, and exception if there is one.
 lograft.client.telemetry: Whether the telemetry APIs (KIP-714) are advertised to clients even if no client-metrics subscription exists.
 lograft.metrics.topics.max: Number of topics with series of their own in the metrics: those with the most traffic. All others are added up under other.
 partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.

@@ -427,6 +427,7 @@ LOGRAFT_CONFIGS: Final = (
     ConfigKey("internal.topics.replication.mode", STRING, "isr", OneOf(("isr", "raft")), MEDIUM, READ_ONLY),
     ConfigKey("lograft.client.telemetry", BOOLEAN, "false", None, MEDIUM, CLUSTER_WIDE),
     ConfigKey("lograft.http.listeners", LIST, "", None, MEDIUM, READ_ONLY),
+    ConfigKey("lograft.log.format", STRING, "text", OneOf(("text", "json")), MEDIUM, READ_ONLY),
     ConfigKey("lograft.metrics.topics.max", INT, "200", Between(0, 10_000), MEDIUM, CLUSTER_WIDE),
     ConfigKey("partition.raft.election.timeout.ms", INT, "1000", Between(50), MEDIUM, READ_ONLY),
     ConfigKey("partition.raft.fetch.timeout.ms", INT, "1500", Between(100), MEDIUM, READ_ONLY),
