@@ -207,7 +207,7 @@ async def test_a_refused_commit_of_the_own_client_names_the_topic(
         bootstrap_servers=server.bootstrap, group_id=f"{claimed}-other"
     ) as consumer:
         await consumer.partitions_for(claimed)  # from then on it commits by topic id
-        with pytest.raises(client.BrokerError, match=f"offsets of {claimed} are not committed"):
+        with pytest.raises(client.BrokerError, match=f"committing offsets of topic '{claimed}'"):
             await consumer.commit({client.TopicPartition(claimed, 0): 1})
 
 

@@ -86,7 +86,7 @@ def test_stream_copies_a_topic(
         ("select 'v' value, 't' topic, 'h' headers", "column headers is string"),
         ("select 'v' value, 't' topic, '1' partition", "partition is string, but must be integer"),
         ("select 'v' value, cast(null as string) topic", "a row has null as its topic"),
-        ("select 'v' value, '{topic}' topic, -1 partition", "column `partition` has -1"),
+        ("select 'v' value, '{topic}' topic, -1 partition", "column `partition` contains -1"),
     ],
 )
 def test_rows_that_cannot_become_records_are_rejected(
