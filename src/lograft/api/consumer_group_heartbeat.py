@@ -34,7 +34,7 @@ def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Coroutine[Any, Any, Message]:
     check_enabled(context)
-    if context.broker.image.claims and request.subscribed_topic_names:
+    if context.broker.metadata.image.claims and request.subscribed_topic_names:
         return _claim_first(context, request)
     return _submit(context, request)
 
@@ -60,10 +60,10 @@ def _submit(
 
 
 def check_enabled(context: Context) -> None:
-    broker = context.broker
+    metadata = context.broker.metadata
     if (
-        "consumer" not in broker.config.group_coordinator_rebalance_protocols
-        or broker.image.features.get(GROUP_VERSION, 0) < 1
+        "consumer" not in metadata.config.group_coordinator_rebalance_protocols
+        or metadata.image.features.get(GROUP_VERSION, 0) < 1
     ):
         raise Rejected(
             ErrorCode.UNSUPPORTED_VERSION,

@@ -37,11 +37,11 @@ class Context:
     """The context of one request. Plain slots, because one is created for each request."""
 
     __slots__ = (
-        "_broker",
         "allows_pipelining",
         "api_key",
         "api_version",
         "authorizer",
+        "broker",
         "client_id",
         "is_forwarded",
         "listener",
@@ -54,6 +54,9 @@ class Context:
         "software",
         "when_closed",
     )
+
+    #: The broker of this node; not set on a controller's listener.
+    broker: "Broker"
 
     def __init__(
         self,
@@ -75,7 +78,8 @@ class Context:
     ) -> None:
         #: Services that the broker and the controller of this node share.
         self.shared = shared
-        self._broker = broker
+        if broker is not None:
+            self.broker = broker
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
@@ -101,12 +105,6 @@ class Context:
         self.allows_pipelining = False
         #: A broker has checked the request and forwarded it in an Envelope.
         self.is_forwarded = False
-
-    @property
-    def broker(self) -> "Broker":
-        """The broker of this node; must not be used on a controller's listener."""
-        assert self._broker is not None, "a controller's listener"
-        return self._broker
 
 
 class DelayedResponse(DelayedReply):

@@ -92,8 +92,9 @@ def handle(
         if not is_allowed(context, CLUSTER_ACTION):
             raise permission_error(CLUSTER_ACTION, CLUSTER_NAME)
         return fetch_metadata(context, request)
-    if is_from_replica(request):
-        return follower_fetch.handle(context, request, replica_of(request))
+    replica_id = replica_of(request)
+    if replica_id >= 0:
+        return follower_fetch.handle(context, request, replica_id)
     broker: Broker = context.broker
     version = context.api_version
     session: FetchSession | None = None
@@ -180,7 +181,7 @@ class Fetch:
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         # A session may continue in an older version than the one in which it was opened.
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
-        self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
+        self._bytes_max = min(request.max_bytes, self._broker.metadata.config.fetch_max_bytes)
         self._denied_topics = NO_NAMES
         if context.authorizer is not None:
             names = filter(None, map(self._name_of, requested))

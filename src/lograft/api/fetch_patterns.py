@@ -166,7 +166,7 @@ class FetchPatterns:
             bound = stable if pattern.committed_only else high_watermark
             part = partition.read(
                 Offset(offset),
-                bytes_max=min(pattern.bytes_max, self.broker.config.fetch_max_bytes),
+                bytes_max=min(pattern.bytes_max, self.broker.metadata.config.fetch_max_bytes),
                 bound=bound,
                 at_least_one=True,
             )

@@ -59,16 +59,19 @@ def handle(
             raise InvalidInput(f"Topic ids need Metadata version {IDS_SINCE} or later.")
         if topic.name is not None and topic.topic_id == ZERO_UUID:
             names.append(topic.name)
-    broker: Broker = context.broker
-    missing = [name for name in dict.fromkeys(names) if name not in broker.image.topic_ids]
-    hidden = find_denied(context, TOPIC_DESCRIBE, missing)
-    rejected = {name: code for name in missing if (code := _name_error(name))}
-    # Coordinators create the internal topics, with special settings.
-    excluded = rejected.keys() | hidden | INTERNAL_TOPICS
-    missing = [name for name in missing if name not in excluded]
-    if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        return _create_first(context, request, missing, rejected)
-    if request.topics and len(broker.image.brokers) > 1:
+    metadata = context.broker.metadata
+    image, rejected = metadata.image, dict[str, int]()
+    missing = [name for name in dict.fromkeys(names) if name not in image.topic_ids]
+    if missing:
+        hidden = find_denied(context, TOPIC_DESCRIBE, missing)
+        rejected = {name: code for name in missing if (code := _name_error(name))}
+        # Coordinators create the internal topics, with special settings.
+        excluded = rejected.keys() | hidden | INTERNAL_TOPICS
+        missing = [name for name in missing if name not in excluded]
+        may_create = request.allow_auto_topic_creation and metadata.config.auto_create_topics_enable
+        if missing and may_create:
+            return _create_first(context, request, missing, rejected)
+    if request.topics and len(image.brokers) > 1:
         return _wait_leader_change(context, request, rejected)
     return _build_response(context, request, rejected)
 
@@ -117,7 +120,7 @@ def _build_response(
     context: Context, request: MetadataRequest, rejected: dict[str, int]
 ) -> MetadataResponse:
     broker: Broker = context.broker
-    image = broker.image
+    image = broker.metadata.image
     version = context.api_version
     response = MetadataResponse(cluster_id=broker.cluster_id, controller_id=NO_NODE)
     for state in image.brokers.values():
@@ -147,7 +150,7 @@ def _build_response(
     else:
         # Each topic once: a request that repeats a large topic would have a huge response.
         requested = {(topic.topic_id, topic.name): topic for topic in request.topics}.values()
-        response.topics = _named_topics(context, requested, rejected, alive)
+        response.topics = _named_topics(context, requested, image, rejected, alive)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
             if not topic.error_code:
@@ -162,10 +165,10 @@ def _build_response(
 def _named_topics(
     context: Context,
     requested: Collection[MetadataRequestTopic],
+    image: MetadataImage,
     rejected: dict[str, int],
     alive: Container[int],
 ) -> list[MetadataResponseTopic]:
-    image = context.broker.image
     topics_found = [
         (requested_topic, image.topics.get(requested_topic.topic_id))
         if requested_topic.topic_id != ZERO_UUID

@@ -48,7 +48,7 @@ TOPIC_IDS_SINCE: Final = 10
 async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
-    image = context.broker.image
+    image = context.broker.metadata.image
     permitted = permitted_topics(context, TOPIC_READ, find(image, request.topics))
     for topic in permitted.known:
         # Like Kafka, the records keep topic ids too, however the request identifies topics.

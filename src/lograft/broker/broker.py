@@ -427,7 +427,7 @@ class Broker:
         return self._coordinator(OFFSETS_TOPIC, group_id)
 
     def _coordinator(self, internal_topic: str, key: str) -> NodeId | None:
-        topic = self.image.topic(internal_topic)
+        topic = self.metadata.image.topic(internal_topic)
         if topic is None:
             return None
         leader = topic.partitions[key_hash(key) % len(topic.partitions)].leader
@@ -438,7 +438,7 @@ class Broker:
 
     def endpoint_of(self, node_id: int, listener: str) -> NodeAddress | None:
         """Returns a broker's address for clients of a listener; None if it is not available."""
-        state = self.image.brokers.get(node_id)
+        state = self.metadata.image.brokers.get(node_id)
         end = None if state is None or state.fenced else state.endpoint(listener)
         return None if end is None or state is None else NodeAddress(end.host, end.port, state.rack)
 
