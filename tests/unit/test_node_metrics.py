@@ -5,11 +5,14 @@ import asyncio
 from lograft.api.router import REQUESTS
 from lograft.broker.partitions.partition_table import PARTITIONS
 from lograft.client.admin import Admin
+from lograft.client.administering.group_offsets import GroupOffset
 from lograft.client.consumer import Consumer
 from lograft.client.consuming.fetcher import FETCHED_BYTES
 from lograft.client.producer import Producer
 from lograft.client.producing.sender import RECORDS_ACKNOWLEDGED
 from lograft.model.metrics import SLICE_SAMPLES, Families, Metric, gather_all, value_of
+from lograft.model.progress_groups import PROGRESS
+from lograft.model.types import TopicPartition
 from lograft.runtime.clock import SystemClock
 from lograft.runtime.process_metrics import ProcessMetrics
 from lograft.testing import VirtualCluster
@@ -33,6 +36,9 @@ async def use_clients(cluster: VirtualCluster) -> set[Metric]:
             await producer.send("t", b"v")
         assert value_of(producer, RECORDS_ACKNOWLEDGED) == 1
         found.update(gather_all(producer.collect_samples()).by_metric)
+    async with Admin(bootstrap_servers=servers, runtime=runtime) as admin:
+        position = GroupOffset(0, PROGRESS)
+        await admin.alter_group_offsets("query", {TopicPartition("t", 0): position})
     async with Consumer(
         bootstrap_servers=servers, runtime=runtime, group_id="g", auto_offset_reset="earliest"
     ) as consumer:

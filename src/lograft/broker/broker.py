@@ -51,6 +51,7 @@ from lograft.broker.logs.log_cleaner import LogCleaner
 from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.logs.log_moves import LogMoves
 from lograft.broker.logs.retention_holds import RetentionHolds
+from lograft.broker.partitions.exporter_series import ExporterSeries
 from lograft.broker.partitions.fetch_sessions import FetchSessions
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
@@ -138,6 +139,9 @@ class Broker:
             )
         )
         self.expirations = Expirations()
+        self._exporter = ExporterSeries(
+            self.partitions, lambda: metadata.config, self._partition_count
+        )
         #: Reports the log dirs of replicas to the controller; the node runs its task.
         self.assigner = DirectoryAssigner(
             config.node_id,
@@ -359,6 +363,10 @@ class Broker:
     def _is_known(self, key: TopicIdPartition) -> bool:
         return self.image.partition(*key) is not None
 
+    def _partition_count(self, topic: str) -> int:
+        known = self.image.topic(topic)
+        return 0 if known is None else len(known.partitions)
+
     def _has_groups(self) -> bool:
         return OFFSETS_TOPIC in self.image.topic_ids
 
@@ -458,6 +466,7 @@ class Broker:
 
     def collect_samples(self) -> Iterator[Sample]:
         yield from self.partitions.collect_samples()
+        yield from self._exporter.collect_samples()
         yield from self.expirations.collect_samples()
         yield from self.fetch_sessions.collect_samples()
         yield from self.follower_sessions.collect_samples()

@@ -14,6 +14,7 @@ from lograft.client.consuming.offset_lookup import OffsetLookup
 from lograft.client.core import ClientCore
 from lograft.client.errors import broker_error
 from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.progress_groups import PROGRESS
 from lograft.model.retention_holds import HOLD_GROUPS, format_hold
 from lograft.model.types import TopicPartition
 from lograft.spark.offsets import (
@@ -131,7 +132,9 @@ class Cluster:
         self, group: str, offsets: Offsets, *, held_until_ms: int | None = None
     ) -> None:
         """Commits the query's offsets and the time until which unread records are held."""
-        metadata = "" if held_until_ms is None else format_hold(held_until_ms)
+        metadata = PROGRESS
+        if held_until_ms is not None:
+            metadata += f" {format_hold(held_until_ms)}"
         commits = {
             partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()
         }

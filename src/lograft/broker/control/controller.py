@@ -34,6 +34,7 @@ from lograft.model.metrics import (
     Counter,
     Gauge,
     Histogram,
+    Label,
     Sample,
     enum_label,
 )
@@ -72,6 +73,11 @@ COMMIT_SECONDS: Final = Histogram(
     "Time for which a decision of this node, as the active controller, waited for the commit of its"
     " records.",
     bounds=LATENCY_BUCKETS,
+)
+#: Of kafka_exporter. It has one process, so only the active controller reports them.
+EXPORTER_BROKERS: Final = Gauge("kafka_brokers", "Registered brokers that are not fenced.")
+EXPORTER_BROKER_INFO: Final = Gauge(
+    "kafka_broker_info", "1 for each such broker.", Label("id", 1_000), Label("address", 1_000)
 )
 
 
@@ -301,3 +307,15 @@ class Controller:
         yield BROKERS_FENCED.sample(self._brokers_fenced)
         yield COMMIT_SECONDS.sample(self._commit_seconds)
         yield from self.sessions.collect_samples()
+        if self.is_active and self._metadata.config.lograft_metrics_kafka_exporter_enable:
+            yield from self._exporter_samples()
+
+    def _exporter_samples(self) -> Iterator[Sample]:
+        yield EXPORTER_BROKERS.sample(0)
+        listener = self._config.inter_broker_listener_name
+        for broker in list(self._metadata.image.brokers.values()):
+            endpoint = broker.endpoint(listener)
+            if endpoint is not None and not broker.fenced:
+                yield EXPORTER_BROKERS.sample(1)
+                address = f"{endpoint.host}:{endpoint.port}"
+                yield EXPORTER_BROKER_INFO.sample(1, str(broker.broker_id), address)

@@ -6,6 +6,8 @@ from typing import Any, Final, Protocol
 
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
+from lograft.broker.coordinators.end_offsets import EndOffsets
+from lograft.broker.coordinators.group_lag import GroupLag
 from lograft.broker.coordinators.marker_sender import MarkerSender
 from lograft.broker.errors import ControllerUnreachable, UnknownPartition
 from lograft.broker.links.broker_link import BrokerLink
@@ -133,6 +135,13 @@ class Coordinators:
             has_lease=has_lease,
         )
         self._markers.transactions = self.transactions
+        self._ends = EndOffsets(runtime, metadata=metadata, partitions=partitions, link=link)
+        self._lag = GroupLag(
+            self._ends,
+            shards=self._loaded_groups,
+            config=lambda: metadata.config,
+            clock=runtime.clock,
+        )
         self._by_topic: dict[str, CoordinatorRuntime[Any]] = {
             self.groups.topic: self.groups,
             self.transactions.topic: self.transactions,
@@ -182,6 +191,7 @@ class Coordinators:
         for coordinator in self._by_topic.values():
             coordinator.stop()
         self._markers.stop()
+        self._ends.stop()
 
     def count_loading(self) -> dict[str, int]:
         """Returns by internal topic how many partitions this broker leads and has not loaded."""
@@ -193,8 +203,12 @@ class Coordinators:
     def collect_samples(self) -> Iterator[Sample]:
         for coordinator in self._by_topic.values():
             yield from coordinator.collect_samples()
+        yield from self._lag.collect_samples()
         yield OLDEST_TRANSACTION.sample(self._oldest_transaction_ms() / 1000)
         yield from self._markers.collect_samples()
+
+    def _loaded_groups(self) -> list[GroupShard]:
+        return [shard.core for shard in self.groups.shards().values() if shard.is_loaded]
 
     def _oldest_transaction_ms(self) -> int:
         starts_ms = [

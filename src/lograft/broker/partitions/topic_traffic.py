@@ -181,9 +181,9 @@ class TopicTrafficTable:
             self._retired = _plus(self._retired, traffic.in_other)
             self._shown_count -= traffic.is_shown
 
-    def shown_topics(self) -> set[str]:
+    def shown_topics(self) -> list[str]:
         """Returns the topics with series of their own."""
-        return {topic for topic, traffic in self._by_topic.items() if traffic.is_shown}
+        return [topic for topic, traffic in self._by_topic.items() if traffic.is_shown]
 
     def collect_samples(self) -> Iterator[Sample]:
         """Also determines which topics are shown from the next collection on."""

@@ -136,6 +136,9 @@ class BrokerConfig:
     lograft_client_telemetry: bool
     lograft_http_listeners: tuple[str, ...]
     lograft_log_format: str
+    lograft_metrics_groups_max: int
+    lograft_metrics_kafka_exporter_enable: bool
+    lograft_metrics_partitions_max: int
     lograft_metrics_topics_max: int
     max_connection_creation_rate: int
     max_connections: int

@@ -376,6 +376,9 @@ internal.topics.replication.mode: Replication mode of the internal topics.
 lograft.http.listeners: URLs on which the node serves metrics and health checks, such as http://localhost:8082; empty for none. Only loopback addresses are accepted, since the listener has no authentication yet. For https, the ssl settings apply, also with the prefix listener.name.http.
 lograft.log.format: Format of the messages that the node writes to standard error: text, or json for one JSON object in each line, with the fields time (UTC), level, logger, message, node_id, and exception if there is one.
 lograft.client.telemetry: Whether the telemetry APIs (KIP-714) are advertised to clients even if no client-metrics subscription exists.
+lograft.metrics.groups.max: Number of groups with series of their own in the metrics: those with the largest lag. All others are added up under other.
+lograft.metrics.kafka.exporter.enable: Whether the metrics include the series of kafka_exporter, under its names.
+lograft.metrics.partitions.max: Number of partitions with series of their own in the metrics of this broker, and of pairs of groups and partitions; there are none for further ones.
 lograft.metrics.topics.max: Number of topics with series of their own in the metrics: those with the most traffic. All others are added up under other.
 partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.
 partition.raft.fetch.timeout.ms: How long a follower of a raft partition waits for its leader before it becomes a candidate.
