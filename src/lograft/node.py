@@ -43,7 +43,7 @@ from lograft.http.listener import HttpListener
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
-from lograft.model.health import UnreadyCause, UnreadyReason
+from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
 from lograft.model.listeners import Endpoint
 from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
@@ -140,6 +140,10 @@ class Node:
     def http_urls(self) -> Sequence[str]:
         """Returns the URLs of the HTTP listener, with the ports that were bound."""
         return [] if self._http is None else self._http.urls
+
+    @property
+    def identity(self) -> NodeIdentity:
+        return NodeIdentity(self.config.node_id, self.shared.cluster_id)
 
     def find_unready_reasons(self) -> list[UnreadyReason]:
         """Returns why this node cannot serve its clients; empty if it can."""

@@ -1,4 +1,4 @@
-"""The HTTP listener of a node: health and metrics.
+"""The HTTP listener of a node: health, metrics and their last hour.
 
 A small Starlette application behind h11, over the same `Transport` seam as every other listener: it
 runs on the node's event loop, so it reads the node's state without locks, and the simulator can

@@ -1,16 +1,18 @@
-"""What the HTTP listener serves: /metrics, /health/live and /health/ready.
+"""What the HTTP listener serves: /metrics, /health/live, /health/ready and /v1/history.
 
 Imported by a worker thread, since Starlette takes a tenth of a second to load.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from typing import Final, NamedTuple, Protocol
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from lograft.http.exposition import (
@@ -19,7 +21,8 @@ from lograft.http.exposition import (
     is_openmetrics_accepted,
     write_families,
 )
-from lograft.model.health import UnreadyReason
+from lograft.http.history import POINTS, History
+from lograft.model.health import NodeIdentity, UnreadyReason
 from lograft.model.metrics import Families, Sample
 from lograft.model.seams import Spawn
 
@@ -34,12 +37,17 @@ class ObservedNode(Protocol):
 
     def collect_samples(self) -> Iterator[Sample]: ...
 
+    @property
+    def identity(self) -> NodeIdentity: ...
+
     def find_unready_reasons(self) -> list[UnreadyReason]:
         """Returns why the node cannot serve its clients; empty if it can."""
 
 
-def make_application(node: ObservedNode, spawn: Spawn) -> Starlette:
+def make_application(node: ObservedNode, spawn: Spawn, history: History) -> Starlette:
     scrapes = Scrapes(node.collect_samples, spawn)
+    #: Of all responses with history, one slice is written at a time.
+    turns = asyncio.Lock()
 
     async def metrics(request: Request) -> Response:
         is_openmetrics = is_openmetrics_accepted(request.headers.get("accept", ""))
@@ -63,8 +71,17 @@ def make_application(node: ObservedNode, spawn: Spawn) -> Starlette:
             headers=_NO_CACHE,
         )
 
+    async def read_history(request: Request) -> Response:
+        try:
+            query = HistoryQuery.parse(request.query_params, history.names)
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, status_code=400, headers=_NO_CACHE)
+        slices = history.write_json(node.identity, points=query.points, names=query.names)
+        body = _take_turns(slices, turns)
+        return StreamingResponse(body, media_type="application/json", headers=_NO_CACHE)
+
     async def index(_: Request) -> Response:
-        return PlainTextResponse("Lograft: /metrics, /health/live, /health/ready\n")
+        return PlainTextResponse("Lograft: /metrics, /health/live, /health/ready, /v1/history\n")
 
     return Starlette(
         routes=[
@@ -72,8 +89,40 @@ def make_application(node: ObservedNode, spawn: Spawn) -> Starlette:
             Route("/metrics", metrics),
             Route("/health/live", live),
             Route("/health/ready", ready),
+            Route("/v1/history", read_history),
         ]
     )
+
+
+class HistoryQuery(NamedTuple):
+    points: int
+    #: Empty for all series.
+    names: frozenset[str]
+
+    @classmethod
+    def parse(cls, parameters: QueryParams, known: Collection[str]) -> "HistoryQuery":
+        """Raises ValueError with a message for the client."""
+        unknown = set(parameters) - {"points", "series"}
+        if unknown:
+            raise ValueError("the parameters of this path are points and series")
+        text = parameters.get("points", str(POINTS))
+        points = int(text) if re.fullmatch("[0-9]{1,4}", text) else 0
+        if not 1 <= points <= POINTS:
+            raise ValueError(f"points must be a number from 1 to {POINTS}")
+        names = frozenset(filter(None, parameters.get("series", "").split(",")))
+        if not names <= set(known):
+            raise ValueError(f"series must be names of {', '.join(sorted(known))}")
+        return cls(points, names)
+
+
+async def _take_turns(slices: Iterator[str], turns: asyncio.Lock) -> AsyncIterator[bytes]:
+    while True:
+        async with turns:
+            text = next(slices, None)
+            await asyncio.sleep(0)
+        if text is None:
+            return
+        yield text.encode()
 
 
 class Scrapes:

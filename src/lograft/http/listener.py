@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lograft.http.endpoints import HttpEndpoint
+from lograft.http.history import History
 from lograft.model.metrics import Counter, Gauge, Sample
-from lograft.model.seams import Address, Channel, Listener, Runtime, Transport
+from lograft.model.seams import Address, Channel, Listener, Runtime, Task, Transport
 
 if TYPE_CHECKING:
     from lograft.http.application import ObservedNode
@@ -43,6 +44,8 @@ class HttpListener:
         self._listeners: list[Listener] = []
         self._connections: dict[HttpConnection, None] = {}
         self._application: Application | None = None
+        self._history = History(node.collect_samples, runtime.clock)
+        self._history_task: Task | None = None
         self._loading: asyncio.Lock = asyncio.Lock()
         self._accepted = 0
         self._rejected = 0
@@ -53,6 +56,7 @@ class HttpListener:
         """Raises OSError if an address cannot be bound."""
         if endpoints:
             await self._runtime.workers.run(_import_connection)
+            self._history_task = self._runtime.spawn(self._history.run(), name="metrics history")
         for endpoint in endpoints:
             listener = await self._transport_of(endpoint).listen(
                 endpoint.address, partial(self._on_channel, endpoint)
@@ -61,6 +65,8 @@ class HttpListener:
             self.urls.append(endpoint.url(Address(endpoint.address.host, listener.address.port)))
 
     def stop(self) -> None:
+        if self._history_task is not None:
+            self._history_task.cancel()
         for listener in self._listeners:
             listener.close()
         for connection in list(self._connections):
@@ -98,7 +104,7 @@ class HttpListener:
                 await self._runtime.workers.run(_import_application)
                 from lograft.http.application import make_application
 
-                self._application = make_application(self._node, self._runtime.spawn)
+                self._application = make_application(self._node, self._runtime.spawn, self._history)
         return self._application
 
 

@@ -1,7 +1,12 @@
-"""Why a node is not ready to serve its clients."""
+"""What a node reports of itself over HTTP: who it is, and why it is not ready."""
 
 from enum import Enum
 from typing import NamedTuple
+
+
+class NodeIdentity(NamedTuple):
+    node_id: int
+    cluster_id: str
 
 
 class UnreadyCause(Enum):

@@ -202,7 +202,7 @@ class Families:
         if series_value is None and labels:
             labels = self._limit(metric, labels)
             series_value = series.get(labels)
-        series[labels] = value if series_value is None else _sum(series_value, value)
+        series[labels] = value if series_value is None else add_values(series_value, value)
 
     def _limit(self, metric: Metric, labels: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the labels, with OTHER for each value beyond the label's limit."""
@@ -217,7 +217,7 @@ class Families:
         return tuple(limited)
 
 
-def _sum(first: Value, second: Value) -> Value:
+def add_values(first: Value, second: Value) -> Value:
     if isinstance(first, Buckets):
         assert isinstance(second, Buckets)
         counts = zip(first.counts, second.counts, strict=True)
@@ -259,6 +259,6 @@ def value_of(measured: MetricSource, metric: Counter | Gauge, *labels: str) -> f
         raise LookupError(f"no sample of {metric.name} {labels}")
     total: Value = 0
     for value in samples_found:
-        total = _sum(total, value)
+        total = add_values(total, value)
     assert not isinstance(total, Buckets)
     return total

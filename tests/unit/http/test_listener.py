@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -15,7 +15,7 @@ from lograft.http import connection as http_connection
 from lograft.http import listener as http_listener
 from lograft.http.endpoints import HttpEndpoint
 from lograft.http.listener import ACCEPTED, CONNECTIONS, REJECTED, HttpListener
-from lograft.model.health import UnreadyCause, UnreadyReason
+from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
 from lograft.model.metrics import Gauge, Label, Sample, value_of
 from lograft.model.seams import Address
 from lograft.net.sockets import SocketTransport
@@ -39,6 +39,10 @@ class FakeNode:
             raise self.failure
         for number in range(self.series):
             yield SERIES.sample(number, str(number))
+
+    @property
+    def identity(self) -> NodeIdentity:
+        return NodeIdentity(7, "cluster")
 
     def find_unready_reasons(self) -> list[UnreadyReason]:
         return self.reasons
@@ -132,6 +136,25 @@ async def test_readiness_names_its_reasons(world: World, /) -> None:
         "reasons": [{"code": "fenced", "message": "the broker is fenced"}],
     }
     assert (await world.get("/health/live"))[0] == 200
+
+
+@scenario(run)
+async def test_history_is_json_of_the_series_that_are_asked_for(world: World, /) -> None:
+    status, headers, body = await world.get("/v1/history?points=5&series=requests,cpu")
+    assert (status, headers["content-type"]) == (200, "application/json")
+    page = json.loads(body)
+    assert (page["node_id"], page["cluster_id"], page["points"]) == (7, "cluster", 0)
+    assert [series["name"] for series in page["series"]] == ["requests", "cpu"]
+
+
+@pytest.mark.parametrize(
+    "query", ["points=0", "points=721", "points=x", "points=٣", "series=none", "since=5"]
+)
+@scenario(run)
+async def test_a_bad_query_for_history_is_rejected(world: World, /, query: str) -> None:
+    status, _, body = await world.get(f"/v1/history?{quote(query, safe='=')}")
+    assert status == 400
+    assert json.loads(body)["error"]
 
 
 @scenario(run)
