@@ -158,7 +158,12 @@ class ListenerSet:
         self._failures = failures
 
     async def _update_listeners(self, config: BrokerConfig) -> list[_Failure]:
-        failures = []
+        failures = [
+            self._describe_moved(endpoint)
+            for endpoint in config.listeners
+            if endpoint.name in self._servers
+            and self._endpoints[endpoint.name].address != endpoint.address
+        ]
         endpoints = {endpoint.name: endpoint for endpoint in config.broker_listeners}
         for name, server in list(self._servers.items()):
             if name not in endpoints and self.role_of(name) == BROKER:
@@ -167,8 +172,6 @@ class ListenerSet:
                 await server.stop()
         for name, endpoint in endpoints.items():
             if name in self._servers:
-                if self._endpoints[name].address != endpoint.address:
-                    failures.append(self._describe_moved(endpoint))
                 continue
             try:
                 await self._open(endpoint, config)

@@ -145,22 +145,24 @@ def test_listener_that_cannot_open_does_not_affect_others(
     assert re.search(r"listener EXTRA://127.0.0.1:\d+ cannot open: .*in use", caplog.text)
 
 
+@pytest.mark.parametrize("name", ["PLAINTEXT", "CONTROLLER"])
 def test_address_of_an_open_listener_does_not_change(
-    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     async def main() -> None:
         config = node()
         async with listening(config) as listeners:
-            address = listeners.addresses["PLAINTEXT"]
-            texts = {"listeners": PLAIN.replace(":0", ":7", 1)}
+            address = listeners.addresses[name]
+            moved = re.sub(f"({name}://[^,]*):0", r"\1:7", PLAIN)
+            texts = {"listeners": moved}
             listeners.follow(with_dynamic(config, default={}, broker=texts))
-            await wait_until_reported(listeners, f"PLAINTEXT stays at {address}, not at")
+            await wait_until_reported(listeners, f"{name} stays at {address}, not at")
             # Reported as long as it applies, but logged once.
             more = texts | {"max.connections": "7"}
             listeners.follow(with_dynamic(config, default={}, broker=more))
             await wait_until(lambda: listeners._quotas["broker"].limits.connections_max == 7)
-            await wait_until_reported(listeners, f"PLAINTEXT stays at {address}, not at")
-            assert listeners.addresses["PLAINTEXT"] == address
+            await wait_until_reported(listeners, f"{name} stays at {address}, not at")
+            assert listeners.addresses[name] == address
             listeners.follow(config)
             await wait_until_reported(listeners, None)
 
