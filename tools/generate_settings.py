@@ -74,7 +74,9 @@ A broker skips a stored value that it cannot apply, because the value comes from
 or conflicts with the broker's own configuration file. All other values are applied. The broker logs
 the skipped value once, and `lograft doctor` shows it with the reason. If values conflict with each
 other, the broker skips as few as possible, per-broker values before cluster-wide defaults. The same
-applies to nodes that are only controllers; `lograft doctor` asks those that it can reach.
+applies to nodes that are only controllers; `lograft doctor` asks those that it can reach. Invalid
+values of topic settings, which other versions of Kafka may have stored, are skipped and reported in
+the same way; if the retention of a topic is invalid, its records are not deleted.
 
 Changing `listeners` opens and closes listeners at run time. As in Kafka, the advertised listeners,
 the address of an existing listener and the controller listeners change only with a restart. If a

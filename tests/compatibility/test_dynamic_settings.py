@@ -7,12 +7,13 @@ for all, validated only and for real. A change that was accepted is described an
 
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 import pytest
 
+from lograft.client.blocking import Admin
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
@@ -22,6 +23,8 @@ from lograft.wire.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.compatibility.java_tools import JavaTools
+from tests.compatibility.librdkafka import create_topic
 from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import (
     HOST,
@@ -523,3 +526,34 @@ def test_an_invalid_change_leaves_later_ones_in_force(node: Server) -> None:
 
 def test_a_broker_answers_for_itself_only(node: Server) -> None:
     assert alter(node, "77", {"log.retention.ms": "5"}) == "INVALID_REQUEST"
+
+
+@compares_two()
+def test_invalid_values_that_kafka_stored_are_skipped(
+    new_server: Callable[..., Server], java_tools: JavaTools
+) -> None:
+    """Kafka's controllers accept any value for brokers. Before metadata.version 4.0, the features
+    allow one minimum of replicas for each broker."""
+    values = {
+        "log.retention.ms": "123456789",
+        "max.connections.per.ip": "rubbish",
+        "min.insync.replicas": "-3",
+        "unclean.leader.election.enable": "maybe",
+    }
+    first = new_server("kafka")
+    first.format_arguments = ("--release-version", "3.9")
+    with first.started():
+        for name, value in values.items():
+            java_tools.check(
+                "ConfigCommand",
+                *("--bootstrap-controller", first.controller, "--alter"),
+                *("--entity-type", "brokers", "--entity-default"),
+                *("--add-config", f"{name}={value}"),
+            )
+    second = new_server("lograft").using_data_of(first)
+    with second.started(), Admin(bootstrap_servers=second.bootstrap) as admin:
+        create_topic(second.bootstrap, "served")
+        ((_, value, source, *_),) = described(second, "1", ["log.retention.ms"])
+        assert (value, source) == ("123456789", 3)
+        skipped = admin.describe_skipped_configs([1])[1]
+        assert sorted(text.split()[0] for text in skipped) == sorted(values)[1:]

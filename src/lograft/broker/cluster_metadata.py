@@ -11,7 +11,7 @@ dynamic values that this node can apply, and `skipped_values` are the others.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lograft.broker.quorum.snapshots import Snapshot
@@ -33,7 +33,11 @@ from lograft.model.settings.dynamic import (
 )
 from lograft.model.settings.effects import NO_EFFECT_WARNING, find_without_effect
 from lograft.model.settings.keys import ConfigSource
-from lograft.model.settings.topic import TopicConfig, resolve_topic_config
+from lograft.model.settings.topic import (
+    TopicConfig,
+    find_invalid_overrides,
+    resolve_topic_config,
+)
 from lograft.model.types import Epoch, Offset
 from lograft.wire.message import Message
 
@@ -57,7 +61,9 @@ class ClusterMetadata:
         self.change_checks: list[ChangeCheck] = list(CHANGE_CHECKS)
         self.file_checks: list[FileCheck] = []
         #: Each returns the reasons why settings in force could not be applied.
-        self.apply_failures: list[Callable[[], Iterable[str]]] = []
+        self.apply_failures: list[Callable[[], Iterable[str]]] = [self._skipped_topic_values]
+        #: By topic: the stored settings that are invalid, with the reasons.
+        self._invalid_overrides: dict[str, dict[str, str]] = {}
         #: Called with the config before and after, whenever dynamic settings were written: also
         #: with equal ones, since a file that a setting names may have changed.
         self.on_config_changed: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
@@ -95,6 +101,7 @@ class ClusterMetadata:
             self.follow_config()
         if self._unenforced is not None and (delta.security or delta.quotas or delta.features):
             self.warn_of_unenforced_state()
+        self._find_invalid_overrides(delta)
         for listener in self.on_changed:
             listener(delta)
         if self._waits:
@@ -147,6 +154,29 @@ class ClusterMetadata:
     def topic_config(self, topic: str) -> TopicConfig:
         overrides = self.image.config_of(ResourceType.TOPIC, topic)
         return resolve_topic_config(overrides, self.config)
+
+    def _find_invalid_overrides(self, delta: MetadataDelta) -> None:
+        """Logs the invalid settings of the changed topics; `topic_config` skips them."""
+        for resource in delta.configs:
+            if resource.type != ResourceType.TOPIC:
+                continue
+            invalid = find_invalid_overrides(self.image.config_of(resource.type, resource.name))
+            known = self._invalid_overrides.pop(resource.name, {})
+            if invalid:
+                self._invalid_overrides[resource.name] = invalid
+            for name, reason in invalid.items():
+                if known.get(name) != reason:
+                    LOGGER.error(
+                        "skipping the value of %s of topic %s, which is invalid: %s",
+                        name,
+                        resource.name,
+                        reason,
+                    )
+
+    def _skipped_topic_values(self) -> Iterator[str]:
+        for topic, invalid in self._invalid_overrides.items():
+            for name, reason in invalid.items():
+                yield f"{name} of topic {topic}: {reason}"
 
     def check_dynamic_change(
         self, values: Mapping[str, str], *, named: Iterable[str], whole_cluster: bool

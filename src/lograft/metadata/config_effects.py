@@ -5,7 +5,12 @@ from typing import Final
 
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.leadership_rules import MIN_ISR, UNCLEAN_ELECTIONS, LeadershipRules
+from lograft.metadata.leadership_rules import (
+    MIN_ISR,
+    UNCLEAN_ELECTIONS,
+    LeadershipRules,
+    valid_value,
+)
 from lograft.metadata.types import ELR_VERSION, ConfigResource, ResourceType, TopicState
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
@@ -65,7 +70,7 @@ def check_min_isr(
 def uniform_min_isr(image: MetadataImage, min_insync_replicas: int) -> Iterator[ConfigRecord]:
     """Records that set one minimum for the whole cluster: the stored one, or else
     `min_insync_replicas` from the controller's properties file."""
-    if MIN_ISR not in image.configs.get(_CLUSTER, {}):
+    if valid_value(MIN_ISR, image.configs.get(_CLUSTER, {})) is None:
         yield ConfigRecord(
             resource_type=_CLUSTER.type,
             resource_name=_CLUSTER.name,

@@ -33,7 +33,11 @@ from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.settings.dynamic import check_no_variables, validate_dynamic
 from lograft.model.settings.keys import Alteration, AlterOperation, ConfigKey, apply_alterations
-from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
+from lograft.model.settings.topic import (
+    TOPIC_CONFIGS,
+    find_invalid_overrides,
+    validate_topic_configs,
+)
 from lograft.wire.message import Message
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
@@ -333,8 +337,11 @@ def _changes(
         _check_no_variables({name: new_values[name] for name in named if name in new_values})
     if key.type == ResourceType.TOPIC:
         new_values = settle_claim(key.name, new_values, current, users=users.get(key.name))
+        # Stored values that are invalid and are not changed do not prevent other changes.
+        skipped = find_invalid_overrides(current).keys() - set(named)
+        checked = {name: value for name, value in new_values.items() if name not in skipped}
         try:
-            validate_topic_configs(new_values, config)
+            validate_topic_configs(checked, config)
         except InvalidConfig as error:
             raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
         check_on_demand_max(key.name, new_values, current)

@@ -1,6 +1,7 @@
 """The rules for partition changes: which brokers may lead, how many replicas must be in sync, and
 whether unclean elections are allowed."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -11,7 +12,9 @@ from lograft.metadata.types import (
     PartitionState,
     ResourceType,
 )
+from lograft.model.errors import InvalidConfig
 from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.keys import ConfigValue
 from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.model.types import NO_NODE
 
@@ -101,11 +104,18 @@ def _cluster_rules(image: MetadataImage, config: BrokerConfig) -> TopicRules:
 
 
 def _overridden(rules: TopicRules, values: dict[str, str]) -> TopicRules:
-    if MIN_ISR in values:
-        number = TOPIC_CONFIGS[MIN_ISR].parse(values[MIN_ISR])
-        assert isinstance(number, int), number
+    number, allowed = valid_value(MIN_ISR, values), valid_value(UNCLEAN_ELECTIONS, values)
+    if isinstance(number, int):
         rules = rules._replace(min_insync_replicas=number)
-    if UNCLEAN_ELECTIONS in values:
-        allowed = TOPIC_CONFIGS[UNCLEAN_ELECTIONS].parse(values[UNCLEAN_ELECTIONS])
+    if allowed is not None:
         rules = rules._replace(unclean_elections=bool(allowed))
     return rules
+
+
+def valid_value(name: str, values: Mapping[str, str]) -> ConfigValue:
+    """Returns None if the setting has no stored value, or an invalid one: Kafka's controllers store
+    any value for brokers. Each node reports the values that it skips."""
+    try:
+        return TOPIC_CONFIGS[name].parse(values.get(name))
+    except InvalidConfig:
+        return None

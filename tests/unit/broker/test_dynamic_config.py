@@ -199,3 +199,40 @@ async def test_invalid_stored_values_and_listeners_that_stay_are_reported(
     reported = (await admin.describe_skipped_configs([1]))[1]
     assert len(reported) == 3
     assert "stays at" in reported[-1]
+
+
+def test_invalid_settings_of_topics_are_logged_once_and_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
+        await admin.create_topics([NewTopic("t", partitions=1, replicas=1)])
+        broker = cluster.node(1).broker
+        (partition,) = broker.partitions
+
+        def store(**values: str | None) -> None:
+            records = [
+                ConfigRecord(
+                    resource_type=ResourceType.TOPIC,
+                    resource_name="t",
+                    name=name.replace("_", "."),
+                    value=value,
+                )
+                for name, value in values.items()
+            ]
+            offset, epoch = Offset(broker.image.offset), Epoch(broker.image.epoch)
+            broker.metadata.on_committed(offset, epoch, records)
+
+        store(segment_bytes="1000", segment_ms="77")
+        store(retention_ms="88")
+        assert (partition.config.segment_ms, partition.config.retention_ms) == (77, 88)
+        assert partition.config.segment_bytes == broker.config.topic_defaults.segment_bytes
+        assert (await admin.describe_skipped_configs([1]))[1] == (
+            "segment.bytes of topic t: Invalid value 1000 for configuration segment.bytes: Value"
+            " must be at least 1048576",
+        )
+        store(segment_bytes=None)
+        assert (await admin.describe_skipped_configs([1]))[1] == ()
+
+    play(scenario)
+    logged = [message for message in caplog.messages if "segment.bytes of topic t" in message]
+    assert len(logged) == 1

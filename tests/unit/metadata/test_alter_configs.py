@@ -71,6 +71,19 @@ def test_a_topics_settings_change_one_by_one(image: MetadataImage, config: Broke
     assert written == {"retention.ms": None, "flush.ms": "10", "cleanup.policy": "delete,compact"}
 
 
+def test_an_invalid_stored_value_does_not_prevent_other_changes(
+    image: MetadataImage, config: BrokerConfig, apply: Callable[..., None]
+) -> None:
+    small = ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="1000")
+    apply(image, [small])
+    change = alter(image, config, TOPIC, "t", ("retention.ms", SET, "9"))
+    assert change == (ErrorCode.NONE, {"retention.ms": "9"})
+    again = alter(image, config, TOPIC, "t", ("segment.bytes", SET, "1000"))
+    assert again == (ErrorCode.INVALID_CONFIG, {})
+    removal = alter(image, config, TOPIC, "t", ("segment.bytes", DELETE, None))
+    assert removal == (ErrorCode.NONE, {"segment.bytes": None})
+
+
 def test_what_is_so_already_is_not_written(image: MetadataImage, config: BrokerConfig) -> None:
     assert alter(image, config, TOPIC, "t", ("retention.ms", SET, "5")) == (ErrorCode.NONE, {})
     assert alter(image, config, TOPIC, "t", ("flush.ms", DELETE, None)) == (ErrorCode.NONE, {})

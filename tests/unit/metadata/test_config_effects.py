@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lograft.metadata.config_effects import uniform_min_isr
 from lograft.metadata.configs import alter_configs, incremental_alter_configs
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
@@ -58,6 +59,33 @@ def test_the_clusters_minimum_reaches_topics_without_their_own(cluster: Cluster)
     Case(image, "123/1/23 1")
     assert set_(image, MIN_ISR, "3", kind=4, of="") == (0, "123/1/23 1")
     assert set_(image, MIN_ISR, "1", kind=4, of="") == (0, "123/1 1")
+
+
+def test_invalid_stored_values_are_skipped(cluster: Cluster) -> None:
+    """Kafka's controllers store any value for brokers."""
+    image = cluster(1, fenced=[2, 3])
+    for resource, name, value in (
+        ("", MIN_ISR, "2"),
+        ("1", MIN_ISR, "-3"),
+        ("", UNCLEAN, "maybe"),
+    ):
+        append(
+            image,
+            [ConfigRecord(resource_type=4, resource_name=resource, name=name, value=value)],
+        )
+    Case(image, "123/1/23 1", settings={UNCLEAN: "perhaps"})
+    assert set_(image, MIN_ISR, "2") == (0, "123/1/23 1")
+    assert set_(image, MIN_ISR, "1") == (0, "123/1 1")
+
+
+@pytest.mark.parametrize(("stored", "written"), [(None, "1"), ("abc", "1"), ("2", None)])
+def test_the_uniform_minimum_is_valid(
+    cluster: Cluster, stored: str | None, written: str | None
+) -> None:
+    image = cluster(1)
+    record = ConfigRecord(resource_type=4, resource_name="", name=MIN_ISR, value=stored)
+    append(image, [record])
+    assert [record.value for record in uniform_min_isr(image, 1)] == ([written] if written else [])
 
 
 def test_one_minimum_for_all_brokers(cluster: Cluster) -> None:

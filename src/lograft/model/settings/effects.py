@@ -59,9 +59,11 @@ def check_supported(keys: Mapping[str, ConfigKey], values: Mapping[str, str]) ->
 
 
 def is_supported(key: ConfigKey, text: str | None) -> bool:
-    """Returns whether Lograft implements the value, or the value turns the setting off."""
+    """Returns whether Lograft implements the value, or the value turns the setting off. Invalid
+    values are rejected or skipped for another reason."""
     return (
         not isinstance(key.effect, Unsupported)
+        or not key.is_valid(text)
         or key.is_default(text)
         or key.parse(text) in TURNED_OFF
     )
@@ -75,7 +77,7 @@ def find_without_effect(
     names = []
     for name, text in values.items():
         key = keys.get(name)
-        if key is None or key.is_default(text):
+        if key is None or not key.is_valid(text) or key.is_default(text):
             continue
         match key.effect:
             case NoEffect():

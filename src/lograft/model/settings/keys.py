@@ -229,6 +229,13 @@ class ConfigKey(NamedTuple):
     def is_default(self, text: str | None) -> bool:
         return self.parse(text) == self.parse(self.default)
 
+    def is_valid(self, text: str | None) -> bool:
+        try:
+            self.parse(text)
+        except InvalidConfig:
+            return False
+        return True
+
     def parse(self, text: str | None) -> ConfigValue:
         if text is None:
             return None

@@ -199,6 +199,8 @@ def _broker_entry(
 def _displayed_value(key: ConfigKey | None, text: str | None) -> str | None:
     if key is None or key.is_sensitive or text is None:
         return None
+    if not key.is_valid(text):
+        return text  # A stored value that is skipped.
     value = key.parse(text)
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -3,6 +3,9 @@
 The value of a topic setting is its own override, otherwise the broker's setting with the same
 meaning (the synonyms below, in order), otherwise the default. `resolve_topic_config` is cheap: the
 broker keeps the `TopicConfig` of a topic without overrides, and only the overrides are parsed.
+
+Overrides are checked before they are stored (`validate_topic_configs`). Metadata that another
+version of Apache Kafka wrote may nevertheless contain invalid ones, which are skipped individually.
 """
 
 from collections.abc import Callable, Mapping
@@ -195,6 +198,13 @@ _COMPUTED: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "internal.segment.bytes": lambda size: {"segment_bytes": size},
 }
 _FIELDS: Final = frozenset(field.name for field in fields(TopicConfig))
+#: Used instead of the broker's default if the stored value is invalid, so that no record is deleted
+#: that the invalid value may have protected.
+_WITHOUT_DELETION: Final[dict[str, dict[str, Any]]] = {
+    "cleanup.policy": {"cleanup_compact": False, "cleanup_delete": False},
+    "retention.bytes": {"retention_bytes": -1},
+    "retention.ms": {"retention_ms": -1},
+}
 
 
 def topic_fields(values: Mapping[str, str]) -> dict[str, Any]:
@@ -217,9 +227,29 @@ def topic_fields(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def resolve_topic_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> TopicConfig:
+    """Returns the configuration of a topic with the stored overrides that are valid."""
     if not overrides:
         return broker.topic_defaults
-    return replace(broker.topic_defaults, **topic_fields(overrides))
+    try:
+        values = topic_fields(overrides)
+    except InvalidConfig:
+        invalid = find_invalid_overrides(overrides)
+        values = topic_fields({n: text for n, text in overrides.items() if n not in invalid})
+        for name in invalid:
+            values |= _WITHOUT_DELETION.get(name, {})
+    return replace(broker.topic_defaults, **values)
+
+
+def find_invalid_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of stored values that are invalid by themselves, with the reasons. For
+    example, Kafka 3.9 allowed smaller segments."""
+    reasons = {}
+    for name, text in overrides.items():
+        try:
+            topic_fields({name: text})
+        except InvalidConfig as error:
+            reasons[name] = str(error)
+    return reasons
 
 
 def broker_text_for_topic(name: str, broker_values: Mapping[str, str]) -> str | None:
@@ -251,7 +281,7 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
         if name not in TOPIC_CONFIGS:
             raise InvalidConfig(f"Unknown topic config name: {name}")
     check_supported(TOPIC_CONFIGS, overrides)
-    config = resolve_topic_config(overrides, broker)
+    config = replace(broker.topic_defaults, **topic_fields(overrides))
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidConfig(
             "min.compaction.lag.ms"

@@ -2,8 +2,14 @@ import pytest
 
 from lograft.model.errors import InvalidConfig
 from lograft.model.settings.broker import keys_of
-from lograft.model.settings.effects import check_supported, describe_effect, find_without_effect
+from lograft.model.settings.effects import (
+    check_supported,
+    describe_effect,
+    find_without_effect,
+    is_supported,
+)
 from lograft.model.settings.keys import USED, NoEffect, PartlyUsed, Unsupported
+from lograft.model.settings.topic import TOPIC_CONFIGS
 
 
 def find(values: dict[str, str]) -> tuple[str, ...]:
@@ -67,6 +73,12 @@ def test_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
 )
 def test_disabled_and_default_values_are_accepted(name: str, value: str) -> None:
     check_supported(keys_of([name]), {name: value})
+
+
+def test_invalid_stored_value_has_no_effect_to_report() -> None:
+    values = {"local.retention.ms": "x", "segment.bytes": "1000"}
+    assert find_without_effect(TOPIC_CONFIGS, values) == ()
+    assert is_supported(TOPIC_CONFIGS["remote.storage.enable"], "maybe")
 
 
 def test_default_of_a_partly_used_list_is_not_reported() -> None:

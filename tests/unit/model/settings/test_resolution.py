@@ -84,6 +84,11 @@ def test_topic_settings_match_kafka(name: str, expected: str) -> None:
     assert line(entries[name]) == expected
 
 
+def test_invalid_stored_value_of_a_topic_is_shown() -> None:
+    (entry,) = describe_topic({"segment.bytes": "1000"}, node(), names=["segment.bytes"])
+    assert (entry.value, entry.source) == ("1000", ConfigSource.DYNAMIC_TOPIC)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

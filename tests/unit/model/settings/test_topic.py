@@ -7,6 +7,7 @@ from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.settings.topic import (
     TOPIC_CONFIGS,
     TopicConfig,
+    find_invalid_overrides,
     resolve_topic_config,
     topic_fields,
     validate_topic_configs,
@@ -111,3 +112,24 @@ def test_broker_settings_with_other_names_apply_to_topics() -> None:
 def test_invalid_overrides_are_rejected(overrides: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidConfig, match=sentence):
         validate_topic_configs(overrides, broker())
+
+
+def test_invalid_stored_overrides_are_skipped_individually() -> None:
+    overrides = {"segment.bytes": "1000", "segment.ms": "5", "max.message.bytes": "x"}
+    config = resolve_topic_config(overrides, broker())
+    assert (config.segment_bytes, config.segment_ms) == (1 << 30, 5)
+    assert config.max_message_bytes == 1_048_588
+    assert find_invalid_overrides(overrides) == {
+        "segment.bytes": "Invalid value 1000 for configuration segment.bytes: Value must be at"
+        " least 1048576",
+        "max.message.bytes": "Invalid value x for configuration max.message.bytes: Not a number of"
+        " type INT",
+    }
+
+
+def test_records_whose_retention_is_invalid_are_not_deleted() -> None:
+    short = broker(log_retention_ms="1", log_retention_bytes="1")
+    times = resolve_topic_config({"retention.ms": "x", "retention.bytes": "y"}, short)
+    assert (times.retention_ms, times.retention_bytes) == (-1, -1)
+    policy = resolve_topic_config({"cleanup.policy": "archive"}, short)
+    assert (policy.cleanup_delete, policy.cleanup_compact) == (False, False)
