@@ -1,12 +1,42 @@
 """Classic members of consumer groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of clients
 that have not moved to the consumer protocol yet, while other members of their group have.
 
-The server assigns partitions to them, too. A JoinGroup request is equivalent to a heartbeat of the
-consumer protocol: it reports the member's subscription and the partitions that it owns. The
-response is sent immediately, because no member waits for others. The SyncGroup response contains
-the partitions that the member may use now. When the member has to revoke partitions or can get
-more, its heartbeats return REBALANCE_IN_PROGRESS, so that it rejoins. The member's epoch serves as
-its generation.
+The problem. The two protocols disagree on who assigns partitions and when. In the classic protocol
+a client computes the assignment, and all members stop at a barrier: JoinGroup returns when all have
+joined. In the consumer protocol (KIP-848) the coordinator computes it, and each member moves to its
+target at its own pace. A group that is migrated one client at a time has members of both kinds, and
+still no partition may have two owners (G2). A classic client can report what it owns only when it
+joins, and can learn what it owns only when it syncs.
+
+The rule. The coordinator assigns the partitions of all members, so that classic members take the
+steps of `consumer_reconciliation` with the requests that they have:
+
+- JoinGroup is the equivalent of a heartbeat of the consumer protocol: it reports the subscription
+  and, in the metadata of the first protocol, the owned partitions. The response is sent
+  immediately, because no member waits for others. It names no leader and no members, so the client
+  computes no assignment. An eager client reports nothing, as it has revoked everything.
+- SyncGroup returns the partitions that the member may use now: those of its target that are free,
+  and no others.
+- Heartbeat returns REBALANCE_IN_PROGRESS if the member has a step to take: there is a newer target,
+  it has to revoke partitions, or all partitions that it waits for have become free. The client then
+  rejoins. While other members still own some of these partitions, it need not rejoin.
+- The member epoch is the generation. A request with another generation is rejected, so offsets that
+  a client commits for an assignment that it has lost are, too.
+
+Why no partition has two owners. A partition that the target takes from a classic member counts as
+owned until a JoinGroup request does not report it. Until then the member's epoch stays, and its
+SyncGroup response no longer contains the partition: a cooperative client revokes it after this
+response and joins again. SyncGroup is therefore answered in that state, although the member is
+behind the target; in any other state behind the target the client must rejoin first.
+
+Why the group makes progress. A classic client without these requests would keep its partitions as
+long as its session lasts. So a rebalance timeout runs from REBALANCE_IN_PROGRESS to the JoinGroup,
+and another one from there to the SyncGroup; a member that exceeds it is fenced. In a group with
+only classic members, no heartbeat of the consumer protocol computes the next target, so their own
+heartbeats check for changed topics.
+
+All classic members must support one common protocol, because the group may become a classic group
+again (`group_conversion`).
 """
 
 from collections.abc import Iterable

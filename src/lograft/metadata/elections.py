@@ -2,15 +2,32 @@
 has become possible is completed, a leader that cannot stay is replaced, and the replicas with all
 committed records are tracked (KIP-966).
 
+The problem. The controller elects the leaders of partitions in isr mode. It does not see their
+logs, so it must know from the partition's record alone which replicas have all committed records.
+
+The ISR. A leader commits a record when all members of the ISR have it, and removes a member only
+through the controller. Every member of the ISR in the record therefore has all committed records,
+unless its broker stopped without closing its logs: its page cache may be lost.
+
+The ELR. The leader commits nothing while the ISR has fewer members than min.insync.replicas. A
+replica that leaves the ISR in that state, or by leaving causes it, therefore has all records that
+are committed until the ISR is large enough again. These are the eligible leader replicas, and the
+ELR is emptied at that moment. A broker that registers after an unclean stop is removed from both
+lists (`crashed`).
+
 Candidates for leadership, in this order:
 1. A member of the ISR.
-2. If the ISR is empty, an eligible leader replica (ELR). It left the ISR when the ISR was too small
-   for the leader to commit anything without it, so it still has all committed records.
+2. If no member of the ISR is left, an eligible leader replica. It becomes the only member.
 3. If both are empty, the last known leader. All replicas with everything crashed and lost their
    page cache, and this one lost the least.
 4. Any replica, if unclean elections are allowed.
 
-After 3 and 4 the partition is `recovering`, because committed records may be lost.
+After 3 and 4 the partition is `recovering`, because committed records may be lost. Without the
+feature of the ELR the last member never leaves the ISR in the record, as in older releases of
+Kafka: the partition is offline until that broker returns.
+
+Partitions in raft mode are not elected here: their voters do it (`consensus/election.py`), and a
+partition that leaves raft mode gets its leader from `mode_switch`.
 """
 
 from enum import Enum
