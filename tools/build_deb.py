@@ -22,7 +22,7 @@ MAINTAINER: Final = "The Lograft authors <lograft@localhost>"
 HOME: Final = Path("usr/lib/lograft")
 SCRIPTS: Final = ("postinst", "prerm", "postrm")
 #: What the wheel is built from, besides `src`.
-SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE")
+SOURCES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
 def build_wheel(folder: Path) -> Path:

@@ -93,7 +93,7 @@ def node_of(
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, since a build leaves files in the tree that the next one would take."""
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     builder = Environment(folder / "builder")
@@ -175,7 +175,7 @@ def test_the_oldest_versions(wheel: Path, tmp_path: Path) -> None:
     bounded = project["dependencies"] + project["optional-dependencies"]["arrow"]
     assert all(">=" in requirement for requirement in bounded)
     constraints = tmp_path / "oldest.txt"
-    constraints.write_text("\n".join(one.replace(">=", "==") for one in bounded))
+    constraints.write_text("\n".join(each.replace(">=", "==") for each in bounded))
     environment = Environment(tmp_path / "environment")
     environment.install("-c", constraints, f"{wheel}[arrow]")
     with environment.node() as address:

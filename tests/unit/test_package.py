@@ -1,5 +1,7 @@
 """The names in the package `lograft`, and the modules that importing it loads."""
 
+import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -50,6 +52,26 @@ def test_the_clients_load_neither_server_nor_terminal_libraries() -> None:
     }
     rooms = {name.split(".")[1] for name in modules if name.startswith("lograft.")}
     assert rooms == {"client", "model", "net", "runtime", "security", "wire"}
+
+
+def test_the_description_for_indexes_has_no_relative_links() -> None:
+    adapt_links = runpy.run_path(str(ROOT / "setup.py"))["adapt_links"]
+    text = "![a plot](bench/a.svg)\n[guide](docs/a.md#b), [site](https://a.example), [part](#b)"
+    assert adapt_links(text, source=None, release="v1") == (
+        "\nguide, [site](https://a.example), [part](#b)"
+    )
+    assert adapt_links(text, source="https://host.example/lograft", release="v1") == (
+        "![a plot](https://host.example/lograft/raw/v1/bench/a.svg)\n"
+        "[guide](https://host.example/lograft/blob/v1/docs/a.md#b),"
+        " [site](https://a.example), [part](#b)"
+    )
+
+
+def test_the_description_is_the_readme() -> None:
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    links = re.findall(r"\]\(([^)]+)\)", setup["read_description"]())
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert setup["read_description"]().startswith("# Lograft\n")
 
 
 def test_pyproject_takes_the_version_from_the_package() -> None:
