@@ -95,7 +95,8 @@ def write_plot(results: Results, form: str) -> None:
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 0.34 * rows + 1.3))
     for axis, (title, bars, more) in zip(axes, panels, strict=True):
         _draw_panel(axis, title, bars, more_is_better=more, rows=rows)
-    figure.suptitle(f"{TITLES.get(form, form)}: Lograft in % of Apache Kafka 4.3.1", fontsize=11)
+    title = f"{TITLES.get(form, form)}: Lograft in % of Apache Kafka 4.3.1 (Lograft : Kafka)"
+    figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     figure.savefig(DIRECTORY / f"{form}.svg", metadata={"Date": None})
     pyplot.close(figure)
