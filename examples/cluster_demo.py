@@ -141,7 +141,9 @@ def wait_in_sync(admin: AdminClient) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
-        if len(partitions) == PARTITIONS and all(len(one.isrs) == len(NODES) for one in partitions):
+        if len(partitions) == PARTITIONS and all(
+            len(partition.isrs) == len(NODES) for partition in partitions
+        ):
             return
         time.sleep(0.1)
     raise SystemExit("the replicas did not come in sync")
@@ -170,7 +172,7 @@ def read_all(bootstrap: str) -> Counter[int]:
             if message.error() is None and value is not None:
                 seen[int(value)] += 1
         positions = consumer.position([TopicPartition(TOPIC, partition) for partition in ends])
-        if all(one.offset >= ends[one.partition] for one in positions):
+        if all(position.offset >= ends[position.partition] for position in positions):
             break
     consumer.close()
     return seen

@@ -46,8 +46,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--status", action="store_true", help="how each named server is")
     parser.add_argument("--timeout-seconds", type=float, default=10.0)
     arguments = parser.parse_intermixed_args()
-    asked = (arguments.key, arguments.delete, arguments.add_peer, arguments.remove_peer)
-    if sum(each is not None for each in asked) + arguments.status != 1:
+    requested = (arguments.key, arguments.delete, arguments.add_peer, arguments.remove_peer)
+    if sum(each is not None for each in requested) + arguments.status != 1:
         parser.error("give a key, or one of --delete, --add-peer, --remove-peer and --status")
     return arguments
 
@@ -108,8 +108,8 @@ async def _status(client: KvClient, peer: Peer) -> str:
         status = await client.status(peer.address)
     except OutcomeUnknown as error:
         return f"server {peer.node_id}: {error}"
-    told = [f"{name} {_shown(value)}" for name, value in status.items() if name != "id"]
-    return f"server {_shown(status['id'])}: {', '.join(told)}"
+    fields = [f"{name} {_shown(value)}" for name, value in status.items() if name != "id"]
+    return f"server {_shown(status['id'])}: {', '.join(fields)}"
 
 
 def _shown(value: Value) -> str:

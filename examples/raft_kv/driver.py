@@ -1,20 +1,20 @@
-"""Joins the Raft core with a disk, a network and a state machine.
+"""Connects the Raft core to a disk, a network and a state machine.
 
-One task does everything that touches the core or the log, so nothing can come between a decision
-and its execution. The others only put things into its inbox: messages of peers, ends of fsyncs,
-requests of clients. The docstring of `lograft.consensus` says what a driver owes to the core; here
-is how it is paid:
+One task accesses the core and the log, so nothing can happen between a decision and its execution.
+The other tasks only put messages of peers, completed fsyncs and requests of clients into its inbox.
+The docstring of `lograft.consensus` is the contract between core and driver. This driver executes
+the effects as follows:
 
     persist          a worker writes `hard-state`, then `on_persisted`
-    truncate         a worker cuts the log, the task waits for it
+    truncate         a worker truncates the log, and the task waits for it
     append, lead     to the page cache; one fsync at a time runs in a worker, then `on_durable`
-    send             requests over the link to a server, answers over the connection of the question
-    committed        the state machine gets the commands, whoever waits gets the answers
-    chunk, install   a snapshot of the leader: to a file, then in the place of log and state
+    send             requests over the link to a server, responses over the request's connection
+    committed        the state machine applies the commands, and the waiting clients get responses
+    chunk, install   writes the leader's snapshot to a file, then replaces log and state by it
 
-A read is answered from the state after a record that was appended when the question was there
-already has been committed: only a leader that nobody had replaced when the question came gets that
-far. All questions that come while the task is busy share one such record, or that of a command.
+A read returns the state after the commit of a record that was appended after the request arrived.
+Only a leader that had not been replaced by that time can commit such a record. All reads that
+arrive while the task is busy share one such record, or that of a command.
 """
 
 import asyncio
@@ -257,8 +257,8 @@ class RaftDriver:
             raise NotLeader("this server does not lead")
 
     def take(self, data: bytes, answer: Callable[[bytes], None] | None = None) -> None:
-        """A message of another server. `answer` sends bytes back to whoever sent it; without it
-        this is an answer itself. Raises Malformed."""
+        """Takes a message of another server. `answer` sends the response to a request; without it,
+        the message is itself a response. Raises Malformed."""
         message = from_values(unpack_tuple(data))
         if isinstance(message, Response) is (answer is not None):
             raise Malformed("a question where an answer belongs, or the other way round")

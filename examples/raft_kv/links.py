@@ -1,9 +1,8 @@
-"""The outgoing half of the network: one connection to each server that is spoken to.
+"""The outgoing connections: one to each other server.
 
-Messages may get lost, Raft does not mind, so nothing is kept for long: what waits for a connection
-is bounded, and dropped when there is none. A connection that breaks is opened again at once,
-because the answer tells something: refused means that the process is gone, and then nobody has to
-wait for a timeout.
+Raft tolerates lost messages, so the messages that wait for a connection are bounded, and dropped if
+it cannot be established. A closed connection is reopened immediately: if the host refuses it, the
+process has exited, and the other servers need not wait for a timeout.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""What a state machine must offer to be replicated by `driver.RaftDriver`.
+"""The interface of a state machine that `driver.RaftDriver` replicates.
 
-The driver hands every replica the same commands in the same order. So whatever `apply` does may
-rest on the state and the command alone: no clock, no chance, no file, no iteration over sets.
+All replicas apply the same commands in the same order, so `apply` must depend on the state and the
+command only: not on clocks, random numbers, files or the iteration order of sets.
 """
 
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from typing import Protocol
 
 class StateMachine(Protocol):
     def apply(self, command: bytes) -> bytes:
-        """Changes the state by a committed command; returns what the client who sent it is told.
+        """Applies a committed command to the state; returns the response for its client.
 
-        Called once for each command, in the order of the log. A command that makes no sense must
-        get an answer too, the same on every replica: it is in the log for good.
+        Called once for each command, in the order of the log. An invalid command must get a
+        response, too, the same on every replica, because it is in the log.
         """
 
     def query(self, question: bytes) -> bytes:
-        """Answers from the state and changes nothing. The driver has made sure that the state
-        holds everything that was acknowledged before the question came."""
+        """Reads the state without changing it. The state contains all writes that were acknowledged
+        before the request arrived."""
 
     def snapshot(self) -> Callable[[], bytes]:
-        """Holds the state of this moment fast, quickly, and returns what makes bytes of it. That
-        runs later in a worker, while `apply` goes on."""
+        """Quickly captures the current state, and returns a function that serializes it. A worker
+        calls this function later, while `apply` continues."""
 
     def restore(self, snapshot: bytes) -> None:
-        """Becomes the state that `snapshot` once saw, whatever it was before."""
+        """Replaces the state by a snapshot."""

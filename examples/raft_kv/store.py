@@ -42,7 +42,7 @@ class KeyValueStore:
     def __init__(self) -> None:
         self._items: dict[bytes, bytes] = {}
         self._size_bytes = 0
-        #: The number and the answer of each client's last command; the client heard last is last.
+        #: The number and response of each client's last command, in the order of their last use.
         self._clients: OrderedDict[bytes, tuple[int, bytes]] = OrderedDict()
 
     def __len__(self) -> int:
