@@ -1,7 +1,7 @@
-"""What needs clusters of its own: the start of three nodes, and the loss of one of them.
+"""Measurements that start clusters of their own: the start of three nodes, and the loss of one.
 
-The producer of these measurements waits for nothing but the cluster: one small record at a time to
-whoever is said to lead, and after each refusal it asks all nodes who leads now.
+The producer sends one small record at a time to the leader in the metadata. After each error it
+requests the metadata from all nodes, so that it waits for nothing but the cluster.
 """
 
 import signal
@@ -55,7 +55,7 @@ class WaitingProducer:
             except (OSError, ValueError):
                 continue
             if known:
-                return next(one for one in self._subject.servers if one.node_id == known[0])
+                return next(each for each in self._subject.servers if each.node_id == known[0])
         return None
 
     def _try(self, server: Server | None) -> bool:

@@ -74,7 +74,7 @@ def commit_all(subject: Subject, server: Server) -> None:
         deadline = time.perf_counter() + SECONDS_MAX
         while True:
             answer = subject.ask(request, 9, OffsetCommitResponse, port=server.port)
-            if not any(one.error_code for one in answer.topics[0].partitions):
+            if not any(partition.error_code for partition in answer.topics[0].partitions):
                 break
             if time.perf_counter() > deadline:
                 raise BenchFailed("offsets were not committed")
@@ -93,9 +93,9 @@ def fetched(server: Server, number: int, *, seconds_max: float) -> dict[int, int
     if found.error_code:
         return None
     return {
-        one.partition_index: one.committed_offset
+        partition.partition_index: partition.committed_offset
         for topic in found.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

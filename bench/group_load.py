@@ -41,14 +41,14 @@ def heartbeats(order: dict[str, Any]) -> dict[str, float]:
         if time.perf_counter() - started > SETTLE_SECONDS_MAX:
             raise MemberFailed(f"{len(unsettled)} groups did not settle")
         swarm.run(lambda: False, seconds_max=SETTLE_CHECK_SECONDS)
-        unsettled = [one for one in unsettled if not is_settled(one, order["partitions"])]
+        unsettled = [each for each in unsettled if not is_settled(each, order["partitions"])]
     settled_seconds = time.perf_counter() - started
     swarm.run(lambda: False, seconds_max=order["warm_seconds"])
     answers, swarm.waits = swarm.answers, []
     started, cpu = time.perf_counter(), CpuMeter(order["pids"])
     swarm.run(lambda: False, seconds_max=order["seconds"])
     used, seconds = cpu.read(), time.perf_counter() - started
-    if not all(is_settled(one, order["partitions"]) for one in groups.values()):
+    if not all(is_settled(group, order["partitions"]) for group in groups.values()):
         raise MemberFailed("a group rebalanced while it was watched")
     waits_ms = sorted(wait * 1000 for wait in swarm.waits)
     swarm.close()
@@ -65,9 +65,9 @@ def heartbeats(order: dict[str, Any]) -> dict[str, float]:
 def is_settled(members: list[Member], partitions: int) -> bool:
     """All are members of one generation, and in the new protocol every partition has its owner."""
     first = members[0]
-    if not all(one.is_steady and one.generation == first.generation for one in members):
+    if not all(member.is_steady and member.generation == first.generation for member in members):
         return False
-    owned = [one.partitions for one in members if isinstance(one, ConsumerMember)]
+    owned = [member.partitions for member in members if isinstance(member, ConsumerMember)]
     return not owned or sum(owned) == partitions
 
 

@@ -172,7 +172,10 @@ class ConsumerMember:
         if answer.assignment is None:
             self.frame = self._frame()
             return random.random() * self._period_seconds
-        self.owned = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
+        self.owned = {
+            partition.topic_id: partition.partitions
+            for partition in answer.assignment.topic_partitions
+        }
         owned = [
             ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=numbers)
             for topic_id, numbers in self.owned.items()

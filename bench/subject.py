@@ -143,12 +143,12 @@ class Subject:
             configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
-        (made,) = self.ask(request, 7, CreateTopicsResponse).topics
-        if made.error_code:
-            raise BenchFailed(f"{self.name} did not create {name}: {made.error_message}")
+        (created,) = self.ask(request, 7, CreateTopicsResponse).topics
+        if created.error_code:
+            raise BenchFailed(f"{self.name} did not create {name}: {created.error_message}")
         while len(self.leaders(name)) < partitions:
-            time.sleep(0.001)  # brokers hear of it a moment after the controller
-        return made.topic_id
+            time.sleep(0.001)  # brokers apply the record a moment after the controller
+        return created.topic_id
 
     def leaders(self, topic: str, *, seconds_max: float = ANSWER_SECONDS_MAX) -> list[int]:
         """Of each partition; none before all partitions have one."""
@@ -201,7 +201,7 @@ class Subject:
                 continue
             (found,) = answer.coordinators
             if not found.error_code:
-                return next(one for one in self.servers if one.node_id == found.node_id)
+                return next(each for each in self.servers if each.node_id == found.node_id)
         return None
 
     def wait_coordinator(self, key: str, key_type: int) -> Server:
@@ -228,8 +228,8 @@ class Subject:
 
 
 def result_of(load: subprocess.Popen[str]) -> dict[str, float]:
-    said, _nothing = load.communicate()
+    output, _nothing = load.communicate()
     if load.returncode != 0:
         raise BenchFailed(f"a load ended with {load.returncode}")
-    answer: dict[str, float] = json.loads(said)
+    answer: dict[str, float] = json.loads(output)
     return answer

@@ -17,7 +17,7 @@ from bench.latency import connect
 
 RECEIVE_BYTES: Final = 1 << 20
 SIZE_BYTES: Final = 4
-#: Nothing to send until somebody wakes it.
+#: Nothing to send until it is woken.
 NEVER: Final = float("inf")
 
 

@@ -54,8 +54,8 @@ TARGETS: Final[tuple[Target, ...]] = (
     Target("thousand-partitions", "create_and_first_produce_s", limit=10),
     Target("thousand-partitions", "idle_cpu_percent", limit=2),
     Target("thousand-partitions", "restart_s", limit=3),
-    *(Target(f"heartbeats-{one}", "cpu_percent", limit=40) for one in GROUP_PROTOCOLS),
-    *(Target(f"rebalance-{one}", "rebalance_s", limit=5) for one in GROUP_PROTOCOLS),
+    *(Target(f"heartbeats-{protocol}", "cpu_percent", limit=40) for protocol in GROUP_PROTOCOLS),
+    *(Target(f"rebalance-{protocol}", "rebalance_s", limit=5) for protocol in GROUP_PROTOCOLS),
     Target("transactions", "transactions_per_s", limit=2000, at_least=True),
 )
 #: Three nodes beside three nodes, replication factor 3.

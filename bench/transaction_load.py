@@ -206,4 +206,6 @@ def transactions(order: dict[str, Any]) -> dict[str, float]:
 
 
 def count(producers: list[Transactor]) -> tuple[int, int]:
-    return sum(one.committed for one in producers), sum(one.retries for one in producers)
+    return sum(producer.committed for producer in producers), sum(
+        producer.retries for producer in producers
+    )

@@ -21,8 +21,8 @@ SMALL_PARTITIONS: Final = 4
 SMALL_IN_FLIGHT: Final = 5
 SMALL_RECORDS: Final = 10
 ACKS_ALL: Final = -1
-#: Where nobody waits for followers, they lag: what they have not fetched yet must not vanish. (A
-#: Kafka whose followers meet that in a topic that is then deleted may take its log dir offline.)
+#: Without acks=all, followers lag. Retention must not delete records that they have not fetched.
+#: (Otherwise Kafka may take the log dir offline if the topic is deleted afterwards.)
 UNREPLICATED_BYTES: Final = 2 << 30
 
 _serials = itertools.count()

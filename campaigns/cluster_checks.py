@@ -13,7 +13,8 @@ from lograft.simulation.history import History
 
 
 def no_truncation_seen(history: History) -> Iterator[Violation]:
-    """D3: no consumer is told that records it has read are gone, unless they were deleted."""
+    """D3: no consumer receives an error that records which it has read are gone, unless they were
+    deleted."""
     allowed = deletable_offsets(history)
     for poll in history.operations("poll"):
         tp = poll.arguments["tp"]

@@ -71,7 +71,7 @@ from lograft.client.serializers import Deserializer, Serializer
 
 def name_of(kind: Any) -> str:
     if typing.get_origin(kind) in (types.UnionType, typing.Union) and kind not in NAMES:
-        return " | ".join(name_of(one) for one in typing.get_args(kind))
+        return " | ".join(name_of(arg) for arg in typing.get_args(kind))
     return NAMES[kind]
 
 
@@ -82,10 +82,12 @@ def generated() -> str:
         base = "ClientKeywords" if inherited else "TypedDict"
         kinds = typing.get_type_hints(settings)
         parts.append(f"\n\nclass {name}({base}, total=False):\n")
-        for one in fields(settings):
-            if one.name not in inherited:
-                parts.append(f"    {one.name}: {WIDER.get(one.name) or name_of(kinds[one.name])}\n")
-        inherited = inherited or {one.name for one in fields(settings)}
+        for field in fields(settings):
+            if field.name not in inherited:
+                parts.append(
+                    f"    {field.name}: {WIDER.get(field.name) or name_of(kinds[field.name])}\n"
+                )
+        inherited = inherited or {field.name for field in fields(settings)}
     return subprocess.run(
         [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", OUTPUT.name, "-"],
         input="".join(parts),

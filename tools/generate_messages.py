@@ -85,11 +85,11 @@ own(
     "IncrementalAlterConfigsRequest", "ReplicationFactor", "int16", tag=10000, default="-1", since=1
 )
 own("IncrementalAlterConfigsRequest", "Partitions", "[]int32", tag=10001, default=None, since=1)
-# A coordinator claims topics for a group, if nobody has them or only who had them when it looked.
+# A coordinator claims topics for a group, if the claims have not changed since it checked them.
 own("IncrementalAlterConfigsRequest", "Claims", "bool", tag=10002, default="false", since=1)
 own("IncrementalAlterConfigsRequest", "HeldBefore", "string", tag=10003, default=None, since=1)
-# Who uses these topics (a member subscribes to it, a position is kept)? Of these groups, or of all
-# in the partitions of the internal topic that the answer names.
+# The groups that use these topics, by subscriptions or committed offsets: of the given groups, or
+# of all groups in the partitions of the internal topic that the response contains.
 own("ListGroupsRequest", "UsedTopics", "[]string", tag=10000, default=None, since=5)
 own("ListGroupsRequest", "GroupIds", "[]string", tag=10001, default=None, since=5)
 own("ListedGroup", "UsedTopics", "[]string", tag=10000, default=None, since=5)
@@ -247,9 +247,9 @@ class Module:
                     options += f", flexible={flexible}"
             self.lines += ["", "", f"class {self.classes[top, name]}(Message{options}):"]
             fields = [
-                self._field(top, one, last)
-                for one in [*struct["fields"], *OWN_FIELDS.get(self.classes[top, name], ())]
-                if field_versions(one)[0] <= last
+                self._field(top, each, last)
+                for each in [*struct["fields"], *OWN_FIELDS.get(self.classes[top, name], ())]
+                if field_versions(each)[0] <= last
             ]
             self.lines += fields or ["    pass"]
 

@@ -126,8 +126,8 @@ def _setting_lines(key: ConfigKey, documentation: str, *, modes: bool) -> Iterat
             yield f"- no effect in Lograft: {_escape(reason)}"
         case Unsupported(reason=reason):
             yield f"- not supported by Lograft: {_escape(reason)}"
-        case PartlyUsed(words, reason):
-            names = ", ".join(f"`{word}`" for word in words)
+        case PartlyUsed(items, reason):
+            names = ", ".join(f"`{item}`" for item in items)
             yield f"- no effect in Lograft of {names}: {_escape(reason)}"
         case Used():
             pass

@@ -154,8 +154,8 @@ def _without_effect(owner: str, keys: Iterable[ConfigKey]) -> Iterator[str]:
         if isinstance(key.effect, NoEffect):
             by_reason.setdefault(key.effect.reason, []).append(f"`{key.name}`")
         elif isinstance(key.effect, PartlyUsed):
-            words = " and ".join(f"`{word}`" for word in key.effect.words)
-            by_reason.setdefault(key.effect.reason, []).append(f"{words} in `{key.name}`")
+            items = " and ".join(f"`{item}`" for item in key.effect.items)
+            by_reason.setdefault(key.effect.reason, []).append(f"{items} in `{key.name}`")
     if by_reason:
         yield ""
         yield f"### {owner} settings"

@@ -135,7 +135,7 @@ def dumps_of(tools: JavaTools, data: Path) -> dict[str, str]:
 
 
 def archive(path: Path, data: Path, dumps: dict[str, str]) -> None:
-    """Without owners and times; a file's own time matters to nobody who reads it."""
+    """Archives without owners and modification times, which have no meaning in a test."""
 
     def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0

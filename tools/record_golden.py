@@ -121,10 +121,12 @@ def with_librdkafka(bootstrap: str) -> None:
     librdkafka.read(bootstrap, TOPIC, **committed)
     for protocol in ("classic", "consumer"):
         group = {"group.id": f"golden-{protocol}", "group.protocol": protocol}
-        with librdkafka.consumer_of(bootstrap, **group, **{"auto.offset.reset": "earliest"}) as one:
-            one.subscribe([TOPIC])
-            assert one.poll(30) is not None
-            one.commit(offsets=[TopicPartition(TOPIC, 0, 3)], asynchronous=False)
+        with librdkafka.consumer_of(
+            bootstrap, **group, **{"auto.offset.reset": "earliest"}
+        ) as consumer:
+            consumer.subscribe([TOPIC])
+            assert consumer.poll(30) is not None
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, 3)], asynchronous=False)
 
 
 def with_java(bootstrap: str, folder: Path, version: str) -> None:

@@ -556,7 +556,7 @@ def _warn_of_settings_without_effect(config: BrokerConfig) -> None:
 
 
 class _Stopping(Exception):
-    """Ends the task group and thereby all tasks of the node."""
+    """Ends the task group, and with it all tasks of the node."""
 
 
 def run(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:

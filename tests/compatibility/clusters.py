@@ -76,52 +76,55 @@ class Cluster:
             )
             for node_id, place in enumerate(places or [Place()] * nodes, start=1)
         ]
-        voters = ",".join(f"{one.node_id}@{one.controller}" for one in servers)
-        for one in servers:
+        voters = ",".join(f"{server.node_id}@{server.controller}" for server in servers)
+        for server in servers:
             if first_voter_only:
-                one.quorum_servers = ",".join(each.controller for each in servers)
-                one.format_option = (
-                    "--standalone" if one is servers[0] else "--no-initial-controllers"
+                server.quorum_servers = ",".join(each.controller for each in servers)
+                server.format_option = (
+                    "--standalone" if server is servers[0] else "--no-initial-controllers"
                 )
             else:
-                one.voters = voters
+                server.voters = voters
         return cls(kind, servers)
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(one.bootstrap for one in self.servers)
+        return ",".join(server.bootstrap for server in self.servers)
 
     def node(self, node_id: int) -> Server:
-        return next(one for one in self.servers if one.node_id == node_id)
+        return next(server for server in self.servers if server.node_id == node_id)
 
     def start(self) -> "Cluster":
         """Returns when every node knows every other as a broker."""
-        for one in self.servers:
-            one.launch()
+        for server in self.servers:
+            server.launch()
         self.wait_joined()
         return self
 
     def wait_joined(self) -> None:
-        wanted = sorted(one.node_id for one in self.servers if one.process is not None)
+        wanted = sorted(server.node_id for server in self.servers if server.process is not None)
         deadline = time.monotonic() + START_SECONDS_MAX
-        for one in self.servers:
-            while one.process is not None and sorted(broker_ids(one.host, one.port)) != wanted:
-                if one.has_ended_within(0.02):
-                    raise ServerFailed(f"a {self.kind} ended while starting\n{one.log_tail()}")
+        for server in self.servers:
+            while (
+                server.process is not None
+                and sorted(broker_ids(server.host, server.port)) != wanted
+            ):
+                if server.has_ended_within(0.02):
+                    raise ServerFailed(f"a {self.kind} ended while starting\n{server.log_tail()}")
                 if time.monotonic() > deadline:
                     raise ServerFailed(f"{self.kind} did not become a cluster\n{self.log_tail()}")
 
     def stop(self) -> None:
         """All at once: brokers that stop one after another wait for each other's partitions."""
-        for one in self.servers:
-            if one.process is not None:
-                one.process.terminate()
-        for one in self.servers:
-            one.stop()
+        for server in self.servers:
+            if server.process is not None:
+                server.process.terminate()
+        for server in self.servers:
+            server.stop()
 
     def kill(self) -> None:
-        for one in self.servers:
-            one.kill()
+        for server in self.servers:
+            server.kill()
 
     @contextmanager
     def started(self) -> Iterator["Cluster"]:
@@ -132,7 +135,7 @@ class Cluster:
             self.kill()
 
     def log_tail(self) -> str:
-        return "\n".join(one.log_tail() for one in self.servers)
+        return "\n".join(server.log_tail() for server in self.servers)
 
 
 def quorum_request() -> DescribeQuorumRequest:

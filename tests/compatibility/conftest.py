@@ -77,18 +77,18 @@ def server(
 @pytest.fixture
 def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Makes servers of a test's own; whatever is still running afterwards is stopped."""
-    made: list[Server] = []
+    servers: list[Server] = []
 
     def make(kind: Kind, *, settings: dict[str, str] | None = None) -> Server:
-        one = Server.of(kind, tmp_path / f"{kind}-{len(made)}", settings=settings)
-        made.append(one)
-        running.append(one)
-        return one
+        each = Server.of(kind, tmp_path / f"{kind}-{len(servers)}", settings=settings)
+        servers.append(each)
+        running.append(each)
+        return each
 
     yield make
-    for one in made:
-        one.kill()
-        running.remove(one)
+    for each in servers:
+        each.kill()
+        running.remove(each)
 
 
 @pytest.fixture(scope="session")
@@ -169,5 +169,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
-        for one in running:
-            report.sections.append((f"{one.kind} server", one.log_tail()))
+        for each in running:
+            report.sections.append((f"{each.kind} server", each.log_tail()))

@@ -88,8 +88,8 @@ class Confluent:
 
     def _go_back(self) -> None:
         owned = self._consumer.assignment()
-        for one in self._consumer.committed(owned, ANSWER_SECONDS_MAX) if owned else ():
-            self._consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
+        for each in self._consumer.committed(owned, ANSWER_SECONDS_MAX) if owned else ():
+            self._consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
 
 
 def insist(act: Callable[[], object]) -> None:

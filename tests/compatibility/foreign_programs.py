@@ -57,8 +57,8 @@ def run(
     done = subprocess.run(
         command, input=stdin, capture_output=True, cwd=folder, timeout=seconds_max
     )
-    said = done.stderr.decode(errors="replace")
-    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}\n{said}"
+    errors = done.stderr.decode(errors="replace")
+    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}\n{errors}"
     return done.stdout
 
 

@@ -44,9 +44,9 @@ def eventually(ask: Callable[[], ToolRun], is_right: Callable[[str], bool]) -> s
     """What the tool says once it is right; what it said last if it never is."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        said = ask().text
-        if is_right(said) or time.monotonic() > deadline:
-            return said
+        result = ask().text
+        if is_right(result) or time.monotonic() > deadline:
+            return result
 
 
 class Background:
@@ -65,7 +65,7 @@ class Background:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def said(self) -> list[dict[str, Any]]:
+    def events(self) -> list[dict[str, Any]]:
         """All whole lines so far."""
         lines = self.text.split("\n")[:-1]
         return [json.loads(line) for line in lines if line.startswith("{")]
@@ -76,7 +76,7 @@ class Background:
             self._process.wait(timeout=ALONE_SECONDS_MAX)
         finally:
             self._process.kill()
-        return self.said()
+        return self.events()
 
 
 class JavaTools:

@@ -112,7 +112,7 @@ class Member:
 
 
 def owned_in(partitions: Sequence[TopicPartition]) -> Owned:
-    return frozenset((one.topic, one.partition) for one in partitions)
+    return frozenset((partition.topic, partition.partition) for partition in partitions)
 
 
 def is_passing(error: KafkaError) -> bool:
@@ -133,7 +133,9 @@ def is_passing(error: KafkaError) -> bool:
 def joined(
     bootstrap: str, group: str, topics: Sequence[str], *settings: Mapping[str, Any]
 ) -> Iterator[Member]:
-    member = Member(bootstrap, group, topics, {key: one[key] for one in settings for key in one})
+    member = Member(
+        bootstrap, group, topics, {key: setting[key] for setting in settings for key in setting}
+    )
     try:
         yield member
     finally:

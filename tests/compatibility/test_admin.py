@@ -59,32 +59,32 @@ async def fill(server: Server, topic: str, count: int) -> None:
 
 @scenario(play)
 async def test_topics(admin: Admin, /, new_topic: NewName) -> None:
-    one, other = new_topic(), new_topic()
+    first, other = new_topic(), new_topic()
     created = await admin.create_topics(
-        [NewTopic(one, partitions=2, replicas=1, configs={"retention.ms": "5000"}), other]
+        [NewTopic(first, partitions=2, replicas=1, configs={"retention.ms": "5000"}), other]
     )
-    assert (created[one].partitions, created[one].replicas) == (2, 1)
-    assert created[one].configs["retention.ms"] == "5000"
-    assert {one, other} <= {each.name for each in await admin.list_topics()}
+    assert (created[first].partitions, created[first].replicas) == (2, 1)
+    assert created[first].configs["retention.ms"] == "5000"
+    assert {first, other} <= {each.name for each in await admin.list_topics()}
     with pytest.raises(TopicExists, match="already exists"):
-        await admin.create_topics([one])
+        await admin.create_topics([first])
     with pytest.raises(SomeFailed) as some:
-        await admin.create_topics([one, new_topic()], validate_only=True)
-    assert set(some.value.failed) == {one}
-    await admin.create_partitions({one: 3})
+        await admin.create_topics([first, new_topic()], validate_only=True)
+    assert set(some.value.failed) == {first}
+    await admin.create_partitions({first: 3})
 
     async def leaders() -> list[int]:
-        described = (await admin.describe_topics([created[one].id]))[one]
+        described = (await admin.describe_topics([created[first].id]))[first]
         return [each.leader for each in described.partitions]
 
     await becomes(leaders, [1, 1, 1])
     with pytest.raises(BrokerError, match="partitions of"):
-        await admin.create_partitions({one: 1})
+        await admin.create_partitions({first: 1})
     with pytest.raises(TopicMissing, match="the topic or partition does not exist"):
         await admin.describe_topics([new_topic()])
-    await admin.delete_topics([created[one].id, other])
+    await admin.delete_topics([created[first].id, other])
     with pytest.raises(TopicMissing):
-        await admin.delete_topics([one])
+        await admin.delete_topics([first])
 
 
 @scenario(play)
@@ -154,7 +154,7 @@ async def test_groups(admin: Admin, /, server: Server, new_topic: NewName) -> No
         described = (await admin.describe_groups([group]))[group]
         assert (described.type, described.state) == ("classic", "Stable")
         assert described.owners[place].client == consumer.settings.client_id
-        assert group in [one.group for one in await admin.list_groups(states=["Stable"])]
+        assert group in [each.group for each in await admin.list_groups(states=["Stable"])]
         with pytest.raises(GroupNotEmpty):
             await admin.delete_groups([group])
         with pytest.raises(BrokerError):
@@ -162,7 +162,7 @@ async def test_groups(admin: Admin, /, server: Server, new_topic: NewName) -> No
     await admin.alter_group_offsets(group, {place: 7})
     assert (await admin.list_group_offsets(group))[place].offset == 7
     plan = await admin.plan_reset(group, Target(shift=-2))
-    assert [(one.before, one.after) for one in plan.moves] == [(7, 5)]
+    assert [(move.before, move.after) for move in plan.moves] == [(7, 5)]
     if server.kind == "lograft":
         await admin.execute_reset(plan)
         await admin.undo_reset(group)
@@ -189,7 +189,7 @@ async def test_the_groups_of_a_topic(
         skip_before_4(server, "consumer protocol")
 
     topic, other = new_topic(), new_topic()
-    reading, gone, elsewhere = (f"{topic}-{one}" for one in ("reading", "gone", "elsewhere"))
+    reading, gone, elsewhere = (f"{topic}-{each}" for each in ("reading", "gone", "elsewhere"))
     await admin.create_topics([NewTopic(topic, partitions=2), NewTopic(other, partitions=1)])
     await fill(server, topic, 10)
     await admin.alter_group_offsets(gone, {TopicPartition(topic, 1): 0})
@@ -206,11 +206,11 @@ async def test_the_groups_of_a_topic(
         await consumer.commit({TopicPartition(topic, 0): 4})
         found = await admin.list_topic_groups([topic, other])
         assert sorted(found) == sorted([topic, other])
-        assert [one.group for one in found[other].groups] == [elsewhere]
+        assert [group.group for group in found[other].groups] == [elsewhere]
         assert (found[topic].mode, found[topic].owner) == ("psb", None)
         offline, online = found[topic].groups
         assert (offline.group, offline.members, offline.lag) == (gone, 0, 0)
-        assert [one.partition for one in offline.partitions] == [1]
+        assert [partition.partition for partition in offline.partitions] == [1]
         assert (online.group, online.type, online.state) == (reading, protocol, "Stable")
         assert (online.members, online.lag) == (1, 6)
         first, second = online.partitions
@@ -226,12 +226,12 @@ async def test_the_cluster(admin: Admin, /, server: Server, new_topic: NewName) 
     await admin.connect()
     await admin.probe(1)
     cluster = await admin.describe_cluster()
-    assert [str(one.address) for one in cluster.brokers] == [server.bootstrap]
+    assert [str(broker.address) for broker in cluster.brokers] == [server.bootstrap]
     features = await admin.describe_features()
     levels = {"metadata.version": features.finalized["metadata.version"].highest}
     await admin.update_features(levels, validate_only=True)
     quorum = await admin.describe_quorum()
-    assert [one.node for one in quorum.voters] == [quorum.leader] == [1]
+    assert [voter.node for voter in quorum.voters] == [quorum.leader] == [1]
     with pytest.raises(BrokerError):
         await admin.remove_voter(9, quorum.voters[0].directory)
     with pytest.raises(BrokerError):
@@ -241,7 +241,7 @@ async def test_the_cluster(admin: Admin, /, server: Server, new_topic: NewName) 
         if server.kind != "kafka39":
             described = await controllers.describe_cluster()
             assert described.cluster_id == cluster.cluster_id
-            assert [str(one.address) for one in described.brokers] == [server.controller]
+            assert [str(broker.address) for broker in described.brokers] == [server.controller]
 
 
 @scenario(play)
@@ -266,7 +266,7 @@ async def test_transactions(admin: Admin, /, server: Server, new_topic: NewName)
         (active,) = (await admin.describe_producers(found.partitions))[found.partitions[0]]
         assert active.transaction_start_offset == 0
         listed = await admin.list_transactions(states=["Ongoing"], open_for_ms=0)
-        assert name in [one.transactional_id for one in listed]
+        assert name in [each.transactional_id for each in listed]
         hanging = await admin.find_hanging_transactions(
             found.partitions, open_for_ms=0, now_ms=1 << 60
         )

@@ -59,18 +59,20 @@ async def test_members_come_share_and_go(server: Server, new_topic: NewName, str
     await create(server, topic, partitions=PARTITIONS)
     settings = {"partition_assignment_strategy": [ASSIGNORS[strategy]]}
     first, second = (member(server, topic, **settings) for _member in range(2))
-    one, two = Listener(), Listener()
-    first.subscribe([topic], listener=one)
-    second.subscribe([topic], listener=two)
+    first_listener, second_listener = Listener(), Listener()
+    first.subscribe([topic], listener=first_listener)
+    second.subscribe([topic], listener=second_listener)
     async with started(first):
-        await one.wait_owning(first, PARTITIONS)
+        await first_listener.wait_owning(first, PARTITIONS)
         async with started(second):
-            await one.wait_owning(first, 2)
-            await two.wait_owning(second, 2)
+            await first_listener.wait_owning(first, 2)
+            await second_listener.wait_owning(second, 2)
             both = owned_in(first.assignment()) | owned_in(second.assignment())
             assert both == all_of(topic, PARTITIONS)
-        await one.wait_owning(first, PARTITIONS)
-    assert ("revoked", PARTITIONS) in one.events, "eagerly: all of it, before it is shared"
+        await first_listener.wait_owning(first, PARTITIONS)
+    assert ("revoked", PARTITIONS) in first_listener.events, (
+        "eagerly: all of it, before it is shared"
+    )
 
 
 @scenario()

@@ -55,9 +55,10 @@ class Group(NamedTuple):
             for name, partitions in self.topics.items()
         )
         members = ";".join(
-            f"{one.id}:{one.instance_id or ''}:{one.rack or ''}:{','.join(sorted(one.topics))}:"
-            + ",".join(f"{topic}/{index}" for topic, index in sorted(one.owned))
-            for one in self.members
+            f"{member.id}:{member.instance_id or ''}:{member.rack or ''}"
+            + f":{','.join(sorted(member.topics))}:"
+            + ",".join(f"{topic}/{index}" for topic, index in sorted(member.owned))
+            for member in self.members
         )
         return f"{assignor} {topics} {members}"
 
@@ -76,19 +77,19 @@ class Group(NamedTuple):
         """How many partitions have no replica near their reader."""
         racks = self.racks()
         return sum(
-            member.rack is not None and member.rack not in racks[one]
+            member.rack is not None and member.rack not in racks[each]
             for member in self.members
-            for one in assigned[member.id]
+            for each in assigned[member.id]
         )
 
     def taken(self, assigned: Assignment) -> int:
         """How many partitions their owners have to let go of."""
-        return sum(len(one.owned.difference(assigned[one.id])) for one in self.members)
+        return sum(len(member.owned.difference(assigned[member.id])) for member in self.members)
 
     def joined(self, assigned: Assignment, member: Member) -> "Group":
         """With one more, who finds the others with what they have."""
         there = [
-            one._replace(owned=frozenset(assigned[one.id]), generation=1) for one in self.members
+            each._replace(owned=frozenset(assigned[each.id]), generation=1) for each in self.members
         ]
         return self._replace(members=[*there, member])
 
@@ -107,7 +108,7 @@ def theirs(assignor: str, groups: Sequence[Group]) -> list[Assignment]:
     for line in decided:
         pairs = (entry.split("=") for entry in line.split(";"))
         found.append(
-            {name: [_partition(one) for one in mine.split(",") if one] for name, mine in pairs}
+            {name: [_partition(each) for each in mine.split(",") if each] for name, mine in pairs}
         )
     return found
 

@@ -61,10 +61,12 @@ def hexed(data: bytes | None) -> str:
 
 
 def line_of(records: list[Given], producer: tuple[int, int, int, bool]) -> str:
-    words = [str(one).lower() for one in producer]
-    for one in records:
-        headers = ",".join(f"{name.encode().hex()}={hexed(value)}" for name, value in one.headers)
-        words.append(f"{one.timestamp}:{hexed(one.key)}:{hexed(one.value)}:{headers}")
+    words = [str(each).lower() for each in producer]
+    for record in records:
+        headers = ",".join(
+            f"{name.encode().hex()}={hexed(value)}" for name, value in record.headers
+        )
+        words.append(f"{record.timestamp}:{hexed(record.key)}:{hexed(record.value)}:{headers}")
     return " ".join(words)
 
 
@@ -92,8 +94,8 @@ def test_batches_are_those_of_java() -> None:
         batch = Batch("t", 0, 0, (0,))
         batch.is_transactional = producer[3]
         batch.set_producer(*producer[:3])
-        for one in records:
-            batch.append(*one)
+        for record in records:
+            batch.append(*record)
         return batch.data(Codec.NONE, None).hex()
 
     for records, producer, theirs in zip(given, producers, written, strict=True):
@@ -112,9 +114,11 @@ async def test_batches_are_those_of_librdkafka(server: Server, new_topic: NewNam
         {"bootstrap.servers": server.bootstrap, "linger.ms": 60_000, "acks": "all"}
     )
     for records in given:
-        for one in records:
-            headers: Any = one.headers
-            other.produce(theirs, one.value, one.key, 0, timestamp=one.timestamp, headers=headers)
+        for record in records:
+            headers: Any = record.headers
+            other.produce(
+                theirs, record.value, record.key, 0, timestamp=record.timestamp, headers=headers
+            )
         assert other.flush(60) == 0
 
     async with Producer(
@@ -125,14 +129,14 @@ async def test_batches_are_those_of_librdkafka(server: Server, new_topic: NewNam
         batch_size=1_000_000,
     ) as producer:
         for records in given:
-            for one in records:
+            for record in records:
                 await producer.enqueue(
                     ours,
-                    one.value,
-                    key=one.key,
+                    record.value,
+                    key=record.key,
                     partition=0,
-                    timestamp_ms=one.timestamp,
-                    headers=one.headers,
+                    timestamp_ms=record.timestamp,
+                    headers=record.headers,
                 )
             await producer.flush()
     assert await batches_of(server, ours) == await batches_of(server, theirs)

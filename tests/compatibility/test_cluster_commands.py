@@ -23,25 +23,25 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = {"auto.create.topics.enable": "false"}
-    made = Cluster.of("lograft", tmp_path_factory.mktemp("cluster"), settings=settings)
-    conftest.running.extend(made.servers)
-    with made.started():
-        yield made
-    for server in made.servers:
+    cluster = Cluster.of("lograft", tmp_path_factory.mktemp("cluster"), settings=settings)
+    conftest.running.extend(cluster.servers)
+    with cluster.started():
+        yield cluster
+    for server in cluster.servers:
         conftest.running.remove(server)
 
 
 def quorum_finding(cluster: Cluster) -> dict[str, str]:
     shown = lograft("doctor", "-b", cluster.bootstrap, "--json")
     findings: list[dict[str, str]] = json.loads(shown.out)["findings"]
-    (found,) = (one for one in findings if one["what"].startswith("the quorum has"))
+    (found,) = (finding for finding in findings if finding["what"].startswith("the quorum has"))
     return found
 
 
 def test_doctor_finds_a_controller_that_was_killed(cluster: Cluster) -> None:
     assert quorum_finding(cluster)["verdict"] == "good"
     leader = json.loads(done("quorum", "describe", "-b", cluster.bootstrap, "--json").out)["leader"]
-    killed = next(one for one in (1, 2, 3) if one != leader)
+    killed = next(each for each in (1, 2, 3) if each != leader)
     cluster.node(killed).kill()
     up = cluster.node(leader).bootstrap
     try:
@@ -67,10 +67,10 @@ def test_a_producer_says_what_it_waits_for(cluster: Cluster, new_topic: NewName,
     )
     timeouts = ("delivery.timeout.ms=5000", "request.timeout.ms=2000", "linger.ms=0")
     given = {
-        "produce": ("produce", topic, *where, *(f"--setting={one}" for one in timeouts)),
+        "produce": ("produce", topic, *where, *(f"--setting={timeout}" for timeout in timeouts)),
         "kafka-console-producer": (
             *("kafka-console-producer", "--topic", topic, *where),
-            *(f"--command-property={one}" for one in timeouts),
+            *(f"--command-property={timeout}" for timeout in timeouts),
         ),
     }
     cluster.node(3).kill()
@@ -111,23 +111,23 @@ def test_the_broker_that_leads_is_chosen(cluster: Cluster, new_topic: NewName, m
 
     def is_ready() -> bool:
         return all(
-            one["leader"] > 0 and one["mode"] == mode and len(one["isr"]) == 3
-            for one in partitions()
+            partition["leader"] > 0 and partition["mode"] == mode and len(partition["isr"]) == 3
+            for partition in partitions()
         )
 
     wait_until(is_ready)
     done("produce", topic, "before", *where)
     for leader in (1, 2, 3):
-        before = [one["leader"] for one in partitions()]
+        before = [partition["leader"] for partition in partitions()]
         shown = done("topics", "elect", topic, "--leader", str(leader), *where)
-        assert [one["leader"] for one in partitions()] == [leader] * 3
+        assert [partition["leader"] for partition in partitions()] == [leader] * 3
         kept = before.count(leader)
         assert shown.out == (
             f"Broker {leader} now leads {count(3 - kept, 'partition')}; it already led"
             f" {count(kept, 'partition')}.\n"
         )
     done("topics", "elect", f"{topic}:1", "--leader", "2", *where)
-    assert [one["leader"] for one in partitions()] == [3, 2, 3]
+    assert [partition["leader"] for partition in partitions()] == [3, 2, 3]
     done("produce", topic, "after", *where)
     assert sorted(done("consume", topic, *where, "--value-only").lines) == ["after", "before"]
 
@@ -184,4 +184,4 @@ def test_doctor_reports_a_setting_that_a_controller_cannot_apply(
 
 def _offline(cluster: Cluster) -> set[str]:
     shown = json.loads(done("cluster", "describe", "-b", cluster.bootstrap, "--json").out)
-    return {str(one["id"]) for one in shown["cluster"]["brokers"] if one["is_fenced"]}
+    return {str(each["id"]) for each in shown["cluster"]["brokers"] if each["is_fenced"]}

@@ -25,11 +25,11 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     kind = cast(Kind, request.param)
-    made = Cluster.of(kind, tmp_path_factory.mktemp(f"{kind}-cluster"), nodes=NODES)
-    conftest.running.extend(made.servers)
-    with made.started():
-        yield made
-    for server in made.servers:
+    cluster = Cluster.of(kind, tmp_path_factory.mktemp(f"{kind}-cluster"), nodes=NODES)
+    conftest.running.extend(cluster.servers)
+    with cluster.started():
+        yield cluster
+    for server in cluster.servers:
         conftest.running.remove(server)
 
 
@@ -51,8 +51,8 @@ def numbers(text: str) -> list[int]:
 
 
 def describe(cluster: Cluster, java_tools: JavaTools, topic: str) -> list[dict[str, str]]:
-    said = java_tools.check("TopicCommand", *to(cluster), "--describe", "--topic", topic)
-    return partitions_of(said.text)
+    described = java_tools.check("TopicCommand", *to(cluster), "--describe", "--topic", topic)
+    return partitions_of(described.text)
 
 
 def test_replicas_are_spread_and_in_sync(
@@ -190,7 +190,7 @@ def test_a_killed_leader_costs_nothing(
     ask = ("TopicCommand", *to(cluster), "--describe", "--topic", topic)
 
     def is_in_sync(text: str) -> bool:
-        return all(len(numbers(one["Isr"])) == NODES for one in partitions_of(text))
+        return all(len(numbers(partition["Isr"])) == NODES for partition in partitions_of(text))
 
     assert is_in_sync(eventually(lambda: java_tools.check(*ask), is_in_sync))
 
@@ -237,7 +237,7 @@ def join_and_leave(cluster: Cluster, java_tools: JavaTools) -> None:
     assert roles() == {1: "Leader", 2: "Follower", 3: "Follower"}
     # The quorum survives the loss of its first voter.
     cluster.servers[0].kill()
-    others = ("--bootstrap-server", ",".join(one.bootstrap for one in cluster.servers[1:]))
+    others = ("--bootstrap-server", ",".join(each.bootstrap for each in cluster.servers[1:]))
     create = ("--create", "--topic", "after", "--replication-factor", "2")
     java_tools.check("TopicCommand", *others, *create)
     cluster.servers[0].launch()

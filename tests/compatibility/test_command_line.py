@@ -36,7 +36,7 @@ def test_topics_and_their_settings(server: Server, new_topic: NewName) -> None:
     again = lograft("topics", "create", topic)
     assert (again.code, "already exists" in again.err) == (1, True)
     assert {"name": topic, "partitions": 2}.items() <= next(
-        one for one in as_json("topics", "list") if one["name"] == topic
+        each for each in as_json("topics", "list") if each["name"] == topic
     ).items()
     done("topics", "alter", "--topic", topic, "--partitions", "3")
     described = done("topics", "describe", topic)
@@ -48,7 +48,7 @@ def test_topics_and_their_settings(server: Server, new_topic: NewName) -> None:
     assert line.split() == ["retention.ms", "77", "topic"]
     everything = as_json("configs", "describe", "--topic", topic, "--all")
     assert {"cleanup.policy": "delete,compact"}.items() <= {
-        one["name"]: one["value"] for one in everything
+        each["name"]: each["value"] for each in everything
     }.items()
     assert "node.id" in done("configs", "describe", "--broker", "1", "--all").out
     assert done("topics", "delete", topic).out == f"Deleted topic {topic}.\n"
@@ -83,8 +83,8 @@ def test_records_in_and_out(server: Server, new_topic: NewName, tmp_path: Path) 
     (line,) = done("consume", topic, "-p", "1").lines
     assert line.split("  ")[0] == f"{topic}-1@0"
     assert line.split("  ")[2:] == ["k", "0x00ff"]
-    found = [json.loads(one) for one in done("consume", topic, "--json", "--where", "n=2").lines]
-    assert [(one["offset"], one["headers"]) for one in found] == [(1, {"h": 1})]
+    found = [json.loads(each) for each in done("consume", topic, "--json", "--where", "n=2").lines]
+    assert [(each["offset"], each["headers"]) for each in found] == [(1, {"h": 1})]
     assert done("consume", topic, "--grep", "^pl", "--value-only").lines == ["plain"]
     assert len(done("consume", topic, "--from=-1").lines) == 2, "the last of each partition"
     assert done("consume", topic, "-p", "0", "--from", "2", "--value-only").lines == ["plain"]
@@ -145,7 +145,7 @@ def test_the_cluster(server: Server) -> None:
     report = as_json("doctor")
     assert report["well"], report
     described = as_json("cluster", "describe")
-    assert [one["address"] for one in described["cluster"]["brokers"]] == [server.bootstrap]
+    assert [each["address"] for each in described["cluster"]["brokers"]] == [server.bootstrap]
     assert "metadata.version" in done("cluster", "describe").out
     assert str(server.data) in done("cluster", "disks").out
     assert "broker 9" in lograft("cluster", "unregister", "9").err
@@ -157,7 +157,9 @@ def test_the_cluster(server: Server) -> None:
 def test_transactions_in_sight(server: Server, new_topic: NewName) -> None:
     name = new_topic()
     done("transactions", "fence", name)
-    (found,) = (one for one in as_json("transactions", "list") if one["transactional_id"] == name)
+    (found,) = (
+        each for each in as_json("transactions", "list") if each["transactional_id"] == name
+    )
     assert found["state"] == "Empty"
     assert done("transactions", "describe", name).lines[1].split()[:2] == [name, "Empty"]
 
@@ -165,7 +167,7 @@ def test_transactions_in_sight(server: Server, new_topic: NewName) -> None:
 def test_a_bench_cleans_up(server: Server) -> None:
     before = as_json("topics", "list")
     result = as_json("bench", "-n", "500", "--size", "10", "-p", "1")
-    assert [one["records"] for one in result["rates"]] == [500, 500]
+    assert [each["records"] for each in result["rates"]] == [500, 500]
     assert as_json("topics", "list") == before
 
 

@@ -27,7 +27,7 @@ def test_every_codec_comes_back_equal(server: Server, new_topic: NewName, codec:
     topic = new_topic()
     create_topic(server.bootstrap, topic)
     delivered = produce(server.bootstrap, topic, VALUES, settings={"compression.type": codec})
-    assert [one.offset for one in delivered] == list(range(len(VALUES)))
+    assert [each.offset for each in delivered] == list(range(len(VALUES)))
     assert values_of(read(server.bootstrap, topic)) == VALUES
 
 
@@ -47,7 +47,7 @@ def test_acknowledged_messages_are_there_once_and_in_order(
     topic = new_topic()
     create_topic(server.bootstrap, topic)
     delivered = produce(server.bootstrap, topic, VALUES, settings=settings)
-    assert all(one.error is None for one in delivered)
+    assert all(each.error is None for each in delivered)
     assert values_of(read(server.bootstrap, topic)) == VALUES
 
 
@@ -136,7 +136,7 @@ def test_large_messages(server: Server, new_topic: NewName) -> None:
     values = [bytes([number]) * 4_000_000 for number in range(4)]
     settings = {"message.max.bytes": 5_000_000}
     delivered = produce(server.bootstrap, topic, values, settings=settings)
-    assert [one.error for one in delivered] == [None] * 4
+    assert [each.error for each in delivered] == [None] * 4
     # The first batch goes out whole even where the reader asked for less.
     got = read(server.bootstrap, topic, **{"fetch.message.max.bytes": 100_000})
     assert values_of(got) == values

@@ -48,15 +48,15 @@ def describe(admin: AdminClient, group: str) -> Any:
 def offsets_of(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     found = outcome(asked)[group].topic_partitions
-    return {(one.topic, one.partition): one.offset for one in found}
+    return {(each.topic, each.partition): each.offset for each in found}
 
 
 def alter(admin: AdminClient, group: str, *at: TopicPartition) -> None:
     asked = [ConsumerGroupTopicPartitions(group, list(at))]
     (answer,) = outcome(admin.alter_consumer_group_offsets(asked)).values()
-    for one in answer.topic_partitions:
-        if one.error is not None:
-            raise KafkaException(one.error)
+    for partition in answer.topic_partitions:
+        if partition.error is not None:
+            raise KafkaException(partition.error)
 
 
 def test_a_live_group_is_listed_and_described(
@@ -74,10 +74,10 @@ def test_a_live_group_is_listed_and_described(
         assert (shown.state, shown.type) == (ConsumerGroupState.STABLE, kind)
         assert shown.partition_assignor == ("uniform" if family is CONSUMER else "range")
         assert shown.coordinator.id == NODE_ID
-        (one,) = shown.members
-        assert (one.client_id, one.group_instance_id) == ("the-client", "the-instance")
-        assert one.host == "/127.0.0.1"
-        held = {(held.topic, held.partition) for held in one.assignment.topic_partitions}
+        (member,) = shown.members
+        assert (member.client_id, member.group_instance_id) == ("the-client", "the-instance")
+        assert member.host == "/127.0.0.1"
+        held = {(held.topic, held.partition) for held in member.assignment.topic_partitions}
         assert held == all_of(topic, 2)
     outcome(admin.describe_consumer_groups([topic]))
 

@@ -103,14 +103,18 @@ def test_commits_without_waiting(server: Server, new_topic: NewName, family: Set
     seen: list[tuple[KafkaError | None, int]] = []
 
     def on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        seen.extend((error, one.offset) for one in partitions if one.offset != NO_OFFSET)
+        seen.extend(
+            (error, partition.offset) for partition in partitions if partition.offset != NO_OFFSET
+        )
 
     with joined(server.bootstrap, topic, [topic], family, {"on_commit": on_commit}) as member:
         poll_until(lambda: len(member.values) == 40, member)
         member.consumer.commit(asynchronous=True)
         poll_until(lambda: len(seen) == PARTITIONS, member)
         assert seen == [(None, 10)] * PARTITIONS
-        assert [member.committed(topic, one) for one in range(PARTITIONS)] == [10] * PARTITIONS
+        assert [member.committed(topic, partition) for partition in range(PARTITIONS)] == [
+            10
+        ] * PARTITIONS
 
 
 def test_closing_commits_what_was_read(
@@ -130,14 +134,18 @@ def test_a_static_member_comes_back_to_its_partitions(
 ) -> None:
     topic = topic_with(server, new_topic)
     wanted = all_of(topic, PARTITIONS)
-    with joined(server.bootstrap, topic, [topic], family, {"group.instance.id": "one"}) as one:
-        with joined(server.bootstrap, topic, [topic], family, {"group.instance.id": "two"}) as two:
-            poll_until(lambda: share_evenly([one, two], wanted), one, two)
-            before, events = two.owned, len(one.events)
-        with joined(server.bootstrap, topic, [topic], family, {"group.instance.id": "two"}) as two:
-            poll_until(lambda: two.owned == before, two)
-            one.poll()
-            assert len(one.events) == events, "nobody else was bothered"
+    with joined(server.bootstrap, topic, [topic], family, {"group.instance.id": "one"}) as first:
+        with joined(
+            server.bootstrap, topic, [topic], family, {"group.instance.id": "two"}
+        ) as second:
+            poll_until(lambda: share_evenly([first, second], wanted), first, second)
+            before, events = second.owned, len(first.events)
+        with joined(
+            server.bootstrap, topic, [topic], family, {"group.instance.id": "two"}
+        ) as second:
+            poll_until(lambda: second.owned == before, second)
+            first.poll()
+            assert len(first.events) == events, "nobody else was bothered"
 
 
 def test_a_static_member_has_one_body_at_a_time(

@@ -34,7 +34,7 @@ def roles_apart(folder: Path) -> Cluster:
             "advertised.listeners": listener,
         }
         servers.append(server)
-    voters = ",".join(f"{one.node_id}@{one.controller}" for one in servers[:3])
+    voters = ",".join(f"{each.node_id}@{each.controller}" for each in servers[:3])
     for server in servers:
         server.voters = voters
     return Cluster("lograft", servers)
@@ -42,17 +42,21 @@ def roles_apart(folder: Path) -> Cluster:
 
 @pytest.fixture(params=["combined", "apart"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster.of("lograft", tmp_path) if request.param == "combined" else roles_apart(tmp_path)
+    cluster = (
+        Cluster.of("lograft", tmp_path) if request.param == "combined" else roles_apart(tmp_path)
+    )
     try:
-        for server in made.servers:
+        for server in cluster.servers:
             server.launch()
-        yield made
+        yield cluster
     finally:
-        made.kill()
+        cluster.kill()
 
 
 def brokers_of(cluster: Cluster) -> list[Server]:
-    return [one for one in cluster.servers if one.settings.get("process.roles") != "controller"]
+    return [
+        server for server in cluster.servers if server.settings.get("process.roles") != "controller"
+    ]
 
 
 def wait_brokers(at: Server, node_ids: list[int], *, seconds: float = 60) -> None:
@@ -64,15 +68,15 @@ def wait_brokers(at: Server, node_ids: list[int], *, seconds: float = 60) -> Non
 
 def test_a_cluster_outlives_the_loss_of_each_of_its_nodes(cluster: Cluster) -> None:
     brokers = brokers_of(cluster)
-    ids = sorted(one.node_id for one in brokers)
+    ids = sorted(each.node_id for each in brokers)
     for broker in brokers:
         wait_brokers(broker, ids)
     for broker in brokers:
         create_topic(broker.bootstrap, f"at-{broker.node_id}", replication_factor=3)
     for server in cluster.servers:
-        others = [one for one in brokers if one is not server]
+        others = [each for each in brokers if each is not server]
         server.kill()
-        left = [one.node_id for one in others]
+        left = [each.node_id for each in others]
         wait_brokers(others[0], sorted(left), seconds=SOON_SECONDS)
         create_topic(others[0].bootstrap, f"after-kill-{server.node_id}", replication_factor=2)
         server.launch()

@@ -134,10 +134,10 @@ def test_the_other_server_goes_on(new_server: NewServer, writer: Kind, reader: K
 
 @pytest.fixture(scope="module", params=kinds_under_test())
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    made = Server.of(request.param, tmp_path_factory.mktemp("written"))
-    with serving(made):
-        fill(made)
-    return made
+    server = Server.of(request.param, tmp_path_factory.mktemp("written"))
+    with serving(server):
+        fill(server)
+    return server
 
 
 @pytest.mark.parametrize(

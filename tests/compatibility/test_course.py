@@ -83,9 +83,9 @@ class Course:
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Course]:
     monkeypatch.delenv("LOGRAFT_TRACE", raising=False)
-    made = Course(tmp_path)
-    yield made
-    for process in made.processes.values():
+    course = Course(tmp_path)
+    yield course
+    for process in course.processes.values():
         process.kill()
         process.wait()
 
@@ -95,8 +95,8 @@ def test_the_exercise(course: Course) -> None:
     assert len(cluster_id) == 22
     for node in NODES:
         config = str(course.file(node))
-        said = done("kafka-storage", "format", "-t", cluster_id, "-c", config)
-        assert said.out.startswith("Formatting ")
+        formatted = done("kafka-storage", "format", "-t", cluster_id, "-c", config)
+        assert formatted.out.startswith("Formatting ")
         assert f"cluster.id={cluster_id}" in done("kafka-storage", "info", "-c", config).out
     for node in NODES:
         course.start(node)

@@ -96,10 +96,10 @@ def check_contents(server: Server) -> None:
 @pytest.fixture(scope="module", params=kinds_under_test())
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A server that wrote and was stopped cleanly."""
-    made = Server.of(request.param, tmp_path_factory.mktemp("written"))
-    with serving(made):
-        fill(made)
-    return made
+    server = Server.of(request.param, tmp_path_factory.mktemp("written"))
+    with serving(server):
+        fill(server)
+    return server
 
 
 def dump(tools: JavaTools, files: list[Path], *options: str) -> str:

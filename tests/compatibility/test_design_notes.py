@@ -47,7 +47,7 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
                 code = text.replace("localhost:9092", cluster.bootstrap_servers)
                 with redirect_stdout(printed):
                     exec(compile(code, str(PAGE), "exec"), names)
-    said = printed.getvalue()
+    output = printed.getvalue()
     for words in (
         "orders-2 is led by 127.0.0.1:",
         "position 0",
@@ -60,7 +60,7 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "led by 1",
         "classic Empty 0 members",
     ):
-        assert words in said, said
-    assert re.search(r"^subscription.mode +ptp +topic$", said, re.MULTILINE), said
+        assert words in output, output
+    assert re.search(r"^subscription.mode +ptp +topic$", output, re.MULTILINE), output
     # Six were sent; a first poll brings what has been fetched by then.
-    assert re.search(r"^[1-6] records$", said, re.MULTILINE), said
+    assert re.search(r"^[1-6] records$", output, re.MULTILINE), output

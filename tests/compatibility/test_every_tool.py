@@ -244,7 +244,7 @@ def test_every_expectation_can_fail() -> None:
         for shows in (
             case.shows,
             *filter(None, [case.on_lograft]),
-            *(one.shows for one in case.then),
+            *(each.shows for each in case.then),
         ):
             assert not re.search(shows, "Exception in thread main: TOPIC"), case.main
 
@@ -324,7 +324,7 @@ arguments on Apache Kafka 4.3.1 as well. `tests/compatibility/test_every_tool.py
 arguments and the expected output, and checks this table. The other files of that directory contain longer scenarios
 for some of the tools.
 
-**Same as Kafka* means that a run of the tool had the same exit code on both servers and that
+*Same as Kafka* means that a run of the tool had the same exit code on both servers and that
 both outputs match the same regular expression, which describes the relevant part of the output.
 If a tool prints nothing, further calls check its effect. Complete outputs are not compared, and options
 that the call does not use are not tested. *Not supported yet* means that the output of Lograft matches

@@ -41,7 +41,7 @@ def test_kcat_lists_and_queries(server: Server, new_topic: NewName) -> None:
     listed = json.loads(run([kcat(), "-b", server.bootstrap, "-L", "-J", "-t", topic]))
     assert [broker["name"] for broker in listed["brokers"]] == [server.bootstrap]
     (described,) = listed["topics"]
-    assert [one["leader"] for one in described["partitions"]] == [NODE_ID] * 3
+    assert [each["leader"] for each in described["partitions"]] == [NODE_ID] * 3
     found = run([kcat(), "-b", server.bootstrap, "-Q", "-t", f"{topic}:0:1500"])
     assert f"{topic} [0] offset 1".encode() in found
 
@@ -102,7 +102,10 @@ def test_kafkajs(server: Server, new_topic: NewName) -> None:
     seen = run_json(["node", str(js_scripts() / "scenario.mjs"), server.bootstrap, topic])
     assert (seen["created"], seen["createdAgain"]) == (True, False)
     assert seen["offsets"] == [0, 2, 4, 6]
-    assert sorted((one["partition"], one["high"]) for one in seen["ends"]) == [(0, "0"), (1, "8")]
+    assert sorted((each["partition"], each["high"]) for each in seen["ends"]) == [
+        (0, "0"),
+        (1, "8"),
+    ]
     assert (seen["partitions"], seen["retention"], seen["brokers"]) == (3, "3600000", 1)
     assert seen["afterDelete"]["low"] == "3"
     messages = read(server.bootstrap, topic, partition=1, offset=3)

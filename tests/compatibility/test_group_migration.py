@@ -41,7 +41,7 @@ class Rolling:
         self.produced = 0
 
     def start(self, *settings: Settings) -> None:
-        given = {name: value for one in settings for name, value in one.items()}
+        given = {name: value for setting in settings for name, value in setting.items()}
         # librdkafka commits in the rebalance, before it lets go.
         given |= {"enable.auto.commit": True, "auto.commit.interval.ms": 3_600_000}
         self.members.append(Member(self.server.bootstrap, self.topic, [self.topic], given))
@@ -73,8 +73,8 @@ class Rolling:
         wanted = all_of(self.topic, PARTITIONS)
 
         def is_settled() -> bool:
-            owned = Counter(one for member in self.members for one in member.owned)
-            assert max(owned.values(), default=1) == 1, [one.events for one in self.members]
+            owned = Counter(each for member in self.members for each in member.owned)
+            assert max(owned.values(), default=1) == 1, [each.events for each in self.members]
             return (
                 share_evenly(self.members, wanted)
                 and len(self.values()) == self.produced * PARTITIONS
@@ -86,7 +86,7 @@ class Rolling:
     def is_stable(self) -> bool:
         listed = self.admin.list_consumer_groups().result()
         assert not listed.errors, listed.errors
-        states = {one.group_id: one.state for one in listed.valid}
+        states = {each.group_id: each.state for each in listed.valid}
         return bool(states[self.topic] == ConsumerGroupState.STABLE)
 
     def values(self) -> list[bytes | None]:

@@ -78,7 +78,7 @@ def test_group_version_decides(
         assert finalized(server) == 1
         feature = ("FeatureCommand", "--bootstrap-server", server.bootstrap)
         shown = java_tools.check(*feature, "describe").text
-        (line,) = (one for one in shown.splitlines() if "group.version" in one)
+        (line,) = (text for text in shown.splitlines() if "group.version" in text)
         assert line.split()[2:] == [
             *("SupportedMinVersion:", "0", "SupportedMaxVersion:", "1"),
             *("FinalizedVersionLevel:", "1", "Epoch:", line.split()[-1]),
@@ -95,5 +95,5 @@ def finalized(server: Server) -> int:
     with connect(server) as connection:
         answer = ask(connection, request, 4)
     assert isinstance(answer, ApiVersionsResponse)
-    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return levels.get("group.version", 0)

@@ -51,11 +51,11 @@ RECORDS_PER_SECOND: Final = 100
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster.of("lograft", tmp_path_factory.mktemp("switches"), settings=SETTINGS)
-    conftest.running.extend(made.servers)
-    with made.started():
-        yield made
-    for server in made.servers:
+    cluster = Cluster.of("lograft", tmp_path_factory.mktemp("switches"), settings=SETTINGS)
+    conftest.running.extend(cluster.servers)
+    with cluster.started():
+        yield cluster
+    for server in cluster.servers:
         conftest.running.remove(server)
 
 
@@ -134,13 +134,13 @@ class Worker(Member):
             done = self.consumer.commit(offsets=asked, asynchronous=False)
         except KafkaException:
             return  # a rebalance was faster: whoever has the partition now reads it again
-        for one in done or ():
-            if one.error is None:
-                self._group.committed[one.partition] = read[one.partition][1]
+        for each in done or ():
+            if each.error is None:
+                self._group.committed[each.partition] = read[each.partition][1]
 
     def _on_assign(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
-        for one in partitions:
-            self._read.pop(one.partition, None)
+        for each in partitions:
+            self._read.pop(each.partition, None)
         super()._on_assign(_consumer, partitions)
 
     def has_read_quiet(self) -> bool:
@@ -174,7 +174,7 @@ class Group:
         self.workers.pop(0).consumer.close()
 
     def owner_of_quiet(self) -> Worker:
-        return next(one for one in self.workers if (TOPIC, QUIET) in one.owned)
+        return next(worker for worker in self.workers if (TOPIC, QUIET) in worker.owned)
 
     def has_read_all(self, load: Load) -> bool:
         return self.next == load.sent
@@ -208,10 +208,10 @@ class Switch(threading.Thread):
             deadline = time.monotonic() + PATIENCE_SECONDS
             wanted = [f"{self._topic}-{index}  {self._mode}  leader" for index in range(PARTITIONS)]
             while True:
-                said = lograft("describe", *self._servers, "--topic", self._topic)
-                if all(line in said for line in wanted):
+                described = lograft("describe", *self._servers, "--topic", self._topic)
+                if all(line in described for line in wanted):
                     return
-                assert time.monotonic() < deadline, said
+                assert time.monotonic() < deadline, described
         except AssertionError as error:
             self.error = error
 
@@ -233,9 +233,9 @@ def test_positions_go_on_through_switches_of_both_topics(cluster: Cluster) -> No
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not is_reached():
                 assert time.monotonic() < deadline, [
-                    (group.name, group.next, load.sent, one.error, one.events)
+                    (group.name, group.next, load.sent, each.error, each.events)
                     for group in groups
-                    for one in group.workers
+                    for each in group.workers
                 ]
                 for group in groups:
                     for worker in group.workers:
@@ -276,16 +276,16 @@ def test_positions_go_on_through_switches_of_both_topics(cluster: Cluster) -> No
 
 def cluster_modes(cluster: Cluster, mode: str) -> set[str]:
     """The topics whose first partition is in this mode."""
-    said = lograft("describe", "-b", cluster.bootstrap)
-    return {topic for topic in (TOPIC, OFFSETS_TOPIC) if f"{topic}-0  {mode}  leader" in said}
+    described = lograft("describe", "-b", cluster.bootstrap)
+    return {topic for topic in (TOPIC, OFFSETS_TOPIC) if f"{topic}-0  {mode}  leader" in described}
 
 
 def check_positions(group: Group) -> None:
     """What the coordinator has is what it said it had."""
     asked = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     found = group.workers[0].consumer.committed(asked, ANSWER_SECONDS_MAX)
-    for one in found:
-        assert one.error is None, one.error
+    for each in found:
+        assert each.error is None, each.error
         # Raft's own batches take offsets, too: a record's offset is at least its number.
-        assert one.offset >= group.committed[one.partition], (group.name, one)
+        assert each.offset >= group.committed[each.partition], (group.name, each)
     assert (found[QUIET].offset, found[QUIET].metadata) == (QUIET_POSITION, "kept"), group.name

@@ -39,28 +39,28 @@ def topic_with(server: Server, new_topic: NewName, *, records: int) -> str:
 
 
 class Verifiable:
-    """A VerifiableConsumer and what it has told so far."""
+    """A VerifiableConsumer and the events that it has printed so far."""
 
     def __init__(self, process: Background) -> None:
         self._process = process
 
-    def told(self, name: str) -> list[dict[str, Any]]:
-        return [one for one in self._process.said() if one["name"] == name]
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [each for each in self._process.events() if each["name"] == name]
 
     @property
     def owned(self) -> set[int]:
         held: set[int] = set()
-        for one in self._process.said():
-            numbers = {each["partition"] for each in one.get("partitions", ()) if "topic" in each}
-            if one["name"] == "partitions_assigned":
+        for event in self._process.events():
+            numbers = {each["partition"] for each in event.get("partitions", ()) if "topic" in each}
+            if event["name"] == "partitions_assigned":
                 held |= numbers
-            elif one["name"] == "partitions_revoked":
+            elif event["name"] == "partitions_revoked":
                 held -= numbers
         return held
 
     @property
     def consumed(self) -> int:
-        return sum(one["count"] for one in self.told("records_consumed"))
+        return sum(each["count"] for each in self.events("records_consumed"))
 
 
 @contextmanager
@@ -74,8 +74,8 @@ def verifiable(
     try:
         yield Verifiable(process)
     finally:
-        said = process.stop()
-    assert said[-1]["name"] == "shutdown_complete"
+        printed = process.stop()
+    assert printed[-1]["name"] == "shutdown_complete"
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_verifiable_consumers_share_a_group(
                 produce(server.bootstrap, topic, [b"more"] * 10, partition=partition)
             wait_until(lambda: first.consumed + second.consumed == 240)
             assert second.consumed == 20, "it began where the first had committed"
-            wait_until(lambda: bool(second.told("offsets_committed")))
+            wait_until(lambda: bool(second.events("offsets_committed")))
         wait_until(lambda: len(first.owned) == PARTITIONS)
-        assert all(one["success"] for one in first.told("offsets_committed"))
+        assert all(each["success"] for each in first.events("offsets_committed"))
 
 
 def command(java_tools: JavaTools, server: Server, *arguments: str) -> list[str]:
@@ -169,11 +169,11 @@ def test_consumer_group_command_on_an_empty_group(
     deleted = ("--delete-offsets", "--group", topic, "--topic", f"{topic}:1,2")
     assert "Successful" in " ".join(command(java_tools, server, *deleted))
     assert offsets(java_tools, server, topic) == {"0": "0", "3": "0"}
-    said = command(java_tools, server, "--delete", "--group", topic)
-    assert "was successful" in " ".join(said)
+    printed = command(java_tools, server, "--delete", "--group", topic)
+    assert "was successful" in " ".join(printed)
     assert topic not in command(java_tools, server, "--list")
-    said = command(java_tools, server, "--describe", "--group", topic)
-    assert "not found" in " ".join(said)
+    printed = command(java_tools, server, "--describe", "--group", topic)
+    assert "not found" in " ".join(printed)
 
 
 @pytest.mark.parametrize("protocol", ["consumer", *in_full_run("classic")])

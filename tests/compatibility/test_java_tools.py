@@ -131,8 +131,8 @@ def test_verifiable_producer(server: Server, java_tools: JavaTools, new_topic: N
         "VerifiableProducer", *to(server), "--topic", topic, "--max-messages", "500", "--acks", "-1"
     )
     assert done.code == 0, done.text
-    said = [json.loads(line) for line in done.lines if line.startswith("{")]
-    assert [one["offset"] for one in said if one["name"] == "producer_send_success"] == [
+    events = [json.loads(line) for line in done.lines if line.startswith("{")]
+    assert [each["offset"] for each in events if each["name"] == "producer_send_success"] == [
         *range(500)
     ]
     assert values_of(read(server.bootstrap, topic)) == [b"%d" % n for n in range(500)]

@@ -164,10 +164,10 @@ def test_keys_headers_and_tombstones(to: tuple[str, str], new_topic: NewName) ->
     topic = new_topic()
     done("kafka-topics", *to, "--create", "--topic", topic, "--partitions", "1")
     reader = ("parse.key=true", "parse.headers=true", "null.marker=NULL", "key.separator=|")
-    flags = [word for one in reader for word in ("--reader-property", one)]
+    flags = [word for each in reader for word in ("--reader-property", each)]
     done("kafka-console-producer", *to, "--topic", topic, *flags, text="h:1,i:2\tk|v\n\tk|NULL\n")
     formatter = ("print.key=true", "print.headers=true", "print.partition=true")
-    flags = [word for one in formatter for word in ("--formatter-property", one)]
+    flags = [word for each in formatter for word in ("--formatter-property", each)]
     read = ("kafka-console-consumer", *to, "--topic", topic, "--from-beginning")
     assert done(*read, "--max-messages", "2", *flags).lines == [
         "Partition:0\th:1,i:2\tk\tv",

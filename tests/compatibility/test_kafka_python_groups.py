@@ -109,8 +109,8 @@ def test_members_come_share_and_go(
         with consuming(server, topic, topic, **settings) as second:
 
             def is_shared() -> bool:
-                one, two = owned_in(first.assignment()), owned_in(second.assignment())
-                return len(one) == len(two) == 2 and one | two == wanted
+                of_first, of_second = owned_in(first.assignment()), owned_in(second.assignment())
+                return len(of_first) == len(of_second) == 2 and of_first | of_second == wanted
 
             poll_until(is_shared, first, second)
         poll_until(lambda: owned_in(first.assignment()) == wanted, first)
@@ -124,10 +124,12 @@ def test_positions_are_kept(server: Server, admin: Any, new_topic: NewName) -> N
         assert consumer.committed(at) is None
         consumer.commit({at: OffsetAndMetadata(6, "by hand", -1)})
         assert consumer.committed(at, metadata=True)[:2] == (6, "by hand")
-        said: list[Any] = []
-        consumer.commit_async({at: OffsetAndMetadata(7, "", -1)}, lambda *told: said.append(told))
-        poll_until(lambda: bool(said), consumer)
-        assert not isinstance(said[0][1], Exception)
+        results: list[Any] = []
+        consumer.commit_async(
+            {at: OffsetAndMetadata(7, "", -1)}, lambda *result: results.append(result)
+        )
+        poll_until(lambda: bool(results), consumer)
+        assert not isinstance(results[0][1], Exception)
     with consuming(server, topic, topic) as heir:
         assert read(heir, 3) == [b"7", b"8", b"9"]
         heir.seek(at, 2)
@@ -140,7 +142,7 @@ def test_admin_sees_and_changes_groups(server: Server, admin: Any, new_topic: Ne
     with consuming(server, topic, topic, group_instance_id="static") as consumer:
         poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
         consumer.commit({at: OffsetAndMetadata(6, "", -1)})
-        (shown,) = [one for one in admin.list_groups() if one["group_id"] == topic]
+        (shown,) = [group for group in admin.list_groups() if group["group_id"] == topic]
         assert (shown["group_state"], shown["protocol_type"]) == ("Stable", "consumer")
         described = admin.describe_groups([topic])[topic]
         assert described["group_state"] == "Stable"
@@ -159,7 +161,7 @@ def test_admin_sees_and_changes_groups(server: Server, admin: Any, new_topic: Ne
     admin.delete_group_offsets(topic, [at])
     assert at not in admin.list_group_offsets(topic)[topic]
     admin.delete_groups([topic])
-    assert topic not in [one["group_id"] for one in admin.list_groups()]
+    assert topic not in [group["group_id"] for group in admin.list_groups()]
 
 
 def test_transactions(server: Server, admin: Any, new_topic: NewName) -> None:

@@ -73,11 +73,11 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     kind = cast(Kind, request.param)
-    made = Cluster.of(kind, tmp_path_factory.mktemp(f"{kind}-cluster"), settings=SETTINGS)
-    conftest.running.extend(made.servers)
-    with made.started():
-        yield made
-    for server in made.servers:
+    cluster = Cluster.of(kind, tmp_path_factory.mktemp(f"{kind}-cluster"), settings=SETTINGS)
+    conftest.running.extend(cluster.servers)
+    with cluster.started():
+        yield cluster
+    for server in cluster.servers:
         conftest.running.remove(server)
 
 
@@ -126,7 +126,7 @@ def stable_end(bootstrap: str, topic: str) -> int:
     latest = {TopicPartition(topic, number): spec.latest() for number in range(PARTITIONS)}
     admin = admin_of(bootstrap)  # must outlive its answers
     ends = outcome(admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED))
-    return sum(max(one.offset, 0) for one in ends.values())
+    return sum(max(end.offset, 0) for end in ends.values())
 
 
 def topics_with(cluster: Cluster, new_topic: NewName, count: int) -> tuple[str, str, list[bytes]]:
@@ -267,14 +267,14 @@ def test_verifiable_consumers_go_on(
     wait_until(lambda: is_whole(cluster))
     with verifiable(java_tools, cluster.bootstrap, topic, "--group-protocol", protocol) as consumer:
         wait_until(lambda: consumer.consumed == len(values))
-        wait_until(lambda: bool(consumer.told("offsets_committed")))
+        wait_until(lambda: bool(consumer.events("offsets_committed")))
         kill_and_replace(cluster, topic, GROUP)
         produce(cluster.bootstrap, topic, [b"later"] * 10)
         wait_until(lambda: consumer.consumed >= len(values) + 10)
-        commits = len(consumer.told("offsets_committed"))
+        commits = len(consumer.events("offsets_committed"))
         produce(cluster.bootstrap, topic, [b"last"])
-        wait_until(lambda: len(consumer.told("offsets_committed")) > commits)
-        assert consumer.told("offsets_committed")[-1]["success"]
+        wait_until(lambda: len(consumer.events("offsets_committed")) > commits)
+        assert consumer.events("offsets_committed")[-1]["success"]
 
 
 # It leaves the sockets of refused connections to the garbage collector.
@@ -320,11 +320,11 @@ def test_members_go_on_from_their_commits(
     wanted = all_of(topic, PARTITIONS)
     wait_until(lambda: is_whole(cluster))
     how = PROTOCOLS[protocol]
-    with joined(cluster.bootstrap, topic, [topic], how) as one:
-        with joined(cluster.bootstrap, topic, [topic], how) as two:
-            both = [one, two]
+    with joined(cluster.bootstrap, topic, [topic], how) as first:
+        with joined(cluster.bootstrap, topic, [topic], how) as second:
+            both = [first, second]
             poll_until(lambda: share_evenly(both, wanted), *both)
-            poll_until(lambda: len(one.values) + len(two.values) >= len(values), *both)
+            poll_until(lambda: len(first.values) + len(second.values) >= len(values), *both)
             for partition in range(PARTITIONS):
                 owner = next(member for member in both if (topic, partition) in member.owned)
                 owner.commit(topic, partition, 60 + partition)
@@ -332,8 +332,8 @@ def test_members_go_on_from_their_commits(
             later = [b"later %d" % number for number in range(PARTITIONS)]
             for partition, value in enumerate(later):
                 produce(cluster.bootstrap, topic, [value], partition=partition)
-            poll_until(lambda: set(later) <= {*one.values, *two.values}, *both)
-        poll_until(lambda: one.owned == wanted, one)
-        assert [one.committed(topic, partition) for partition in range(PARTITIONS)] == [60, 61]
-        one.commit(topic, 0, 70)
-        assert one.committed(topic, 0) == 70
+            poll_until(lambda: set(later) <= {*first.values, *second.values}, *both)
+        poll_until(lambda: first.owned == wanted, first)
+        assert [first.committed(topic, partition) for partition in range(PARTITIONS)] == [60, 61]
+        first.commit(topic, 0, 70)
+        assert first.committed(topic, 0) == 70

@@ -114,10 +114,10 @@ def test_a_reset_of_a_live_group_and_its_undo_by_the_next_coordinator(
 ) -> None:
     topic = filled_topic(node, new_topic())
     with (
-        joined(node.bootstrap, topic, [topic], protocol) as one,
-        joined(node.bootstrap, topic, [topic], protocol) as two,
+        joined(node.bootstrap, topic, [topic], protocol) as first,
+        joined(node.bootstrap, topic, [topic], protocol) as second,
     ):
-        both = (one, two)
+        both = (first, second)
         poll_until(lambda: share_evenly(both, all_of(topic, PARTITIONS)), *both)
         poll_until(lambda: not records_from(0) - read_by(*both), *both)
         poll_until(lambda: have_committed(both, 20), *both)

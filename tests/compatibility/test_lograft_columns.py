@@ -36,8 +36,8 @@ def test_tables_are_records_for_everybody(server: Server, new_topic: NewName, co
     async def scenario() -> None:
         settings = {"bootstrap.servers": server.bootstrap, "compression.type": codec}
         async with Producer(settings) as producer:
-            told = await producer.send_arrow(topic, table, partition=0, batch_bytes=5_000)
-            assert told == [OffsetRange(topic, 0, 0, 2_000)]
+            ranges = await producer.send_arrow(topic, table, partition=0, batch_bytes=5_000)
+            assert ranges == [OffsetRange(topic, 0, 0, 2_000)]
 
     run_in_asyncio(scenario)
     messages = librdkafka.read(server.bootstrap, topic, partition=0)

@@ -98,7 +98,7 @@ async def test_records_of_a_foreign_producer_in_every_codec(
 @scenario()
 async def test_places_and_times(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
-    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     create_topic(server.bootstrap, topic, partitions=2)
     produce(
         server.bootstrap,
@@ -108,61 +108,61 @@ async def test_places_and_times(server: Server, new_topic: NewName) -> None:
     )
 
     async with consumer_of(server) as consumer:
-        assert await consumer.beginning_offsets([one, two]) == {one: 0, two: 0}
-        assert await consumer.end_offsets([one, two]) == {one: 20, two: 0}
-        found = await consumer.offsets_for_times({one: THEN_MS + 4 * HOUR_MS - 1, two: 0})
-        assert found[two] is None
-        place = found[one]
+        assert await consumer.beginning_offsets([first, second]) == {first: 0, second: 0}
+        assert await consumer.end_offsets([first, second]) == {first: 20, second: 0}
+        found = await consumer.offsets_for_times({first: THEN_MS + 4 * HOUR_MS - 1, second: 0})
+        assert found[second] is None
+        place = found[first]
         assert place is not None
         assert (place.offset, place.timestamp_ms) == (4, THEN_MS + 4 * HOUR_MS)
-        consumer.assign([one])
-        consumer.seek(one, place.offset)
+        consumer.assign([first])
+        consumer.seek(first, place.offset)
         assert values(await read(consumer, 2)) == [b"4", b"5"]
-        consumer.seek_to_end(one)
-        assert await consumer.position(one) == 20
-        consumer.seek(one, 999)
+        consumer.seek_to_end(first)
+        assert await consumer.position(first) == 20
+        consumer.seek(first, 999)
         assert values(await read(consumer, 1)) == [b"0"]
         info = await consumer.partitions_for(topic)
         assert [part.partition for part in info.partitions] == [0, 1]
         assert (await consumer.topics())[topic].id == info.id
 
     async with consumer_of(server, auto_offset_reset="none") as strict:
-        strict.assign([one])
+        strict.assign([first])
         with pytest.raises(NoPosition):
             await strict.poll()
-        strict.seek(one, 999)
+        strict.seek(first, 999)
         with pytest.raises(OffsetOutOfRange):
             await strict.poll()
 
     async with consumer_of(server, auto_offset_reset="by_duration:P1D") as recent:
         # All of it is older than a day.
-        recent.assign([one])
-        assert await recent.position(one) == 20
+        recent.assign([first])
+        assert await recent.position(first) == 20
 
 
 @scenario()
 async def test_pausing_and_following(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
-    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     create_topic(server.bootstrap, topic, partitions=2)
 
     async with (
         consumer_of(server) as consumer,
         Producer(bootstrap_servers=server.bootstrap) as producer,
     ):
-        consumer.assign([one, two])
+        consumer.assign([first, second])
         for number in range(5):
             await producer.send(topic, b"%d" % number, partition=number % 2)
             (record,) = await read(consumer, 1)
             assert (record.partition, record.value) == (number % 2, b"%d" % number)
-        consumer.pause(one)
+        consumer.pause(first)
         await producer.send(topic, b"held", partition=0)
         await producer.send(topic, b"goes", partition=1)
         assert values(await read(consumer, 1)) == [b"goes"]
         assert await consumer.poll(timeout_ms=100) == {}
-        consumer.resume(one)
+        consumer.resume(first)
         assert values(await read(consumer, 1)) == [b"held"]
-        assert consumer.lag(one) == 0
+        assert consumer.lag(first) == 0
 
 
 def transact(server: Server, topic: str, name: str, values: list[bytes], *, commits: bool) -> None:
@@ -181,7 +181,7 @@ def transact(server: Server, topic: str, name: str, values: list[bytes], *, comm
 @scenario()
 async def test_only_what_was_committed(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
-    one = TopicPartition(topic, 0)
+    first = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
     produce(server.bootstrap, topic, [b"plain"])
     transact(server, topic, f"{topic}-a", [b"yes 1", b"yes 2"], commits=True)
@@ -199,11 +199,11 @@ async def test_only_what_was_committed(server: Server, new_topic: NewName) -> No
     open_one.flush(ANSWER_SECONDS_MAX)
 
     async with consumer_of(server, isolation_level="read_committed") as careful:
-        careful.assign([one])
+        careful.assign([first])
         assert values(await read(careful, 5)) == committed
         assert await careful.poll(timeout_ms=200) == {}
-        end = (await careful.end_offsets([one]))[one]
-        assert await careful.position(one) == end
+        end = (await careful.end_offsets([first]))[first]
+        assert await careful.position(first) == end
         careful.seek_to_beginning()
         rows: list[bytes] = []
         while len(rows) < 5:
@@ -213,7 +213,7 @@ async def test_only_what_was_committed(server: Server, new_topic: NewName) -> No
             bootstrap_servers=server.bootstrap, isolation_level="read_committed"
         ) as reader:
             batches = [batch async for batch in reader.read(topic, 0, start=0, end=end)]
-            found = [value for one in batches for value in one.column("value").to_pylist()]
+            found = [value for each in batches for value in each.column("value").to_pylist()]
             assert found == committed
             with pytest.raises(RangeEndUnavailable):
                 async for _ in reader.read(topic, 0, start=0, end=end + 1):
@@ -221,23 +221,23 @@ async def test_only_what_was_committed(server: Server, new_topic: NewName) -> No
         open_one.commit_transaction(ANSWER_SECONDS_MAX)
         assert values(await read(careful, 1)) == [b"undecided"]
     async with consumer_of(server) as hasty:
-        hasty.assign([one])
+        hasty.assign([first])
         assert values(await read(hasty, 8)) == [*everything, b"undecided"]
 
 
 @scenario()
 async def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
-    one = TopicPartition(topic, 0)
+    first = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
     produce(server.bootstrap, topic, [b"%d" % number for number in range(10)])
     admin = admin_of(server.bootstrap)  # must outlive its answers
     outcome(admin.delete_records([ForeignPartition(topic, 0, 6)]))
 
     async with consumer_of(server) as consumer:
-        assert await consumer.beginning_offsets([one]) == {one: 6}
-        consumer.assign([one])
-        consumer.seek(one, 2)
+        assert await consumer.beginning_offsets([first]) == {first: 6}
+        consumer.assign([first])
+        consumer.seek(first, 2)
         assert values(await read(consumer, 1)) == [b"6"]
     async with RangeReader(bootstrap_servers=server.bootstrap) as reader:
         with pytest.raises(RangeStartDeleted) as caught:
@@ -251,22 +251,22 @@ async def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> N
 @scenario()
 async def test_positions_without_a_membership(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
-    one = TopicPartition(topic, 0)
+    first = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
     produce(server.bootstrap, topic, [b"%d" % number for number in range(10)])
 
     async with consumer_of(server, group_id=f"{topic}-group") as consumer:
-        consumer.assign([one])
+        consumer.assign([first])
         assert values(await read(consumer, 3)) == [b"0", b"1", b"2"]
-        assert await consumer.committed([one]) == {one: None}
+        assert await consumer.committed([first]) == {first: None}
     async with consumer_of(server, group_id=f"{topic}-group") as consumer:
         # Closing has committed what was given out.
-        place = (await consumer.committed([one]))[one]
+        place = (await consumer.committed([first]))[first]
         assert place is not None
         assert place.offset == 3
-        consumer.assign([one])
+        consumer.assign([first])
         assert values(await read(consumer, 1)) == [b"3"]
-        await asyncio.wait_for(consumer.commit_nowait({one: 8}), ANSWER_SECONDS_MAX)
-        place = (await consumer.committed([one]))[one]
+        await asyncio.wait_for(consumer.commit_nowait({first: 8}), ANSWER_SECONDS_MAX)
+        place = (await consumer.committed([first]))[first]
         assert place is not None
         assert place.offset == 8

@@ -91,7 +91,7 @@ def shared(topic: str, *owners: Callable[[], Any]) -> Callable[[], bool]:
     wanted = {(topic, index) for index in range(PARTITIONS)}
 
     def is_so() -> bool:
-        parts = [{tuple(one) for one in owner()} for owner in owners]
+        parts = [{tuple(each) for each in owner()} for owner in owners]
         sizes = [len(part) for part in parts]
         return (
             sum(sizes) == PARTITIONS
@@ -165,25 +165,25 @@ async def test_static_members_and_positions_that_are_kept(
     group: Group, /, protocol: Settings
 ) -> None:
     topic = group.topic
-    one = await group.consumer({**protocol, "group.instance.id": "one"})
-    two = await group.consumer({**protocol, "group.instance.id": "two"})
-    await until(shared(topic, one.assignment, two.assignment), [one, two])
-    before = two.assignment()
+    first = await group.consumer({**protocol, "group.instance.id": "one"})
+    second = await group.consumer({**protocol, "group.instance.id": "two"})
+    await until(shared(topic, first.assignment, second.assignment), [first, second])
+    before = second.assignment()
     await write(group, numbers(0, 8))
     got: list[bytes] = []
     while len(got) < 8:
-        for consumer in (one, two):
+        for consumer in (first, second):
             for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
                 got += [record.value for record in records]
-    await two.close()
+    await second.close()
     again = await group.consumer({**protocol, "group.instance.id": "two"})
-    await until(lambda: again.assignment() == before, [one, again])
+    await until(lambda: again.assignment() == before, [first, again])
     for place in (await again.committed(before)).values():
         assert place is not None
         assert place.offset == 2
     await write(group, numbers(8, 8))
     while len(got) < 16:
-        for consumer in (one, again):
+        for consumer in (first, again):
             for records in (await consumer.poll(timeout_ms=POLL_MS)).values():
                 got += [record.value for record in records]
     assert sorted(got, key=int) == numbers(0, 16)
@@ -193,11 +193,11 @@ async def test_static_members_and_positions_that_are_kept(
 async def test_a_member_that_was_too_slow_cannot_commit(
     group: Group, /, protocol: Settings
 ) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Diary(RebalanceListener):
         def on_lost(self, partitions: Any) -> None:
-            told.append("lost")
+            calls.append("lost")
 
     topic = group.topic
     slow = await group.consumer(
@@ -209,7 +209,7 @@ async def test_a_member_that_was_too_slow_cannot_commit(
     with pytest.raises(CommitFailed):
         await slow.commit({TopicPartition(topic, 0): 0})
     await until(shared(topic, slow.assignment, other.assignment), [slow, other])
-    assert told == ["lost"]
+    assert calls == ["lost"]
 
 
 @scenario(play)

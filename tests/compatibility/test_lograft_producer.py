@@ -45,7 +45,7 @@ def test_records_arrive_in_order_in_every_codec(
         settings = {"bootstrap.servers": server.bootstrap, "compression.type": codec}
         async with Producer(settings, batch_size=2_000) as producer:
             deliveries = await producer.send_many(topic, values)
-            assert [(await one).offset for one in deliveries] == list(range(300))
+            assert [(await delivery).offset for delivery in deliveries] == list(range(300))
 
     run_in_asyncio(scenario)
     assert values_of(server, topic) == values
@@ -81,7 +81,7 @@ def test_threads_share_a_producer(server: Server, new_topic: NewName) -> None:
             assert called_back.acquire(timeout=60)
         assert producer.metrics()["lograft_client_records_acknowledged_total"] == 42
     for partition in (0, 1):
-        mine = [one.offset for one in answered if one.partition == partition]
+        mine = [each.offset for each in answered if each.partition == partition]
         assert mine == list(range(20))
         expected = [*(b"%d" % number for number in range(20)), b"last"]
         assert values_of(server, topic, partition) == expected
@@ -136,10 +136,10 @@ def test_what_an_acknowledgement_tells(server: Server, new_topic: NewName, acks:
     librdkafka.create_topic(server.bootstrap, topic)
 
     async def scenario() -> None:
-        told = await outcomes(server, topic, acks=acks)
+        metadata = await outcomes(server, topic, acks=acks)
         offsets = [-1, -1, -1] if acks == "0" else [0, 1, 2]
-        assert [one.offset for one in told] == offsets
-        assert {one.partition for one in told} == {0}
+        assert [each.offset for each in metadata] == offsets
+        assert {each.partition for each in metadata} == {0}
 
     run_in_asyncio(scenario)
     while len(found := values_of(server, topic)) < 3:
@@ -154,10 +154,10 @@ def test_keys_headers_and_times_arrive(server: Server, new_topic: NewName) -> No
 
     async def scenario() -> None:
         async with Producer(bootstrap_servers=server.bootstrap) as producer:
-            told = await producer.send(
+            metadata = await producer.send(
                 topic, "text", key="key", timestamp_ms=1_700_000_000_123, headers=headers
             )
-            assert told.timestamp_ms == 1_700_000_000_123
+            assert metadata.timestamp_ms == 1_700_000_000_123
             await producer.send(topic, None, key=b"gone")
 
     run_in_asyncio(scenario)
@@ -177,8 +177,8 @@ async def test_the_brokers_time_is_told_where_the_topic_wants_it(
     )
 
     async with Producer(bootstrap_servers=server.bootstrap) as producer:
-        told = await producer.send(topic, b"v", timestamp_ms=5)
-        assert told.timestamp_ms > 1_700_000_000_000
+        metadata = await producer.send(topic, b"v", timestamp_ms=5)
+        assert metadata.timestamp_ms > 1_700_000_000_000
 
 
 @scenario()
@@ -200,7 +200,7 @@ async def test_keys_go_where_java_puts_them(server: Server, new_topic: NewName) 
 
     async with Producer(bootstrap_servers=server.bootstrap) as producer:
         deliveries = await producer.send_many(topic, [b"v"] * len(keys), keys=keys)
-        ours = [one.partition for one in await deliveries]
+        ours = [delivery.partition for delivery in await deliveries]
         assert ours == [theirs[key] for key in keys]
 
 
@@ -219,7 +219,7 @@ async def test_what_the_topic_refuses_is_told_and_the_rest_goes_on(
             await producer.send(small, b"v" * 2_000)
         # Together too large, each small enough: they go in parts.
         deliveries = await producer.send_many(small, [b"%03d" % i * 100 for i in range(12)])
-        assert [one.offset for one in await deliveries] == list(range(12))
+        assert [delivery.offset for delivery in await deliveries] == list(range(12))
         with pytest.raises(BrokerError):
             await producer.send(compacted, b"no key")
         assert (await producer.send(compacted, b"v", key=b"k")).offset == 0
@@ -254,7 +254,7 @@ def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: New
                     link = producer._open_core().network.ready_connection(1)
                     if link is not None:
                         link.close("cut by the test")
-            assert [(await one).offset for one in deliveries] == list(range(300))
+            assert [(await delivery).offset for delivery in deliveries] == list(range(300))
 
     run_in_asyncio(scenario)
     assert values_of(server, topic) == [b"%d" % number for number in range(300)]

@@ -33,27 +33,27 @@ def controllers(tmp_path: Path) -> Iterator[list[Server]]:
         Server(kind, tmp_path / f"node-{node_id}", node_id=node_id)
         for node_id, kind in enumerate(KINDS, start=1)
     ]
-    for one in servers:
-        one.voters = ",".join(f"{each.node_id}@{each.controller}" for each in servers)
-        one.settings = {
+    for server in servers:
+        server.voters = ",".join(f"{each.node_id}@{each.controller}" for each in servers)
+        server.settings = {
             "process.roles": "controller",
-            "listeners": f"CONTROLLER://{one.controller}",
-            "advertised.listeners": f"CONTROLLER://{one.controller}",
+            "listeners": f"CONTROLLER://{server.controller}",
+            "advertised.listeners": f"CONTROLLER://{server.controller}",
         }
-        one.launch()
+        server.launch()
     yield servers
-    for one in servers:
-        one.kill()
+    for server in servers:
+        server.kill()
 
 
 def leaders_view(servers: list[Server]) -> DescribeQuorumResponsePartitionData | None:
     """What the leader says; None if nobody leads now."""
-    for one in servers:
+    for server in servers:
         try:
-            seen = asyncio.run(quorum(one.controller_port))
+            seen = asyncio.run(quorum(server.controller_port))
         except (PeerLost, PeerUnreachable):
             continue
-        if not seen.error_code and seen.leader_id == one.node_id and seen.high_watermark > 0:
+        if not seen.error_code and seen.leader_id == server.node_id and seen.high_watermark > 0:
             return seen
     return None
 
@@ -67,7 +67,7 @@ def wait_leader(
         if seen is not None and is_met(seen):
             return seen
         time.sleep(0.1)
-    pytest.fail("\n".join(one.log_tail() for one in servers))
+    pytest.fail("\n".join(server.log_tail() for server in servers))
 
 
 def all_follow(seen: DescribeQuorumResponsePartitionData) -> bool:
@@ -91,7 +91,7 @@ def test_lograft_and_kafka_lead_and_follow_each_other(controllers: list[Server])
         old = controllers[seen.leader_id - 1]
         old.kill()
         # Two of three are a majority, whoever they are.
-        wait_leader([one for one in controllers if one is not old], is_anybody)
+        wait_leader([controller for controller in controllers if controller is not old], is_anybody)
         old.launch()
         seen = wait_leader(controllers, all_follow)
     assert KAFKA_ID in led, led

@@ -18,11 +18,11 @@ PATIENCE_SECONDS = 40.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster.of("lograft", tmp_path_factory.mktemp("modes"))
-    conftest.running.extend(made.servers)
-    with made.started():
-        yield made
-    for server in made.servers:
+    cluster = Cluster.of("lograft", tmp_path_factory.mktemp("modes"))
+    conftest.running.extend(cluster.servers)
+    with cluster.started():
+        yield cluster
+    for server in cluster.servers:
         conftest.running.remove(server)
 
 
@@ -41,8 +41,8 @@ def lograft(*arguments: str) -> str:
 def wait_mode(cluster: Cluster, topic: str, mode: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     wanted = f"{topic}-0  {mode}  leader"
-    while wanted not in (said := lograft("topics", "describe", "-b", cluster.bootstrap)):
-        assert time.monotonic() < deadline, said
+    while wanted not in (described := lograft("topics", "describe", "-b", cluster.bootstrap)):
+        assert time.monotonic() < deadline, described
 
 
 def test_kafkas_tools_read_what_raft_writes(cluster: Cluster, java_tools: JavaTools) -> None:

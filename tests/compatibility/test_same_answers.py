@@ -68,7 +68,7 @@ def comparable(value: Any, name: str = "") -> Any:
     if name in WHETHER:
         return value not in (None, "", 0, -1, UUID(int=0))
     if isinstance(value, list):
-        return sorted((comparable(one) for one in value), key=repr)
+        return sorted((comparable(each) for each in value), key=repr)
     if isinstance(value, memoryview):
         return bytes(value)
     return value
@@ -102,8 +102,8 @@ def subject_of(server: Server) -> Subject:
 def requests_of(key: int, about: Subject, version: int) -> list[Message]:
     if key not in BUILDERS:
         return [request_class(key)()]
-    made = list(BUILDERS[key](about, version))
-    return made[:1] if key == INIT_PRODUCER_ID else made  # the others open transactions
+    requests = list(BUILDERS[key](about, version))
+    return requests[:1] if key == INIT_PRODUCER_ID else requests  # the others open transactions
 
 
 #: In this order: topics are created before they grow and go. The last get an empty message.

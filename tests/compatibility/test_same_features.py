@@ -92,7 +92,7 @@ def answer_of(server: Server, update: Update, version: int, *, validate_only: bo
     return (
         ErrorCode(answer.error_code).name,
         bool(answer.error_message),
-        sorted((one.feature, one.error_code) for one in answer.results),
+        sorted((result.feature, result.error_code) for result in answer.results),
     )
 
 
@@ -101,7 +101,7 @@ def finalized(server: Server) -> dict[str, int]:
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         answer = ask(connection, request, 4)
     assert isinstance(answer, ApiVersionsResponse)
-    return {one.name: one.max_version_level for one in answer.finalized_features}
+    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
 
 def comparable(levels: dict[str, int]) -> dict[str, int]:
@@ -153,17 +153,17 @@ def await_levels(server: Server, wanted: dict[str, int]) -> dict[str, int]:
     ("release", "is_static"), [("4.3", False), ("4.2", False), ("3.9", False), ("3.9", True)]
 )
 def test_every_update(new_server: Callable[..., Server], release: str, is_static: bool) -> None:
-    heard = {}
+    results = {}
     for kind in KINDS:
         server = formatted(new_server(kind), release, is_static=is_static)
         with server.started():
-            heard[kind] = all_answers(server)
+            results[kind] = all_answers(server)
         # controller.quorum.voters is still in the file.
         with server.started():
-            heard[kind].append(("levels after a restart", comparable(finalized(server))))
+            results[kind].append(("levels after a restart", comparable(finalized(server))))
     different = [
         f"{what}: Kafka {kafkas}, Lograft {ours}"
-        for (what, kafkas), (_, ours) in zip(heard["kafka"], heard["lograft"], strict=True)
+        for (what, kafkas), (_, ours) in zip(results["kafka"], results["lograft"], strict=True)
         if kafkas != ours
     ]
     assert not different, "\n".join(different)
@@ -192,12 +192,12 @@ def test_kafka_features_says_the_same(
     orders: list[tuple[str, ...]],
     is_static: bool,
 ) -> None:
-    said = {}
+    results = {}
     for kind in KINDS:
         with formatted(new_server(kind), "3.9", is_static=is_static).started() as server:
             at = ("--bootstrap-server", server.bootstrap)
             runs = [java_tools.run("FeatureCommand", *at, *order) for order in orders]
-            said[kind] = [(run.code, without_reasons(run.text)) for run in runs]
+            results[kind] = [(run.code, without_reasons(run.text)) for run in runs]
             if kind == "lograft":
                 levels = finalized(server)
                 assert (levels[METADATA], levels["kraft.version"]) == (30, 1)
@@ -206,7 +206,7 @@ def test_kafka_features_says_the_same(
                 assert (
                     log.count("share.version 1 and streams.version 1: the levels are stored") == 1
                 )
-    assert said["lograft"] == said["kafka"]
+    assert results["lograft"] == results["kafka"]
 
 
 def without_reasons(text: str) -> list[str]:

@@ -75,18 +75,18 @@ Partitions = dict[str, list[int]]
 
 
 class World:
-    """One server, one group, and all that was heard."""
+    """One server, one group, and all its responses."""
 
     def __init__(self, server: Server, group: str, topic_ids: dict[str, UUID]) -> None:
         self.connection = connect(server)
         self.group = group
         self.topic_ids = topic_ids
         self.names = {topic_id: name for name, topic_id in topic_ids.items()}
-        self.heard: list[tuple[str, Any]] = []
+        self.results: list[tuple[str, Any]] = []
 
     def ask(self, what: str, request: Message, version: int) -> Any:
         answer = ask(self.connection, request, version)
-        self.heard.append((what, self.comparable(answer)))
+        self.results.append((what, self.comparable(answer)))
         return answer
 
     def comparable(self, value: Any, name: str = "") -> Any:
@@ -99,7 +99,7 @@ class World:
         if name == "error_message":
             return bool(value)
         if isinstance(value, list):
-            return sorted((self.comparable(one) for one in value), key=repr)
+            return sorted((self.comparable(each) for each in value), key=repr)
         return bytes(value) if isinstance(value, memoryview) else value
 
     def _counts(self, value: Message) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class World:
         found = getattr(value, "topic_partitions", None)
         if not found:
             return {}
-        return dict(sorted((self.names[one.topic_id], len(one.partitions)) for one in found))
+        return dict(sorted((self.names[each.topic_id], len(each.partitions)) for each in found))
 
     # What anybody may ask.
 
@@ -119,8 +119,8 @@ class World:
     def list(self) -> None:
         answer = ask(self.connection, ListGroupsRequest(), 5)
         assert isinstance(answer, ListGroupsResponse)
-        mine = [one for one in answer.groups if one.group_id == self.group]
-        self.heard.append(("list", self.comparable(mine)))
+        mine = [group for group in answer.groups if group.group_id == self.group]
+        self.results.append(("list", self.comparable(mine)))
 
     def commit(self, member_id: str, epoch: int, partition: int, version: int = 9) -> None:
         request = OffsetCommitRequest(
@@ -180,7 +180,8 @@ class Consumer:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
                 self.has = {
-                    one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions
+                    partition.topic_id: list(partition.partitions)
+                    for partition in answer.assignment.topic_partitions
                 }
         return answer
 
@@ -266,11 +267,15 @@ class Classic:
         answer = ask(self.world.connection, request, 5)
         assert isinstance(answer, SyncGroupResponse)
         found = assignment_of(bytes(answer.assignment))
-        self.has = {one.topic: one.partitions for one in found.assigned_partitions} if found else {}
+        self.has = (
+            {partition.topic: partition.partitions for partition in found.assigned_partitions}
+            if found
+            else {}
+        )
         counts = {topic: len(partitions) for topic, partitions in self.has.items()}
-        heard = (answer.error_code, answer.protocol_type, answer.protocol_name, counts)
+        result = (answer.error_code, answer.protocol_type, answer.protocol_name, counts)
         version = bytes(answer.assignment[:2])
-        self.world.heard.append((f"{self.name} syncs", [*heard, version]))
+        self.world.results.append((f"{self.name} syncs", [*result, version]))
 
     def beat(self) -> int:
         request = HeartbeatRequest(
@@ -409,7 +414,7 @@ def positions(world: World) -> None:
     (mine,) = member.has.values()
     member.beat()
     (kept,) = member.has.values()
-    lost = next(one for one in mine if one not in kept)
+    lost = next(each for each in mine if each not in kept)
     world.commit(member.member_id, member.epoch, lost)
     member.beat()
     world.commit(member.member_id, old, kept[0])
@@ -420,32 +425,32 @@ def positions(world: World) -> None:
 
 
 def static_members(world: World) -> None:
-    one, two = Consumer(world, "one", instance="i1"), Consumer(world, "two", instance="i2")
-    one.join("t")
-    two.join("t")
-    one.beat()
-    one.beat()
-    two.beat()
+    first, second = Consumer(world, "one", instance="i1"), Consumer(world, "two", instance="i2")
+    first.join("t")
+    second.join("t")
+    first.beat()
+    first.beat()
+    second.beat()
     again = Consumer(world, "again", instance="i2")
     again.join("t")  # the first is still there
-    again.beat(member_epoch=two.epoch)
+    again.beat(member_epoch=second.epoch)
     again.leave(-2)
-    two.leave(-2)
+    second.leave(-2)
     world.describe()
-    two.beat(member_epoch=1)
+    second.beat(member_epoch=1)
     again.join("t")
-    one.beat()
+    first.beat()
     again.beat()
-    two.join("t")
+    second.join("t")
     world.describe()
     again.leave(-2)
-    two.join("u")
-    one.beat()
+    second.join("u")
+    first.beat()
     world.describe()
-    two.send("is another", instance_id="i9", topic_partitions=two.owned())
-    two.send("forgot who it is", instance_id=None, topic_partitions=two.owned())
-    two.leave()
-    one.leave()
+    second.send("is another", instance_id="i9", topic_partitions=second.owned())
+    second.send("forgot who it is", instance_id=None, topic_partitions=second.owned())
+    second.leave()
+    first.leave()
     world.describe()
 
 
@@ -457,8 +462,8 @@ def range_assignor(world: World) -> None:
         for member in members:
             member.beat()
     for member in members:
-        named = {world.names[one]: sorted(found) for one, found in member.has.items()}
-        world.heard.append((f"{member.name} has", named))
+        named = {world.names[each]: sorted(found) for each, found in member.has.items()}
+        world.results.append((f"{member.name} has", named))
     world.describe()
 
 
@@ -536,27 +541,27 @@ def cooperative_upgrade(world: World) -> None:
 
 
 def static_ways(world: World) -> None:
-    one, two = Classic(world, "one", instance="i1"), Consumer(world, "two", instance="i2")
-    two.join("t")
-    one.join("t")
-    one.sync()
-    two.beat()
-    two.beat()
-    one.beat()
-    one.join("t")
-    one.sync()
-    one.beat()
+    first, second = Classic(world, "one", instance="i1"), Consumer(world, "two", instance="i2")
+    second.join("t")
+    first.join("t")
+    first.sync()
+    second.beat()
+    second.beat()
+    first.beat()
+    first.join("t")
+    first.sync()
+    first.beat()
     world.describe()
     younger = Classic(world, "younger", instance="i1")
     younger.join("t")
     younger.sync()
-    one.beat()
-    one.sync()
-    one.join("t")
-    one.leave()
+    first.beat()
+    first.sync()
+    first.join("t")
+    first.leave()
     younger.beat()
     world.describe()
-    two.leave(-2)
+    second.leave(-2)
     back = Classic(world, "back", instance="i2")
     back.join("t")
     world.describe()
@@ -646,7 +651,7 @@ def await_coordinator(server: Server) -> None:
             time.sleep(0.1)
 
 
-def heard(server: Server, story: Callable[[World], None]) -> list[tuple[str, Any]]:
+def results_of(server: Server, story: Callable[[World], None]) -> list[tuple[str, Any]]:
     with connect(server) as connection:
         known = ask(connection, MetadataRequest(topics=None), 12)
         assert isinstance(known, MetadataResponse)
@@ -654,7 +659,7 @@ def heard(server: Server, story: Callable[[World], None]) -> list[tuple[str, Any
     world = World(server, story.__name__, ids)
     with world.connection:
         story(world)
-    return world.heard
+    return world.results
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
@@ -663,11 +668,11 @@ def test_same_story(pair: tuple[Server, Server], story: Callable[[World], None])
 
 
 def check_same_story(pair: tuple[Server, Server], story: Callable[[World], None]) -> None:
-    kafkas, ours = (heard(server, story) for server in pair)
+    kafkas, ours = (results_of(server, story) for server in pair)
     assert [what for what, _ in kafkas] == [what for what, _ in ours]
     different = [
-        one
+        difference
         for number, ((what, theirs), (_, mine)) in enumerate(zip(kafkas, ours, strict=True))
-        for one in differences(theirs, mine, f"{number}/{what}")
+        for difference in differences(theirs, mine, f"{number}/{what}")
     ]
     assert not different, "\n".join(different)

@@ -125,7 +125,8 @@ class Offsets:
                 OffsetDeleteRequestTopic(
                     name=name,
                     partitions=[
-                        OffsetDeleteRequestPartition(partition_index=one) for one in partitions
+                        OffsetDeleteRequestPartition(partition_index=partition)
+                        for partition in partitions
                     ],
                 )
                 for name, partitions in topics.items()

@@ -181,25 +181,25 @@ def test_random_histories(pair: tuple[Server, Server], seed: int) -> None:
     kafka, ours = pair
     for server in pair:
         create_topic(server.bootstrap, topic)
-    with connect(kafka) as one, connect(ours) as other:
-        theirs, mine = Subject(one, topic), Subject(other, topic)
+    with connect(kafka) as to_kafka, connect(ours) as to_lograft:
+        theirs, mine = Subject(to_kafka, topic), Subject(to_lograft, topic)
         epochs: dict[int, int] = {}
         next_of: dict[int, int] = {}
         for step in range(STEPS):
             if chance.random() < 0.6:
                 batch = random_batch(chance, epochs, next_of)
-                said = f"step {step}: batch"
+                step_text = f"step {step}: batch"
                 expected, found = theirs.produce(batch), mine.produce(batch)
             else:
                 marker, version = random_marker(chance, epochs)
-                said = f"step {step}: v{version} {marker}"
+                step_text = f"step {step}: v{version} {marker}"
                 expected, found = theirs.write(marker, version), mine.write(marker, version)
-            assert found == expected, said
+            assert found == expected, step_text
             known = theirs.producers()
-            assert mine.producers() == known, said
+            assert mine.producers() == known, step_text
             for producer_id, epoch, last_sequence, *_ in known[1]:
                 epochs[producer_id], next_of[producer_id] = epoch, last_sequence + 1
-            assert mine.latest(1) == theirs.latest(1), said
+            assert mine.latest(1) == theirs.latest(1), step_text
         _, end = theirs.latest(0)
         for offset in range(0, end, 7):
             for bytes_max in (1, 1000, 1 << 20):
@@ -219,4 +219,4 @@ def compare(theirs: Committed, mine: Committed) -> None:
 
 
 def named(answer: Committed, last: int) -> set[tuple[int, int]]:
-    return {one for one in answer.aborted if one[1] <= last}
+    return {each for each in answer.aborted if each[1] <= last}

@@ -61,7 +61,7 @@ def test_an_empty_list_of_keys_selects_all_settings(
     every_setting = describe(server, resource_type, name, None).configs
     assert every_setting
     with_empty_list = describe(server, resource_type, name, []).configs
-    assert {one.name for one in with_empty_list} == {one.name for one in every_setting}
+    assert {each.name for each in with_empty_list} == {each.name for each in every_setting}
 
 
 def alter(server: Server, resource_type: ResourceType, resource: str, name: str, value: str) -> int:

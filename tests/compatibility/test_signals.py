@@ -58,7 +58,7 @@ def state_of(server: Server, group: str) -> tuple[str, int, dict[int, int]]:
     """A group's state, how many members it has, and what it committed by partition."""
     shown = done("groups", "describe", group, "-b", server.bootstrap, "--json")
     (described,) = json.loads(shown.out)
-    offsets = {one["partition"]: one["offset"] for one in described["positions"]}
+    offsets = {each["partition"]: each["offset"] for each in described["positions"]}
     return described["state"], len(described["members"]), offsets
 
 
@@ -135,7 +135,7 @@ def test_a_bench_that_is_ended_deletes_its_topic(server: Server) -> None:
 
     def has_topic() -> bool:
         shown = done("topics", "list", "-b", server.bootstrap, "--json")
-        return any(one["name"].startswith("lograft-bench-") for one in json.loads(shown.out))
+        return any(load["name"].startswith("lograft-bench-") for load in json.loads(shown.out))
 
     with running(*command) as process:
         wait_until(has_topic)

@@ -34,8 +34,8 @@ ROWS: list[Row] = [(1, "one"), (-2, None), (300, "drei"), (0, None)]
 @pytest.fixture(scope="module")
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
     server = Server.of("lograft", tmp_path_factory.mktemp("node"))
-    with server.started() as node, Topics(node.bootstrap) as made:
-        yield made
+    with server.started() as node, Topics(node.bootstrap) as topics:
+        yield topics
 
 
 def varint(number: int) -> bytes:
@@ -73,7 +73,7 @@ def avro_value(folder: Path, *more: str) -> Value:
         {"name": "id", "type": ["null", "long"]},
         {"name": "name", "type": ["null", "string"]},
     ]
-    fields += [{"name": one, "type": "long"} for one in more]
+    fields += [{"name": each, "type": "long"} for each in more]
     file = folder / "order.avsc"
     file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
     return Value(format="avro", schema_file=str(file))
@@ -116,8 +116,8 @@ def test_values_become_columns_and_bad_ones_dead_letters(
     value = avro_value(tmp_path) if kind == "avro" else protobuf_value(tmp_path)
     value = replace(value, skip_bytes=len(skip))
     producer = Producer({"bootstrap.servers": topics.bootstrap})
-    for one in (*map(encode, ROWS[:2]), bad, None, *map(encode, ROWS[2:])):
-        producer.produce(topic, value=None if one is None else skip + one)
+    for each in (*map(encode, ROWS[:2]), bad, None, *map(encode, ROWS[2:])):
+        producer.produce(topic, value=None if each is None else skip + each)
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
     folder = str(tmp_path / "lake")
@@ -133,13 +133,13 @@ def test_values_become_columns_and_bad_ones_dead_letters(
     found = (
         letters.options(subscribe=dead, includeHeaders="true").load().orderBy("offset").collect()
     )
-    assert [(None if one.value is None else bytes(one.value)) for one in found] == [
+    assert [(None if each.value is None else bytes(each.value)) for each in found] == [
         skip + bad,
         None,
     ]
-    reasons = [{header.key: bytes(header.value) for header in one.headers} for one in found]
-    assert [one["dead-letter.offset"] for one in reasons] == [b"2", b"3"]
-    assert [one["dead-letter.reason"] for one in reasons] == [
+    reasons = [{header.key: bytes(header.value) for header in each.headers} for each in found]
+    assert [reason["dead-letter.offset"] for reason in reasons] == [b"2", b"3"]
+    assert [reason["dead-letter.reason"] for reason in reasons] == [
         b"the value is not what the schema says",
         b"the record has no value",
     ]

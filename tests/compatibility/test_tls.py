@@ -150,9 +150,9 @@ def pem_text(identity: Identity) -> dict[str, str | None]:
 def tls(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TlsServer]:
-    made = TlsServer(request.param, tmp_path_factory.mktemp("tls"))
-    with made.server.started(), Admin(bootstrap_servers=made.server.bootstrap) as made.admin:
-        yield made
+    server = TlsServer(request.param, tmp_path_factory.mktemp("tls"))
+    with server.server.started(), Admin(bootstrap_servers=server.server.bootstrap) as server.admin:
+        yield server
 
 
 def test_a_new_file_and_new_content_of_the_same_file(tls: TlsServer) -> None:

@@ -105,7 +105,7 @@ def test_new_folders(
     theirs = java_tools.run("StorageTool", *order, str(tmp_path / "kafka" / "node.properties"))
     ours = lograft("storage", *order, str(tmp_path / "lograft" / "node.properties"))
     assert (theirs.code == 0) == (ours.returncode == 0), theirs.text + ours.stderr
-    made = {
+    dumps = {
         maker: {
             path.relative_to(tmp_path / maker): path
             for path in (tmp_path / maker).glob("*/**/*")
@@ -113,10 +113,10 @@ def test_new_folders(
         }
         for maker in ("kafka", "lograft")
     }
-    assert made["kafka"].keys() == made["lograft"].keys()
-    for name, path in made["kafka"].items():
+    assert dumps["kafka"].keys() == dumps["lograft"].keys()
+    for name, path in dumps["kafka"].items():
         if name.suffix == ".checkpoint":
-            assert timeless(path) == timeless(made["lograft"][name]), name
+            assert timeless(path) == timeless(dumps["lograft"][name]), name
 
 
 def described(java_tools: JavaTools, server: Server, kind: str, name: str) -> dict[str, str]:

@@ -70,7 +70,7 @@ SASL_CLIENT = {
 def errors_in(value: Any) -> list[int]:
     """All error codes of a response, in order."""
     if isinstance(value, list):
-        return [code for one in value for code in errors_in(one)]
+        return [code for each in value for code in errors_in(each)]
     if not isinstance(value, Message):
         return []
     found = [code for field in value.FIELDS for code in errors_in(getattr(value, field.name))]
@@ -128,7 +128,7 @@ REJECTED: list[tuple[Message, list[ErrorCode]]] = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "codes"), REJECTED, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("request_", "codes"), REJECTED, ids=lambda each: type(each).__name__)
 def test_requests_about_security_are_rejected(
     server: Server, request_: Message, codes: list[ErrorCode]
 ) -> None:
@@ -167,7 +167,7 @@ def test_lograft_rejects_scram_users_and_quotas(server: Server) -> None:
     with connect(server) as connection:
         response = ask(connection, QUOTAS, 1)
         assert isinstance(response, AlterClientQuotasResponse)
-        assert {one.error_code for one in response.entries} == {ErrorCode.UNSUPPORTED_VERSION}
+        assert {entry.error_code for entry in response.entries} == {ErrorCode.UNSUPPORTED_VERSION}
         kept = ask(connection, DescribeClientQuotasRequest(), 1)
         assert isinstance(kept, DescribeClientQuotasResponse)
         assert kept.entries == []
@@ -303,8 +303,10 @@ def described(server: Server) -> dict[str, Any]:
                     and sorted(
                         repr(
                             (
-                                sorted((one.entity_type, one.entity_name) for one in entry.entity),
-                                [(one.key, one.value) for one in entry.values],
+                                sorted(
+                                    (each.entity_type, each.entity_name) for each in entry.entity
+                                ),
+                                [(value.key, value.value) for value in entry.values],
                             )
                         )
                         for entry in entries
@@ -317,11 +319,13 @@ def described(server: Server) -> dict[str, Any]:
             found[f"users {users}"] = (
                 answer.error_code,
                 {
-                    one.user: (
-                        one.error_code,
-                        sorted((info.mechanism, info.iterations) for info in one.credential_infos),
+                    result.user: (
+                        result.error_code,
+                        sorted(
+                            (info.mechanism, info.iterations) for info in result.credential_infos
+                        ),
                     )
-                    for one in answer.results
+                    for result in answer.results
                 },
             )
     return found
@@ -348,7 +352,7 @@ def test_lograft_describes_what_kafka_has_stored(new_server: Callable[..., Serve
             )
             response = ask(connection, request, 0)
             assert isinstance(response, AlterUserScramCredentialsResponse)
-            assert {one.error_code for one in response.results} == {0}
+            assert {result.error_code for result in response.results} == {0}
         deadline = time.monotonic() + SECONDS_MAX
         while len(theirs := described(kafka)) and time.monotonic() < deadline:
             if len(theirs["users None"][1]) == len(USERS):

@@ -48,7 +48,7 @@ from tests.fuzz.hostile_requests import (
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_response
 from tests.properties.mutations import mutate
-from tests.unit.broker.bench import as_told
+from tests.unit.broker.bench import decoded
 
 #: Requests in flight; as many connections send in turn.
 WAITING_MAX = 6
@@ -297,7 +297,7 @@ class Campaign:
         finally:
             # The connection reads the next frame into the same buffer.
             buffer[:] = b"\xee" * len(buffer)
-        reported = as_told(reply)
+        reported = decoded(reply)
         if isinstance(reported, EncodedResponse):
             self._take(sent, reported)
         elif isinstance(reported, PendingReply):

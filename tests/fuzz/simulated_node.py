@@ -22,7 +22,7 @@ from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
-from tests.unit.broker.bench import as_told
+from tests.unit.broker.bench import decoded
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -137,7 +137,7 @@ class SimulatedNode:
 
     async def ask(self, request: Message, version: int, kind: type[M]) -> M:
         frame = frame_request(request, version, correlation_id=CORRELATION_ID, client_id="calm")
-        reply = as_told(self.session().handle_frame(memoryview(bytearray(frame[4:]))))
+        reply = decoded(self.session().handle_frame(memoryview(bytearray(frame[4:]))))
         if isinstance(reply, PendingReply):
             reply = await reply.response
         assert reply is not None

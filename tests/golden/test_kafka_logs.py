@@ -80,9 +80,9 @@ def test_batches_match_kafkas_tool(folder: Folder) -> None:
             if check_crc(data, position, header.size_bytes)
         ]
         reported = [{field: batch[field] for field in found[0]} for batch in folder.batches(name)]
-        assert [{field: str(value) for field, value in one.items()} for one in found] == reported, (
-            name
-        )
+        assert [
+            {field: str(value) for field, value in each.items()} for each in found
+        ] == reported, name
 
 
 def test_records_match_kafkas_tool(folder: Folder) -> None:
@@ -199,8 +199,8 @@ def test_recovery_rebuilds_kafkas_files(stopped: Folder, topic: str) -> None:
     assert ours == kafkas
     newest = max(snapshots)
     ours_decoded = decode_snapshot((directory / newest).read_bytes())
-    assert {one.producer_id: one.last_sequence for one in ours_decoded} == {
-        one.producer_id: one.last_sequence for one in decode_snapshot(snapshots[newest])
+    assert {each.producer_id: each.last_sequence for each in ours_decoded} == {
+        each.producer_id: each.last_sequence for each in decode_snapshot(snapshots[newest])
     }
 
 
@@ -263,6 +263,8 @@ def read_offsets(log: Log) -> list[int]:
         data = memoryview(part.file.pread(part.size, part.position))
         for start, header in iterate_headers(data):
             batch = data[start : start + header.size_bytes]
-            offsets += [one.offset for one in read_records(batch, bytes_max=RECORDS_BYTES_MAX)]
+            offsets += [
+                record.offset for record in read_records(batch, bytes_max=RECORDS_BYTES_MAX)
+            ]
         position = Offset(offsets[-1] + 1)
     return offsets

@@ -65,7 +65,7 @@ def test_records_match_kafkas_tool(folder: Folder) -> None:
             for line in folder.records(name)
             if "payload: " in line
         ]
-        assert [snake(type(one).__name__) for one in messages_in(folder, name)] == reported, name
+        assert [snake(type(each).__name__) for each in messages_in(folder, name)] == reported, name
 
 
 def test_rewritten_records_are_equal(folder: Folder) -> None:

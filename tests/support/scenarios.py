@@ -77,7 +77,7 @@ def scenario(
             and (parameter.name in asked or parameter.default is parameter.empty)
         ]
 
-        requested = asked | {one.name: one for one in shared if one.name not in asked}
+        requested = asked | {each.name: each for each in shared if each.name not in asked}
 
         @functools.wraps(test)
         def play(*positional: Any, **named: Any) -> None:
@@ -90,13 +90,13 @@ def scenario(
                 await test(*world, **{name: fixtures[name] for name in asked})
                 has_run = True
 
-            run(body, *arguments, **settings, **{one.name: fixtures[one.name] for one in shared})
+            run(body, *arguments, **settings, **{each.name: fixtures[each.name] for each in shared})
             assert has_run, f"{run} returned before the test was at its end"
 
         play.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[
-                one.replace(kind=one.POSITIONAL_OR_KEYWORD, default=one.empty)
-                for one in requested.values()
+                each.replace(kind=each.POSITIONAL_OR_KEYWORD, default=each.empty)
+                for each in requested.values()
             ]
         )
         return play

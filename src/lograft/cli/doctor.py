@@ -310,7 +310,9 @@ def _format_nodes(role: str, nodes: list[int]) -> str:
 async def _check_partitions(admin: Admin, report: Report) -> None:
     topics = await admin.describe_topics()
     partitions = [
-        (f"{name}-{one.index}", one) for name, topic in topics.items() for one in topic.partitions
+        (f"{name}-{each.index}", each)
+        for name, topic in topics.items()
+        for each in topic.partitions
     ]
 
     def find(

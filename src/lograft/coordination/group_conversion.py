@@ -68,7 +68,7 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
     names = {name for member in members for name in member.topics}
     # The classic assignment may be missing or older than the topics. Then the hash of no topics
     # makes the next heartbeat start a new epoch.
-    is_complete = sum(len(found) for one in members for found in one.assigned.values()) == sum(
+    is_complete = sum(len(found) for each in members for found in each.assigned.values()) == sum(
         len(image.topics[topic_id].partitions) for topic_id in existing_topics(names, image)
     )
     found = metadata_hash(names, image) if is_complete else 0
@@ -232,6 +232,10 @@ def encode_assignment_by_name(
     """An assignment for a classic member: by topic name, without deleted topics."""
     topics = image.topics
     return written_assignment(
-        {topics[one].name: found for one, found in partitions.items() if one in topics},
+        {
+            topics[topic_id].name: found
+            for topic_id, found in partitions.items()
+            if topic_id in topics
+        },
         metadata=metadata,
     )

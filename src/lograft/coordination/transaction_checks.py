@@ -44,10 +44,10 @@ def producer_fenced(transaction: Transaction, producer_id: int, epoch: int) -> R
 
 
 def invalid_state(transaction: Transaction, *, committed: bool) -> Rejected:
-    wish = "commit" if committed else "abort"
+    action = "commit" if committed else "abort"
     return Rejected(
         ErrorCode.INVALID_TXN_STATE,
-        f"Cannot {wish} a transaction in state {transaction.state.text}.",
+        f"Cannot {action} a transaction in state {transaction.state.text}.",
     )
 
 

@@ -248,7 +248,7 @@ class HttpConnection:
         if self._is_closed:
             return
         if self._parser.their_state is not h11.DONE or self._parser.our_state is h11.MUST_CLOSE:
-            # The client asked for it, or it is still sending a body that nobody reads.
+            # The client asked for it, or it is still sending a body that is not read.
             self.channel.close()
             return
         self._parser.start_next_cycle()

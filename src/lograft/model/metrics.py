@@ -106,8 +106,8 @@ class Metric:
     @property
     def unit(self) -> str:
         """Returns the last word of the name before _total if it is a unit; otherwise empty."""
-        word = self.name.removesuffix("_total").rpartition("_")[2]
-        return word if word in _UNITS else ""
+        suffix = self.name.removesuffix("_total").rpartition("_")[2]
+        return suffix if suffix in _UNITS else ""
 
 
 class Counter(Metric):

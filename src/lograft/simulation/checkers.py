@@ -214,7 +214,7 @@ def watermarks(history: History) -> Iterator[Violation]:
     """D6: log start <= LSO <= HW <= end; none of them moves back, and no client reads past the HW.
 
     A restart starts a new leader epoch: the log start may be as old as its checkpoint, and the LSO
-    is determined anew; the HW must not move back across restarts."""
+    is determined again; the HW must not move back across restarts."""
     durability = Durability(history)
     last: dict[str, tuple[int, dict[str, Any]]] = {}
     for event in history.events:

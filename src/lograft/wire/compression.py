@@ -59,7 +59,7 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
     if codec == Codec.SNAPPY:
         return _snappy_compress(memoryview(data))
     if codec == Codec.LZ4:
-        # Kafka's decoder rejects blocks that refer to earlier ones, hence block_linked=False.
+        # Kafka's decoder rejects blocks that refer to earlier ones, so block_linked=False.
         lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         lz4.compress(bytes(data))
         return bytes(lz4.finish())

@@ -30,11 +30,13 @@ Component = tuple[str, int, str | None]
 def records() -> tuple[ClientQuotaRecord, ...]:
     return tuple(
         ClientQuotaRecord(
-            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in one.items()],
-            key="connection_creation_rate" if "ip" in one else "producer_byte_rate",
+            entity=[
+                EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
+            ],
+            key="connection_creation_rate" if "ip" in entity else "producer_byte_rate",
             value=float(number),
         )
-        for number, one in enumerate(ENTITIES)
+        for number, entity in enumerate(ENTITIES)
     )
 
 

@@ -21,9 +21,12 @@ async def test_partition_with_its_preferred_leader_needs_no_election(
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
     response = await bench.ask(request, version, ElectLeadersResponse)
     (result,) = response.replica_election_results
-    (one,) = result.partition_result
-    assert (one.partition_id, one.error_code) == (0, ErrorCode.ELECTION_NOT_NEEDED)
+    (partition_result,) = result.partition_result
+    assert (partition_result.partition_id, partition_result.error_code) == (
+        0,
+        ErrorCode.ELECTION_NOT_NEEDED,
+    )
     bench.controller.down = True
     response = await bench.ask(request, version, ElectLeadersResponse)
-    (one,) = response.replica_election_results[0].partition_result
-    assert one.error_code == ErrorCode.REQUEST_TIMED_OUT
+    (partition_result,) = response.replica_election_results[0].partition_result
+    assert partition_result.error_code == ErrorCode.REQUEST_TIMED_OUT

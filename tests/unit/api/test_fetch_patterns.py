@@ -25,7 +25,7 @@ from lograft.wire.messages.fetch import (
 )
 from tests.support.scenarios import scenario
 from tests.unit.api.test_fetch import transaction_marker
-from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, fast_paths_of, run, set_leader
+from tests.unit.broker.bench import Bench, Peer, batch_of, decoded, fast_paths_of, run, set_leader
 
 STEPS: Final = 200
 #: The responses and other observations that are compared.
@@ -126,7 +126,7 @@ async def outcome(
     session: Session, frame: bytes, while_waiting: Callable[[], None]
 ) -> tuple[str, object]:
     try:
-        reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
+        reply = decoded(session.handle_frame(memoryview(bytearray(frame))))
         waited = isinstance(reply, PendingReply)
         if isinstance(reply, PendingReply):
             result = asyncio.ensure_future(reply.response)
@@ -209,7 +209,7 @@ def test_fast_and_general_path_give_the_same_responses(seed: int, version: int) 
     short, served = play(seed, version, lambda router: None)
     generic, _ = play(seed, version, lambda router: fast_paths_of(router).fetch.forget())
     assert (served > STEPS // 8) == (version >= 12), "too few requests took the fast path"
-    assert any(one[0] == "waited" for one in short if isinstance(one, tuple))
+    assert any(each[0] == "waited" for each in short if isinstance(each, tuple))
     assert short == generic
 
 
@@ -221,7 +221,7 @@ async def test_waiting_fetch_ends_with_its_connection(bench: Bench, /) -> None:
     )[4:]
     session = Router(bench.broker.shared, bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
     await outcome(session, frame, lambda: None)
-    reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
+    reply = decoded(session.handle_frame(memoryview(bytearray(frame))))
     assert isinstance(reply, PendingReply)
     waiting = asyncio.ensure_future(reply.response)
     await asyncio.sleep(0.001)

@@ -24,7 +24,7 @@ from lograft.wire.messages.produce import (
 )
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from tests.support.scenarios import scenario
-from tests.unit.broker.bench import LISTENER, Bench, Peer, as_told, batch_of, fast_paths_of, run
+from tests.unit.broker.bench import LISTENER, Bench, Peer, batch_of, decoded, fast_paths_of, run
 from tests.unit.broker.replicas.replica_bench import Cluster, run_cluster
 
 VERSION: Final = 10
@@ -52,7 +52,7 @@ def read(data: bytes) -> ProduceResponse:
 
 
 async def response_of(reply: Reply) -> ProduceResponse:
-    reply_done = as_told(reply)
+    reply_done = decoded(reply)
     if isinstance(reply_done, PendingReply):
         reply_done = await reply_done.response
     assert reply_done is not None

@@ -22,7 +22,7 @@ from lograft.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.support.scenarios import scenario
-from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, fast_paths_of, run
+from tests.unit.broker.bench import Bench, Peer, batch_of, decoded, fast_paths_of, run
 
 STEPS: Final = 150
 TOPICS: Final = ("a", "flushed", "stamped", "__consumer_offsets", "missing")
@@ -115,7 +115,7 @@ class Frames:
 
 async def outcome(session: Session, frame: bytes) -> object:
     try:
-        reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
+        reply = decoded(session.handle_frame(memoryview(bytearray(frame))))
         if isinstance(reply, PendingReply):
             reply = await reply.response
     except (CloseConnection, WireError) as error:

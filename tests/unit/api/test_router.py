@@ -51,13 +51,13 @@ class Calls:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    made = Calls()
+    calls = Calls()
     for name in ("heartbeat", "offset_delete", "write_txn_markers"):
         module = ModuleType(f"lograft.api.{name}")
-        module.handle = made.handle  # type: ignore[attr-defined]
+        module.handle = calls.handle  # type: ignore[attr-defined]
         module.API = Api(key=0, versions=range(0), needs=NOTHING)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    return made
+    return calls
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ async def test_offsets_take_effect_when_the_transaction_is_committed(
     assert await commit_in_transaction(bench, version, {0: 5, 1: 6}) == {0: 0, 1: 0}
     assert (await fetch_all(bench, 9))["t"].keys() == {0}
     await end(bench, committed=committed)
-    found = {index: one[0] for index, one in (await fetch_all(bench, 9))["t"].items()}
+    found = {index: each[0] for index, each in (await fetch_all(bench, 9))["t"].items()}
     assert found == ({0: 5, 1: 6} if committed else {0: 1})
 
 

@@ -83,7 +83,7 @@ async def test_every_partition_of_a_request_has_the_error(bench: Bench, /) -> No
     response: Any = await bench.ask(request, 1, response_class(request.KEY))
     (topic,) = response.results
     assert topic.topic_id == UUID(int=5)
-    assert [(one.partition, one.error_code) for one in topic.partitions] == [
+    assert [(partition.partition, partition.error_code) for partition in topic.partitions] == [
         (0, ErrorCode.UNSUPPORTED_VERSION),
         (1, ErrorCode.UNSUPPORTED_VERSION),
     ]

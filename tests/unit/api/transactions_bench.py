@@ -141,9 +141,9 @@ async def add(
 
 def codes_of(topics: list[AddPartitionsToTxnTopicResult]) -> dict[tuple[str, int], int]:
     return {
-        (topic.name, one.partition_index): one.partition_error_code
+        (topic.name, each.partition_index): each.partition_error_code
         for topic in topics
-        for one in topic.results_by_partition
+        for each in topic.results_by_partition
     }
 
 

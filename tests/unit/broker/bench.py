@@ -314,10 +314,10 @@ class Bench:
         return [self.partition(name, index) for index in range(partitions)]
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> list[Partition]:
-        made = self.begin_topic(name, partitions, **configs)
-        for partition in made:
+        partitions_of_topic = self.begin_topic(name, partitions, **configs)
+        for partition in partitions_of_topic:
             await partition.wait_open(timeout_ms=10_000)
-        return made
+        return partitions_of_topic
 
     def partition(self, name: str, index: int = 0) -> Partition:
         found = self.broker.partitions.get(name, index)
@@ -333,7 +333,7 @@ class Bench:
         """What the connection would get from the handler."""
         frame = frame_request(request, version, correlation_id=7, client_id=client_id)[4:]
         reply = self.session(role).handle_frame(memoryview(bytearray(frame)))
-        return as_told(reply)
+        return decoded(reply)
 
     def session(self, role: str) -> Session:
         """A connection's handler, one for each kind of listener."""
@@ -394,7 +394,7 @@ def set_leader(partition: Partition, node: int, *, epoch: int) -> None:
     )
 
 
-def as_told(reply: Reply) -> EncodedResponse | PendingReply | None:
+def decoded(reply: Reply) -> EncodedResponse | PendingReply | None:
     """Responses of the fast paths, for comparison with the general path."""
     if isinstance(reply, bytes):
         return EncodedResponse((reply,))
@@ -414,8 +414,8 @@ async def unparked(parked: DelayedReply) -> EncodedResponse | None:
     except BaseException:
         parked.cancel()
         raise
-    told = as_told(reply)
-    return await told.response if isinstance(told, PendingReply) else told
+    result = decoded(reply)
+    return await result.response if isinstance(result, PendingReply) else result
 
 
 def directory_id(path: str) -> UUID:

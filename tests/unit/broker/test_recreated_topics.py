@@ -21,16 +21,16 @@ def test_new_log_does_not_share_the_folder_of_the_old_one(seed: int) -> None:
         await bench.controller.submit(
             lambda image: delete_topics(image, request, config=bench.config)
         )
-        made = await bench.create_topic("a", partitions=40)
-        made[3].append(
+        partitions = await bench.create_topic("a", partitions=40)
+        partitions[3].append(
             memoryview(bytearray(batch_of(b"kept"))), now_ms=bench.broker.clock.wall_ms()
         )
         await asyncio.sleep(100)
-        for partition in made:
+        for partition in partitions:
             assert partition.log is not None
             folder = partition.log.directory
             assert read_partition_metadata(bench.life.disk, folder) == partition.topic_id
-        assert made[3].high_watermark == 1
+        assert partitions[3].high_watermark == 1
 
     bench = run(scenario, machine=new_machine(seed))
     assert not bench.halted

@@ -416,5 +416,5 @@ def say(message: Message) -> str:
 
 def known(message: Message) -> str:
     error = getattr(message, "error", Error.NONE)
-    said = f"(epoch={getattr(message, 'epoch', -1)} leader={getattr(message, 'leader', -1)}"
-    return f"{said})" if error is Error.NONE else f"{said}, {error.value})"
+    text = f"(epoch={getattr(message, 'epoch', -1)} leader={getattr(message, 'leader', -1)}"
+    return f"{text})" if error is Error.NONE else f"{text}, {error.value})"

@@ -45,7 +45,9 @@ def follower(me: ReplicaKey) -> tuple[RaftCore, int]:
 
     def take(effects: Effects) -> None:
         fetches.extend(
-            one.message.request_id for one in effects.send if isinstance(one.message, FetchRequest)
+            each.message.request_id
+            for each in effects.send
+            if isinstance(each.message, FetchRequest)
         )
         if effects.persist is not None:
             take(core.on_persisted(1))

@@ -106,7 +106,10 @@ class ClassicConsumer:
         if not answer.error_code:
             assignment = assignment_of(bytes(answer.assignment))
             assert assignment is not None
-            self.has = {one.topic: one.partitions for one in assignment.assigned_partitions}
+            self.has = {
+                partition.topic: partition.partitions
+                for partition in assignment.assigned_partitions
+            }
 
     def beat(self) -> None:
         request = HeartbeatRequest(

@@ -79,7 +79,7 @@ class Consumer:
         self.instance_id: str | None = None
         self.epoch = 0
         self.has: Partitions = {}
-        self.told: Partitions = {}
+        self.assigned: Partitions = {}
         self.topics: list[str] | None = None
         self.regex: str | None = None
         #: An answer was lost: it tells everything, to be told everything.
@@ -95,12 +95,12 @@ class Consumer:
         )
 
     def answer(self) -> ConsumerGroupHeartbeatResponse:
-        (reply,) = (one for who, one in self.shard.replies if who == self.member_id)
+        (reply,) = (each for who, each in self.shard.replies if who == self.member_id)
         assert isinstance(reply, ConsumerGroupHeartbeatResponse)
         return reply
 
     def join(self, topics: list[str] | None, **fields: object) -> ConsumerGroupHeartbeatResponse:
-        self.epoch, self.has, self.told = 0, {}, {}
+        self.epoch, self.has, self.assigned = 0, {}, {}
         self.topics, self.regex = topics, fields.get("subscribed_topic_regex")  # type: ignore[assignment]
         return self.beat(
             **{"rebalance_timeout_ms": 60_000, **fields},  # type: ignore[arg-type]
@@ -137,19 +137,20 @@ class Consumer:
         if answer.error_code == 0 and not lost:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.told = {
-                    one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions
+                self.assigned = {
+                    partition.topic_id: list(partition.partitions)
+                    for partition in answer.assignment.topic_partitions
                 }
                 # New ones may be used at once, the others are given up by `reconcile`.
-                for topic_id, partitions in self.told.items():
+                for topic_id, partitions in self.assigned.items():
                     mine = self.has.setdefault(topic_id, [])
-                    mine += [one for one in partitions if one not in mine]
+                    mine += [partition for partition in partitions if partition not in mine]
         return answer
 
     def reconcile(self) -> None:
         """Gives up what it was not told to have."""
-        self.has = {t: list(partitions) for t, partitions in self.told.items() if partitions}
+        self.has = {t: list(partitions) for t, partitions in self.assigned.items() if partitions}
 
     def leave(self, epoch: int = -1) -> None:
         self.beat(member_epoch=epoch, topic_partitions=None)
-        self.epoch, self.has, self.told = 0, {}, {}
+        self.epoch, self.has, self.assigned = 0, {}, {}

@@ -134,7 +134,7 @@ def test_uniform_moves_no_partition_that_need_not(count: int, before: int, after
         min(load, share + (position < extra)) for position, load in enumerate(previous)
     )
     before_of, after_of = owners(old), owners(new)
-    kept = sum(before_of[one] == after_of[one] for one in before_of)
+    kept = sum(before_of[each] == after_of[each] for each in before_of)
     assert kept == kept_at_best
 
 
@@ -196,7 +196,7 @@ def test_consistent_moves_little_when_a_member_goes() -> None:
     before = assign("consistent", group_of(members, counts))
     after = assign("consistent", group_of(members[:-1], counts))
     old, new = owners(before), owners(after)
-    moved = sum(old[one] != new[one] for one in old)
+    moved = sum(old[each] != new[each] for each in old)
     assert moved <= loads(before)[members[-1]] + 0.1 * len(old)
     assert max(loads(before).values()) <= 11
 

@@ -52,7 +52,7 @@ class Classic(ClassicConsumer):
             self.synced(answer)
             # A cooperative member that had to give something up joins again at once.
             gave_up = any(
-                one not in self.has.get(topic, []) for topic, all in before.items() for one in all
+                each not in self.has.get(topic, []) for topic, all in before.items() for each in all
             )
             self._go_on(answer.error_code, "join" if gave_up and not answer.error_code else "beat")
         elif isinstance(answer, HeartbeatResponse):
@@ -73,19 +73,23 @@ class Classic(ClassicConsumer):
 
     def assign(self) -> dict[str, Named]:
         """Round robin. What another still has a cooperative leader gives to nobody."""
-        said = {one.member_id: subscription_of(bytes(one.metadata)) for one in self.leads}
+        subscriptions = {
+            request.member_id: subscription_of(bytes(request.metadata)) for request in self.leads
+        }
         owner = {
             (topic.topic, partition): member_id
-            for member_id, one in said.items()
-            if one is not None
-            for topic in one.owned_partitions
+            for member_id, each in subscriptions.items()
+            if each is not None
+            for topic in each.owned_partitions
             for partition in topic.partitions
         }
-        given: dict[str, Named] = {member_id: {} for member_id in said}
-        members = sorted(said)
+        given: dict[str, Named] = {member_id: {} for member_id in subscriptions}
+        members = sorted(subscriptions)
         turn = 0
         for name in sorted(self.shard.image.topic_ids):
-            wanting = [one for one in members if name in getattr(said[one], "topics", ())]
+            wanting = [
+                member for member in members if name in getattr(subscriptions[member], "topics", ())
+            ]
             topic_id = self.shard.image.topic_ids[name]
             for partition in range(len(self.shard.image.topics[topic_id].partitions)):
                 if wanting:
@@ -116,7 +120,7 @@ class MixedLife:
 
     def deliver(self) -> None:
         """Answers reach those classic members that still live."""
-        by_name = {one.name: one for one in self.classics}
+        by_name = {classic.name: classic for classic in self.classics}
         for who, answer in self.shard.replies:
             if who in by_name:
                 by_name[who].hear(answer)
@@ -186,11 +190,11 @@ class MixedLife:
     def static_member_restarts(self) -> None:
         """Perhaps as one of the other kind. (Classic ones do not say good-bye.)"""
         instance = self.chance.choice(["i1", "i2"])
-        for consumer in [one for one in self.consumers if one.instance_id == instance]:
+        for consumer in [each for each in self.consumers if each.instance_id == instance]:
             self.consumers.remove(consumer)
             consumer.leave(-2)
             self.deliver()
-        self.classics = [one for one in self.classics if one.instance_id != instance]
+        self.classics = [classic for classic in self.classics if classic.instance_id != instance]
         self.come(instance)
 
     def topic_grows(self) -> None:
@@ -204,7 +208,7 @@ class MixedLife:
         members = self.members()
         for consumer in self.consumers:
             if consumer.member_id not in members:
-                consumer.has, consumer.told = {}, {}
+                consumer.has, consumer.assigned = {}, {}
         for classic in self.classics:
             if classic.member_id not in members:
                 classic.has = {}
@@ -224,10 +228,13 @@ class MixedLife:
         """Nobody shares a partition (G2)."""
         held: dict[tuple[str, int], str] = {}
         topics = self.shard.image.topics
-        having: list[tuple[str, Named]] = [(one.name, one.has) for one in self.classics]
+        having: list[tuple[str, Named]] = [(classic.name, classic.has) for classic in self.classics]
         having += [
-            (one.member_id, {topics[topic_id].name: found for topic_id, found in one.has.items()})
-            for one in self.consumers
+            (
+                consumer.member_id,
+                {topics[topic_id].name: found for topic_id, found in consumer.has.items()},
+            )
+            for consumer in self.consumers
         ]
         for name, has in having:
             for topic, partitions in has.items():
@@ -250,8 +257,8 @@ class MixedLife:
                 self.beat(consumer)
                 consumer.reconcile()
             self.check_owners()
-        held = sum(len(found) for one in self.classics for found in one.has.values())
-        held += sum(len(found) for one in self.consumers for found in one.has.values())
+        held = sum(len(found) for each in self.classics for found in each.has.values())
+        held += sum(len(found) for each in self.consumers for found in each.has.values())
         topics = self.shard.image.topics.values()
         is_anybody_here = self.classics or self.consumers
         assert held == (sum(len(topic.partitions) for topic in topics) if is_anybody_here else 0)
@@ -261,7 +268,7 @@ class MixedLife:
         if not isinstance(group, ClassicGroup):
             return set()
         waiting = {*group.joins, *group.syncs}
-        return {one.name for one in self.classics if one.member_id in waiting}
+        return {classic.name for classic in self.classics if classic.member_id in waiting}
 
 
 @pytest.mark.parametrize("seed", range(100))

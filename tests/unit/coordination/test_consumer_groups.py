@@ -65,7 +65,7 @@ class Life(RuleBasedStateMachine):
     @rule(instance=st.sampled_from(["i1", "i2"]))
     @precondition(lambda self: len(self.consumers) < 6)
     def join_static(self, instance: str) -> None:
-        if all(one.instance_id != instance for one in self.consumers):
+        if all(consumer.instance_id != instance for consumer in self.consumers):
             self.newcomer(instance).join(["t0", "t1"])
 
     @rule(data=st.data(), lost=st.booleans())
@@ -96,9 +96,9 @@ class Life(RuleBasedStateMachine):
         consumer.leave()
 
     @rule(data=st.data())
-    @precondition(lambda self: any(one.instance_id and one.epoch > 0 for one in self.consumers))
+    @precondition(lambda self: any(each.instance_id and each.epoch > 0 for each in self.consumers))
     def restart_static(self, data: st.DataObject) -> None:
-        static = [one for one in self.consumers if one.instance_id and one.epoch > 0]
+        static = [each for each in self.consumers if each.instance_id and each.epoch > 0]
         consumer = data.draw(st.sampled_from(static))
         self.consumers.remove(consumer)
         consumer.leave(-2)
@@ -120,7 +120,7 @@ class Life(RuleBasedStateMachine):
         members = self.shard.consumers().members if "g" in self.shard.shard.groups else {}
         for consumer in self.consumers:
             if consumer.member_id not in members:
-                consumer.has, consumer.told = {}, {}
+                consumer.has, consumer.assigned = {}, {}
 
     @rule()
     def fail_over(self) -> None:
@@ -145,9 +145,9 @@ class Life(RuleBasedStateMachine):
         owners: dict[tuple[UUID, int], str] = {}
         group = self.shard.consumers()
         for member in group.members.values():
-            for one in iterate_partitions(member.assigned, member.revoking):
-                assert one not in owners, "two members own it (G2)"
-                owners[one] = member.member_id
+            for each in iterate_partitions(member.assigned, member.revoking):
+                assert each not in owners, "two members own it (G2)"
+                owners[each] = member.member_id
         known = {(t, p): m for t, found in group.owners.items() for p, m in found.items()}
         assert known == owners
 
@@ -169,7 +169,7 @@ class Life(RuleBasedStateMachine):
             return
         group = self.shard.consumers()
         assert group.state_name == "Stable"
-        assert group.members.keys() >= {one.member_id for one in self.consumers}
+        assert group.members.keys() >= {each.member_id for each in self.consumers}
         for member in group.members.values():
             assert member.state is MemberState.STABLE
             assert {t: tuple(sorted(p)) for t, p in member.assigned.items()} == group.target(
@@ -198,7 +198,7 @@ def test_many_members_settle_quickly(count: int) -> None:
             consumer.reconcile()
             consumer.beat()
     assert shard.consumers().state_name == "Stable"
-    assert {sum(map(len, one.has.values())) for one in consumers} == {1_000 // count}
+    assert {sum(map(len, each.has.values())) for each in consumers} == {1_000 // count}
 
 
 @pytest.mark.parametrize("given", CONSUMER_ASSIGNORS)
@@ -208,9 +208,10 @@ def test_an_assignor_as_settings_call_it(given: str) -> None:
     topic_id = shard.create_topic("t", 3)
     answer = Consumer(shard, "m").join(["t"], server_assignor=CONSUMER_ASSIGNORS[given])
     assert answer.assignment is not None
-    assert [(one.topic_id, one.partitions) for one in answer.assignment.topic_partitions] == [
-        (topic_id, [0, 1, 2])
-    ]
+    assert [
+        (partition.topic_id, partition.partitions)
+        for partition in answer.assignment.topic_partitions
+    ] == [(topic_id, [0, 1, 2])]
 
 
 def test_a_new_pattern_is_matched_alone() -> None:

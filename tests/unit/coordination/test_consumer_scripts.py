@@ -62,7 +62,7 @@ class Scenario:
             )
         return lines
 
-    def told(self, name: str) -> list[str]:
+    def responses(self, name: str) -> list[str]:
         lines = []
         for who, answer in self.shard.replies:
             assert isinstance(answer, ConsumerGroupHeartbeatResponse)
@@ -75,7 +75,10 @@ class Scenario:
             return [f"{who}: {code} {answer.error_message}"]
         assignment = ""
         if answer.assignment is not None:
-            given = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
+            given = {
+                partition.topic_id: partition.partitions
+                for partition in answer.assignment.topic_partitions
+            }
             assignment = f" has {self.named(given)}"
         return [f"{who}: epoch {answer.member_epoch}{assignment}"]
 
@@ -108,7 +111,7 @@ class Scenario:
             server_assignor=assignor,
             rebalance_timeout_ms=int(rebalance),
         )
-        return self.told(name)
+        return self.responses(name)
 
     def do_beat(
         self,
@@ -133,9 +136,9 @@ class Scenario:
         if has is not None:
             topic, _, partitions = has.partition(":")
             topic_id = self.shard.image.topic_ids[topic]
-            consumer.has = {topic_id: [int(one) for one in partitions.split(",")]}
+            consumer.has = {topic_id: [int(each) for each in partitions.split(",")]}
         consumer.beat(lost="lost" in flags, **fields)
-        return self.told(name)
+        return self.responses(name)
 
     def do_reconcile(self, name: str) -> list[str]:
         self.consumers[name].reconcile()
@@ -144,7 +147,7 @@ class Scenario:
     def do_leave(self, name: str, *flags: str) -> list[str]:
         """`for-now`: a static member that will be back."""
         self.consumers[name].leave(-2 if "for-now" in flags else -1)
-        return self.told(name)
+        return self.responses(name)
 
     def do_commit(self, name: str, epoch: str, partition: str = "0") -> list[str]:
         try:

@@ -69,8 +69,8 @@ def test_as_a_plain_table_of_times(steps: list[tuple[str, int, int]]) -> None:
             due = set()
             while (taken := deadlines.take_due(now_ms)) is not None:
                 due.add(taken.action(now_ms))
-            assert due == {one for one, at_ms in expected.items() if at_ms <= now_ms}
-            expected = {one: at_ms for one, at_ms in expected.items() if at_ms > now_ms}
+            assert due == {each for each, at_ms in expected.items() if at_ms <= now_ms}
+            expected = {each: at_ms for each, at_ms in expected.items() if at_ms > now_ms}
         assert len(deadlines) == len(expected)
         wake_ms = deadlines.next_ms()
         if expected:

@@ -59,7 +59,9 @@ def test_one_batch_ends_the_one_group_and_begins_the_other() -> None:
     ]
     assert member.classic_member_metadata is not None
     assert member.classic_member_metadata.session_timeout_ms == 10_000
-    assert [one.name for one in member.classic_member_metadata.supported_protocols] == ["range"]
+    assert [protocol.name for protocol in member.classic_member_metadata.supported_protocols] == [
+        "range"
+    ]
     new = Consumer(shard, "new")
     new.leave()
     gone = [type(record.key) for record in shard.written if record.value is None]

@@ -69,7 +69,7 @@ class Scenario:
             parts.append(f"pending={','.join(group.pending)}")
         return f"({' '.join(parts)})"
 
-    def told(self) -> list[str]:
+    def responses(self) -> list[str]:
         lines = []
         for record in self.driver.written:
             value = record.value
@@ -83,7 +83,9 @@ class Scenario:
     def record(value: GroupMetadataValue | None) -> str:
         if value is None:
             return "tombstone"
-        members = [f"{one.member_id}={bytes(one.assignment).decode()}" for one in value.members]
+        members = [
+            f"{member.member_id}={bytes(member.assignment).decode()}" for member in value.members
+        ]
         return (
             f"{value.protocol_type} generation={value.generation} protocol={value.protocol}"
             f" leader={value.leader} {' '.join(members)}".rstrip()
@@ -94,11 +96,13 @@ class Scenario:
             case JoinGroupResponse(error_code=0):
                 self.ids[name] = message.member_id
                 self.generations[name] = message.generation_id
-                said = [f"{one.member_id}={one.metadata.decode()}" for one in message.members]
+                text = [
+                    f"{member.member_id}={member.metadata.decode()}" for member in message.members
+                ]
                 skips = " skips the assignment" if message.skip_assignment else ""
                 return (
                     f"{message.member_id} joined generation {message.generation_id}"
-                    f" {message.protocol_name} leader={message.leader}{skips} {' '.join(said)}"
+                    f" {message.protocol_name} leader={message.leader}{skips} {' '.join(text)}"
                 ).rstrip()
             case JoinGroupResponse():
                 if message.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -107,7 +111,7 @@ class Scenario:
             case SyncGroupResponse(error_code=0):
                 return f"assigned [{bytes(message.assignment).decode()}]"
             case LeaveGroupResponse(error_code=0):
-                return " ".join(ErrorCode(one.error_code).name for one in message.members)
+                return " ".join(ErrorCode(member.error_code).name for member in message.members)
             case HeartbeatResponse() | SyncGroupResponse() | LeaveGroupResponse():
                 return ErrorCode(message.error_code).name
             case _:
@@ -140,15 +144,15 @@ class Scenario:
             group_instance_id=self.instances.get(name),
             protocol_type=type,
             protocols=[
-                JoinGroupRequestProtocol(name=one, metadata=said.encode())
-                for one, _, said in (part.partition(":") for part in protocols.split(",") if part)
+                JoinGroupRequestProtocol(name=each, metadata=text.encode())
+                for each, _, text in (part.partition(":") for part in protocols.split(",") if part)
             ],
         )
         client = Client(client_id=name, host="/127.0.0.1", api_version=int(version))
         self.driver.ask(
             name, lambda shard, ticket, now: shard.classic.join(request, client, ticket, now)
         )
-        return self.told()
+        return self.responses()
 
     def do_sync(
         self, name: str, *assigned: str, protocol: str | None = None, **by: str
@@ -161,12 +165,12 @@ class Scenario:
             group_instance_id=self.instances.get(name),
             protocol_name=protocol,
             assignments=[
-                SyncGroupRequestAssignment(member_id=self.ids[one], assignment=what.encode())
-                for one, what in by.items()
+                SyncGroupRequestAssignment(member_id=self.ids[each], assignment=what.encode())
+                for each, what in by.items()
             ],
         )
         self.driver.ask(name, lambda shard, ticket, now: shard.classic.sync(request, ticket, now))
-        return self.told()
+        return self.responses()
 
     def do_heartbeat(self, name: str, generation: str | None = None) -> list[str]:
         request = HeartbeatRequest(
@@ -178,7 +182,7 @@ class Scenario:
         self.driver.ask(
             name, lambda shard, ticket, now: shard.classic.heartbeat(request, ticket, now)
         )
-        return self.told()
+        return self.responses()
 
     def do_leave(self, *names: str, instance: str | None = None) -> list[str]:
         """Several in one request; `leave instance=x` is an administrator."""
@@ -192,7 +196,7 @@ class Scenario:
         self.driver.ask(
             "leave", lambda shard, ticket, now: shard.classic.leave(request, ticket, now)
         )
-        return self.told()
+        return self.responses()
 
     def do_commit(self, *words: str, generation: str | None = None) -> list[str]:
         """Whether the group would let this one commit; `transactional` as in a transaction."""
@@ -225,15 +229,15 @@ class Scenario:
     def do_fence(self) -> list[str]:
         group = self.driver.shard.groups["g"]
         self.driver.ask("", lambda shard, ticket, now: group.fence_all(now))
-        return self.told()
+        return self.responses()
 
     def do_pass(self, ms: str) -> list[str]:
         self.driver.pass_ms(int(ms))
-        return self.told()
+        return self.responses()
 
     def do_failover(self) -> list[str]:
         self.driver.fail_over()
-        return self.told()
+        return self.responses()
 
     def do_fail(self, code: str) -> list[str]:
         """The next append fails."""

@@ -27,7 +27,7 @@ def shard() -> Shard:
 
 def kept(shard: Shard) -> tuple[int, int, int]:
     """What the shard has in memory: groups, timers, the consumer protocol's tables."""
-    tables = [one for one in vars(shard.shard.consumer).values() if isinstance(one, dict)]
+    tables = [var for var in vars(shard.shard.consumer).values() if isinstance(var, dict)]
     return len(shard.shard.groups), len(shard.shard.deadlines), sum(map(len, tables))
 
 

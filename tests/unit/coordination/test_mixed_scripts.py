@@ -39,7 +39,7 @@ class MixedScenario(Scenario):
                 lines = [line.replace(client.member_id, name) for line in lines]
         return lines
 
-    def told(self, name: str) -> list[str]:
+    def responses(self, name: str) -> list[str]:
         lines = []
         for who, answer in self.shard.replies:
             if isinstance(answer, ConsumerGroupHeartbeatResponse):
@@ -56,13 +56,13 @@ class MixedScenario(Scenario):
         if isinstance(answer, JoinGroupResponse):
             client.joined(answer)
             leads = " as leader" if answer.leader and answer.leader == answer.member_id else ""
-            said = f"joined {answer.generation_id} with {answer.protocol_name}{leads}"
+            text = f"joined {answer.generation_id} with {answer.protocol_name}{leads}"
         elif isinstance(answer, SyncGroupResponse):
             client.synced(answer)
-            said = f"synced, has {_shown(client.has)}"
+            text = f"synced, has {_shown(client.has)}"
         else:
-            said = "alive"
-        return ErrorCode(answer.error_code).name if answer.error_code else said
+            text = "alive"
+        return ErrorCode(answer.error_code).name if answer.error_code else text
 
     # Commands.
 
@@ -89,29 +89,29 @@ class MixedScenario(Scenario):
             client.topics = topics.split(",")
         session_ms, rebalance_ms = self._timeouts
         client.join(session_ms=session_ms, rebalance_ms=rebalance_ms)
-        lines = self.told(name)
+        lines = self.responses(name)
         if lines == [f"{name}: MEMBER_ID_REQUIRED"]:
             client.join(session_ms=session_ms, rebalance_ms=rebalance_ms)
-            lines = self.told(name)
+            lines = self.responses(name)
         return lines
 
     def do_sync(self, name: str, **assigned: str) -> list[str]:
         given = {self.classics[who].member_id: _read(text) for who, text in assigned.items()}
         self.classics[name].sync(given)
-        return self.told(name)
+        return self.responses(name)
 
     def do_hb(self, name: str) -> list[str]:
         self.classics[name].beat()
-        return self.told(name)
+        return self.responses(name)
 
     def do_quit(self, name: str, *flags: str) -> list[str]:
         """`by-instance`: an administrator removes it."""
         self.classics[name].leave(by_instance="by-instance" in flags)
-        return self.told(name)
+        return self.responses(name)
 
     def do_pass(self, ms: str) -> list[str]:
         super().do_pass(ms)
-        return self.told("")
+        return self.responses("")
 
     def do_ccommit(self, name: str, epoch: str) -> list[str]:
         return self.do_commit(self.classics[name].member_id, epoch)
@@ -119,7 +119,7 @@ class MixedScenario(Scenario):
 
 def _read(text: str) -> Named:
     topic, _, partitions = text.partition(":")
-    return {topic: [int(one) for one in partitions.split(",")]} if topic else {}
+    return {topic: [int(each) for each in partitions.split(",")]} if topic else {}
 
 
 def _shown(has: Named) -> str:

@@ -141,18 +141,18 @@ class Resets(Shard):
 
     def offsets(self) -> dict[int, int]:
         return {
-            one.partition_index: one.committed_offset
+            partition.partition_index: partition.committed_offset
             for topic in self.fetched().topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     def before(self) -> dict[int, int]:
         """What each partition that remembers one was before its reset."""
         return {
-            one.partition_index: one.offset_before_reset
+            partition.partition_index: partition.offset_before_reset
             for topic in self.fetched().topics
-            for one in topic.partitions
-            if one.reset_timestamp != -1
+            for partition in topic.partitions
+            if partition.reset_timestamp != -1
         }
 
 
@@ -365,8 +365,11 @@ def test_each_partition_remembers_its_last_reset(resets: Resets) -> None:
     resets.reset({0: 7})
     (topic,) = resets.fetched().topics
     assert {
-        one.partition_index: (one.offset_before_reset, one.reset_timestamp - WALL_OFFSET_MS)
-        for one in topic.partitions
+        partition.partition_index: (
+            partition.offset_before_reset,
+            partition.reset_timestamp - WALL_OFFSET_MS,
+        )
+        for partition in topic.partitions
     } == {0: (3, 1000), 1: (60, 0)}
     with refused(ErrorCode.INVALID_REQUEST):
         resets.undo({0: 50, 1: 60})

@@ -115,8 +115,9 @@ class Offsets(ShardDriver):
         assert isinstance(reply, OffsetFetchResponseGroup)
         return {
             topic.name: {
-                one.partition_index: ErrorCode(one.error_code) or one.committed_offset
-                for one in topic.partitions
+                partition.partition_index: ErrorCode(partition.error_code)
+                or partition.committed_offset
+                for partition in topic.partitions
             }
             for topic in reply.topics
         }
@@ -307,4 +308,4 @@ def test_the_reply_says_yes(offsets: Offsets) -> None:
     offsets.commit("t", {0: 5})
     ((_, reply),) = offsets.replies
     assert isinstance(reply, OffsetCommitResponse)
-    assert [one.error_code for one in reply.topics[0].partitions] == [0]
+    assert [partition.error_code for partition in reply.topics[0].partitions] == [0]

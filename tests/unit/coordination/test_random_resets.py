@@ -96,12 +96,12 @@ class Lives(RuleBasedStateMachine):
         self.fenced()
 
     @rule()
-    @precondition(lambda self: any(one.before is not None for one in self.believed.values()))
+    @precondition(lambda self: any(each.before is not None for each in self.believed.values()))
     def undo(self) -> None:
         back = {
-            partition: one.before
-            for partition, one in self.believed.items()
-            if one.before is not None
+            partition: each.before
+            for partition, each in self.believed.items()
+            if each.before is not None
         }
         self.resets.undo(back)
         for partition, offset in back.items():
@@ -118,12 +118,12 @@ class Lives(RuleBasedStateMachine):
         if not hasattr(self, "believed"):
             return
         assert self.resets.offsets() == {
-            partition: one.offset for partition, one in self.believed.items() if one.offset >= 0
+            partition: each.offset for partition, each in self.believed.items() if each.offset >= 0
         }
         assert self.resets.before() == {
-            partition: one.before
-            for partition, one in self.believed.items()
-            if one.before is not None
+            partition: each.before
+            for partition, each in self.believed.items()
+            if each.before is not None
         }
 
 

@@ -28,9 +28,9 @@ class refused:
         self._caught = self._raises.__enter__()
 
     def __exit__(self, *error: object) -> bool:
-        told = self._raises.__exit__(*error)  # type: ignore[arg-type]
+        is_expected = self._raises.__exit__(*error)  # type: ignore[arg-type]
         assert self._caught.value.code == self._code, self._caught.value.code.name
-        return told
+        return is_expected
 
 
 def begun(world: World, **more: object) -> tuple[int, int]:

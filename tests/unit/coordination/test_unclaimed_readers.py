@@ -92,14 +92,14 @@ def test_patterns_pass_by_what_the_group_has_not_claimed() -> None:
     shard = shard_with_topics()
     other = Consumer(shard, "m", "other")
     other.join([], subscribed_topic_regex=".*")
-    assert set(other.told) == set(shard.image.topics)
+    assert set(other.assigned) == set(shard.image.topics)
     claim(shard, "mine")
     assert other.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
     other.join([], subscribed_topic_regex=".*")
-    assert set(other.told) == {shard.image.topic_ids["free"]}
+    assert set(other.assigned) == {shard.image.topic_ids["free"]}
     mine = Consumer(shard, "m", "mine")
     mine.join([], subscribed_topic_regex=".*")
-    assert set(mine.told) == set(shard.image.topics)
+    assert set(mine.assigned) == set(shard.image.topics)
 
 
 def test_who_uses_a_topic() -> None:

@@ -266,7 +266,7 @@ def test_their_offsets_can_be_read_and_do_not_expire() -> None:
     shard.ask("fetch", lambda at, ticket, _: fetch_offsets(at, asked, ticket, require_stable=True))
     answer = reply(shard)
     assert isinstance(answer, OffsetFetchResponseGroup)
-    assert [one.committed_offset for one in answer.topics[0].partitions] == [5]
+    assert [partition.committed_offset for partition in answer.topics[0].partitions] == [5]
     assert set(listed(shard)) == set(UNSERVED)  # the plain group has expired
 
 

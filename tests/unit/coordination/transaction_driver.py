@@ -171,9 +171,9 @@ class World:
         ((_, reply),) = outcome.replies
         data: Any = SimpleNamespace(reply=reply)
         return {
-            (topic.name, one.partition_index): one.partition_error_code
+            (topic.name, each.partition_index): each.partition_error_code
             for topic in data.reply.topic_results
-            for one in topic.results_by_partition
+            for each in topic.results_by_partition
         }
 
     def end(

@@ -62,9 +62,11 @@ class Processes:
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def leader(self) -> int:
-        _, told = self.client("--status")
+        _, output = self.client("--status")
         return next(
-            int(line.split()[1].rstrip(":")) for line in told.splitlines() if "role leader" in line
+            int(line.split()[1].rstrip(":"))
+            for line in output.splitlines()
+            if "role leader" in line
         )
 
 
@@ -91,16 +93,16 @@ def test_a_cluster_survives_its_leader(processes: Processes) -> None:
     assert processes.client("--remove-peer", str(first)) == (0, "")
     assert processes.client("--delete", "color") == (0, "")
     assert processes.client("color") == (1, ""), "there is no such key"
-    _, told = processes.client("--status", servers=processes.names[3])
-    assert f"{processes.names[3]}" in told.rpartition("voters")[2]
-    assert processes.names[first - 1] not in told.rpartition("voters")[2]
+    _, output = processes.client("--status", servers=processes.names[3])
+    assert f"{processes.names[3]}" in output.rpartition("voters")[2]
+    assert processes.names[first - 1] not in output.rpartition("voters")[2]
     assert processes.end(4, signal.SIGTERM) == 0
 
 
 def test_wrong_calls_get_a_sentence(processes: Processes, tmp_path: Path) -> None:
     assert processes.client("--timeout-seconds", "0.3", "k")[0] == 3
-    code, told = processes.client("k", servers="nonsense")
-    assert (code, "is not host:port:id" in told) == (2, True)
+    code, output = processes.client("k", servers="nonsense")
+    assert (code, "is not host:port:id" in output) == (2, True)
     assert processes.client("k", "v", "--status")[0] == 2
     for words in (
         ["data", "a:1:1", "nonsense"],

@@ -57,8 +57,8 @@ def apply() -> Applies:
 
 def append(image: MetadataImage, records: Iterable[Message]) -> None:
     """As the log would: each record takes the next offset."""
-    made = list(records)
-    image.apply(made, offset=Offset(image.offset + len(made)), epoch=image.epoch)
+    batch = list(records)
+    image.apply(batch, offset=Offset(image.offset + len(batch)), epoch=image.epoch)
 
 
 @pytest.fixture

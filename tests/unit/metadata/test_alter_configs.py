@@ -45,8 +45,8 @@ def alter(
         resource_type=kind,
         resource_name=name,
         configs=[
-            incremental.AlterableConfig(name=one, config_operation=operation, value=value)
-            for one, operation, value in changes
+            incremental.AlterableConfig(name=change, config_operation=operation, value=value)
+            for change, operation, value in changes
         ],
     )
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource])

@@ -72,15 +72,15 @@ def test_bad_settings(values: dict[str, str], code: ErrorCode) -> None:
 
 
 def test_a_client_gets_the_metrics_of_all_its_subscriptions() -> None:
-    one = subscription("org.apache.kafka.producer.,other", "60000", "client_id=billing.*")
-    two = subscription("org.apache.kafka.consumer.,other", "30000")
+    first = subscription("org.apache.kafka.producer.,other", "60000", "client_id=billing.*")
+    second = subscription("org.apache.kafka.consumer.,other", "30000")
     foreign = subscription("*", "100", "client_id=other")
     assert select_metrics([], CLIENT) == Selection((), 300_000)
     assert select_metrics([foreign], CLIENT) == Selection((), 300_000)
-    selected = select_metrics([one, two, foreign], CLIENT)
+    selected = select_metrics([first, second, foreign], CLIENT)
     metrics = ("org.apache.kafka.consumer.", "org.apache.kafka.producer.", "other")
     assert selected == Selection(metrics, 30_000)
-    assert select_metrics([one, subscription("*")], CLIENT) == Selection(("*",), 60_000)
+    assert select_metrics([first, subscription("*")], CLIENT) == Selection(("*",), 60_000)
 
 
 def test_the_subscription_id_follows_metrics_interval_and_client() -> None:

@@ -85,8 +85,8 @@ class Case:
         return self.image.topics[T]
 
     def change(self, **leadership_rules: int) -> PartitionChange:
-        made = LeadershipRules(self.image, make_config(), **leadership_rules)
-        return PartitionChange(made, self.topic, 0)
+        rules = LeadershipRules(self.image, make_config(), **leadership_rules)
+        return PartitionChange(rules, self.topic, 0)
 
     def built(self, change: PartitionChange) -> str:
         """What the partition becomes; the epochs it gains, if any."""

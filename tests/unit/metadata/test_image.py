@@ -374,7 +374,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     topic_ids = ids.map(lambda number: UUID(int=number + 100))
     replicas = st.lists(ids, min_size=1, max_size=3, unique=True)
     some_replicas = st.none() | replicas
-    one = st.one_of(
+    records = st.one_of(
         st.builds(TopicRecord, name=names, topic_id=topic_ids),
         st.builds(RemoveTopicRecord, topic_id=topic_ids),
         st.builds(
@@ -430,7 +430,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
         st.just(EndTransactionRecord()),
         st.just(AbortTransactionRecord()),
     )
-    return draw(st.lists(one, max_size=40))
+    return draw(st.lists(records, max_size=40))
 
 
 @settings(max_examples=150, deadline=None)

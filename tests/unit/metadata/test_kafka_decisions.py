@@ -186,9 +186,9 @@ def test_the_same_changes(
     }
 
     # u goes from 2,3 to 4,3; then 3 and 4 are killed.
-    one = ReassignablePartition(partition_index=0, replicas=[4, 3])
+    partition = ReassignablePartition(partition_index=0, replicas=[4, 3])
     reassignment = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="u", partitions=[one])]
+        topics=[ReassignableTopic(name="u", partitions=[partition])]
     )
     moved = alter_reassignments(controller.image, reassignment, config=CONFIG)
     assert controller.writes(moved) == {

@@ -52,10 +52,10 @@ Apply = Callable[[MetadataImage, Iterable[Message]], None]
 @pytest.fixture
 def image(cluster: Callable[..., MetadataImage], apply: Apply) -> MetadataImage:
     """One partition on three brokers; broker 4 is there too."""
-    made = cluster(1, 2, 3, 4)
-    apply(made, [FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)])
-    apply(made, [TopicRecord(name="a", topic_id=A), new_partition(made, A, 0, (1, 2, 3))])
-    return made
+    image = cluster(1, 2, 3, 4)
+    apply(image, [FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)])
+    apply(image, [TopicRecord(name="a", topic_id=A), new_partition(image, A, 0, (1, 2, 3))])
+    return image
 
 
 def topic(image: MetadataImage) -> TopicState:
@@ -170,7 +170,7 @@ def test_evidence_that_does_not_count(
     assert refusal.value.code == code
 
 
-def report(image: MetadataImage, **said: object) -> PartitionRecord | None:
+def report(image: MetadataImage, **fields: object) -> PartitionRecord | None:
     entries: dict[str, object] = {
         "leader": 2,
         "leader_epoch": 9,
@@ -178,7 +178,7 @@ def report(image: MetadataImage, **said: object) -> PartitionRecord | None:
         "in_sync": (2, 3),
         "voters": (1, 2, 3),
     }
-    return report_leader(topic(image), 0, **(entries | said))  # type: ignore[arg-type]
+    return report_leader(topic(image), 0, **(entries | fields))  # type: ignore[arg-type]
 
 
 def test_an_elected_leader_may_be_many_epochs_ahead(image: MetadataImage) -> None:
@@ -188,9 +188,9 @@ def test_an_elected_leader_may_be_many_epochs_ahead(image: MetadataImage) -> Non
     assert (record.leader, record.leader_epoch, record.isr) == (2, 9, [2, 3])
     image.replay(record)
     assert report(image) is None
-    for said in ({"leader_epoch": 8}, {"life": 4}, {"leader": 3}, {"leader": 4}):
+    for fields in ({"leader_epoch": 8}, {"life": 4}, {"leader": 3}, {"leader": 4}):
         with pytest.raises(Rejected):
-            report(image, **said)
+            report(image, **fields)
 
 
 def test_voters_complete_a_reassignment(image: MetadataImage) -> None:

@@ -252,11 +252,11 @@ class Lives:
     def reassign(self) -> None:
         key, _ = self.chance.choice(self.partitions())
         target = self.chance.sample(BROKERS, self.chance.randrange(1, 4))
-        one = ReassignablePartition(
+        partition = ReassignablePartition(
             partition_index=key.partition, replicas=target if self.chance.random() < 0.8 else None
         )
         request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name="t", partitions=[one])]
+            topics=[ReassignableTopic(name="t", partitions=[partition])]
         )
         self.do(lambda image: alter_reassignments(image, request, config=CONFIG))
 

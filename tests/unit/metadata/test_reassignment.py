@@ -35,9 +35,9 @@ def reassign(
     fixed: bool = False,
 ) -> int:
     target = None if replicas is None else brokers(replicas)
-    one = ReassignablePartition(partition_index=index, replicas=target)
+    partition = ReassignablePartition(partition_index=index, replicas=target)
     request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=topic, partitions=[one])],
+        topics=[ReassignableTopic(name=topic, partitions=[partition])],
         allow_replication_factor_change=not fixed,
     )
     outcome = alter_reassignments(image, request, config=make_config())
@@ -222,9 +222,12 @@ def test_what_is_under_way_is_shown(cluster: Cluster) -> None:
     def listed(topics: list[ListPartitionReassignmentsTopics] | None) -> list[tuple[str, str]]:
         answer = list_reassignments(image, ListPartitionReassignmentsRequest(topics=topics))
         return [
-            (topic.name, f"{one.replicas} +{one.adding_replicas} -{one.removing_replicas}")
+            (
+                topic.name,
+                f"{partition.replicas} +{partition.adding_replicas} -{partition.removing_replicas}",
+            )
             for topic in answer.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
     assert listed(None) == []

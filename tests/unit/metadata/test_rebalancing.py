@@ -38,11 +38,11 @@ def placed(brokers: int, *, partitions: int = 1000, factor: int = 3) -> list[Hol
         replication_factor=factor,
         candidates=[Candidate(broker_id) for broker_id in range(brokers)],
     )
-    return [Holding("t", index, one) for index, one in enumerate(replicas)]
+    return [Holding("t", index, replica) for index, replica in enumerate(replicas)]
 
 
 def after(holdings: list[Holding], moves: list[Move]) -> Placed:
-    now: Placed = {(one.topic, one.partition): one.replicas for one in holdings}
+    now: Placed = {(holding.topic, holding.partition): holding.replicas for holding in holdings}
     for move in moves:
         assert now[move.topic, move.partition] == move.before
         now[move.topic, move.partition] = move.after
@@ -77,7 +77,7 @@ def test_a_broker_that_joins_takes_its_share_and_nothing_else_moves(brokers: int
 
 def test_what_a_broker_holds_that_goes_is_spread() -> None:
     holdings = placed(5)
-    held = sum(4 in one.replicas for one in holdings)
+    held = sum(4 in holding.replicas for holding in holdings)
     moves = plan_moves(holdings, dict.fromkeys(range(4)))
     now = after(holdings, moves)
     assert 4 not in loads(now)
@@ -126,7 +126,7 @@ def test_any_start_ends_even(seed: int) -> None:
     assert width(loads(now), brokers) <= 1
     # No plan copies less: what lies outside, and what is above the share. Now and then replicas
     # that are there already force a detour (of 60,000 seeds, three by more than one a broker).
-    old = loads({(one.topic, one.partition): one.replicas for one in holdings})
+    old = loads({(each.topic, each.partition): each.replicas for each in holdings})
     share = -(-sum(old.values()) // brokers)
     least = sum(n if b >= brokers else max(0, n - share) for b, n in old.items())
     copies = sum(move.copies for move in moves)

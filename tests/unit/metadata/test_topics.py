@@ -81,7 +81,7 @@ def test_a_topic_is_made_of_its_records_in_kafkas_order(
     assert (result.error_code, result.topic_id) == (0, UUID(int=1000))
     assert (result.num_partitions, result.replication_factor) == (2, 1)
     assert result.configs is not None
-    shown = {one.name: (one.value, one.config_source) for one in result.configs}
+    shown = {each.name: (each.value, each.config_source) for each in result.configs}
     assert shown["retention.ms"] == ("1000", 1)
     assert shown["cleanup.policy"] == ("delete", 5)
     assert image.topics == {}  # a decision changes nothing

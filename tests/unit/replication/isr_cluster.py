@@ -115,7 +115,7 @@ class IsrCluster:
         self.committed: list[Entry] = []
         #: Replicas that lost records and have not been in sync since: at most MinISR-1.
         self.lost: set[NodeId] = set()
-        self.latest_told = 0
+        self.latest_returned = 0
         self.latest_epoch_told = -1
         self.records = 0
         self.acts_before_catch_up = False
@@ -489,17 +489,17 @@ class IsrCluster:
                 raise Violation(f"M6: {node_id} is eligible without all of {end} records")
 
     def _check_latest(self) -> None:
-        """The newest leader never tells a latest offset below what an older one told."""
+        """The newest leader never returns a latest offset below that of an older one."""
         newest = self.controller.image.assignment.leader_epoch
         for node in self.nodes.values():
             leader = node.replica.leader if node.replica is not None else None
             if leader is None or leader.leader_epoch < self.latest_epoch_told:
                 continue
             if leader.leader_epoch == newest and leader.can_report_latest:
-                told = leader.high_watermark
-                if told < self.latest_told and not self.settings.unclean_elections:
-                    raise Violation(f"D6: latest offset went back to {told}")
-                self.latest_told = told
+                latest = leader.high_watermark
+                if latest < self.latest_returned and not self.settings.unclean_elections:
+                    raise Violation(f"D6: latest offset went back to {latest}")
+                self.latest_returned = latest
                 self.latest_epoch_told = leader.leader_epoch
 
     # The end of a run.

@@ -104,10 +104,10 @@ class ModeController:
         self.image.apply(records, offset=offset, epoch=self.image.epoch)
 
     def write(self, records: Iterable[Message]) -> None:
-        made = list(records)
-        if not made:
+        batch = list(records)
+        if not batch:
             return
-        self._apply(made)
+        self._apply(batch)
         brokers = {
             broker.broker_id: (broker.epoch, broker.fenced)
             for broker in self.image.brokers.values()

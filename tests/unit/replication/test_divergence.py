@@ -8,9 +8,9 @@ from lograft.replication.types import EpochEnd
 from tests.unit.replication.list_log import Entry, ListLog
 
 
-def common_prefix(one: ListLog, other: ListLog) -> int:
+def common_prefix(first: ListLog, second: ListLog) -> int:
     count = 0
-    for mine, theirs in zip(one.entries, other.entries, strict=False):
+    for mine, theirs in zip(first.entries, second.entries, strict=False):
         if mine != theirs:
             break
         count += 1

@@ -310,10 +310,10 @@ def a_vote_that_is_forgotten(cluster: ModeCluster) -> None:
     cluster.start(guide.node(2))
     guide.controller.unfence(2)  # type: ignore[arg-type]
     guide.take_up(2)
-    one = guide.node(1).replica
-    assert one is not None
-    assert one.raft is not None
-    one.raft.resign()
+    replica = guide.node(1).replica
+    assert replica is not None
+    assert replica.raft is not None
+    replica.raft.resign()
     guide.elect(1, 2)
 
 
@@ -383,11 +383,11 @@ def test_what_waited_on_the_way_out_is_released_by_the_milder_rules(
     leader = guide.node(1)
     assert leader.replica is not None
     assert leader.replica.high_watermark < leader.log.end_offset
-    told: list[NodeId] = []
-    monkeypatch.setattr(cluster, "release", lambda node: told.append(node.node_id))
+    released: list[NodeId] = []
+    monkeypatch.setattr(cluster, "release", lambda node: released.append(node.node_id))
     guide.learn(1)
     assert leader.replica.high_watermark == leader.log.end_offset
-    assert told == [1]
+    assert released == [1]
 
 
 def test_a_beginning_that_is_overtaken_in_the_journal_does_not_stop_the_replica() -> None:

@@ -15,11 +15,11 @@ SCHEDULES = int(os.environ.get("LOGRAFT_MODE_SCHEDULES", "60"))
 
 def test_a_calm_round_trip() -> None:
     cluster = ModeCluster()
-    for wish in (RAFT, ISR, RAFT, ISR):
+    for mode in (RAFT, ISR, RAFT, ISR):
         cluster.produce(cluster.nodes[cluster.controller.state.leader])  # type: ignore[index]
-        cluster.controller.set_mode(wish)
+        cluster.controller.set_mode(mode)
         cluster.settle(40)
-        cluster.check_settled(wish)
+        cluster.check_settled(mode)
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -23,11 +23,11 @@ def test_clocks_agree_with_each_other() -> None:
 
 def test_uuids_are_random_and_do_not_start_with_a_dash() -> None:
     randomness = SystemRandomness()
-    made = {randomness.uuid() for _ in range(2000)}
-    assert len(made) == 2000
-    assert not any(uuid_to_text(value).startswith("-") for value in made)
-    assert all(uuid_from_text(uuid_to_text(value)) == value for value in made)
-    assert {value.version for value in made} == {4}
+    uuids = {randomness.uuid() for _ in range(2000)}
+    assert len(uuids) == 2000
+    assert not any(uuid_to_text(value).startswith("-") for value in uuids)
+    assert all(uuid_from_text(uuid_to_text(value)) == value for value in uuids)
+    assert {value.version for value in uuids} == {4}
 
 
 def test_numbers_stay_in_their_range() -> None:

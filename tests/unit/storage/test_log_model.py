@@ -360,9 +360,9 @@ class LogMachine(RuleBasedStateMachine):
             return
         data = part.file.pread(part.size, part.position)
         last = max((h.last_offset for _, h in iterate_headers(data)), default=offset)
-        told = self.log.find_aborted_in_slice(part, offset, self.log.end_offset)
+        aborted = self.log.find_aborted_in_slice(part, offset, self.log.end_offset)
         every = self.log.aborted_transactions(offset, self.log.end_offset)
-        assert {a for a in every if a.first_offset <= last} <= set(told) <= set(every)
+        assert {a for a in every if a.first_offset <= last} <= set(aborted) <= set(every)
 
     @invariant()
     def finds_timestamps(self) -> None:

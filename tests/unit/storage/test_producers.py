@@ -167,9 +167,9 @@ def test_a_reader_far_back_is_not_told_of_all_that_was_aborted_since() -> None:
     for _ in range(2):
         part = log.read(20, bytes_max=400)
         assert part is not None
-        told = log.find_aborted_in_slice(part, 20, log.end_offset)
-        assert [a.first_offset for a in told][:3] == [20, 22, 24]
-        assert len(told) < 10
+        aborted = log.find_aborted_in_slice(part, 20, log.end_offset)
+        assert [a.first_offset for a in aborted][:3] == [20, 22, 24]
+        assert len(aborted) < 10
         log.roll(NOW_MS)
 
 
@@ -182,8 +182,8 @@ def test_a_lying_index_hides_no_abort() -> None:
     index._offsets[:] = array("I", [0] * len(index))
     part = log.read(20, bytes_max=400)
     assert part is not None
-    told = log.find_aborted_in_slice(part, 20, log.end_offset)
-    assert [a.first_offset for a in told][:3] == [20, 22, 24]
+    aborted = log.find_aborted_in_slice(part, 20, log.end_offset)
+    assert [a.first_offset for a in aborted][:3] == [20, 22, 24]
 
 
 def test_old_coordinators_are_fenced(log: Log) -> None:

@@ -99,11 +99,11 @@ def test_delete_horizon_keeps_the_timestamps() -> None:
 
 
 def test_incomplete_last_batch_ends_the_iteration() -> None:
-    one = build_batch([Record(0, TIMESTAMP, None, b"v")])
-    data = one + one + one[:-1]
-    assert [position for position, _ in iterate_headers(data)] == [0, len(one)]
-    assert whole_batches_size(data) == 2 * len(one)
-    assert whole_batches_size(one[:5]) == 0
+    batch = build_batch([Record(0, TIMESTAMP, None, b"v")])
+    data = batch + batch + batch[:-1]
+    assert [position for position, _ in iterate_headers(data)] == [0, len(batch)]
+    assert whole_batches_size(data) == 2 * len(batch)
+    assert whole_batches_size(batch[:5]) == 0
 
 
 def test_sequences_wrap_to_zero() -> None:

@@ -2,7 +2,7 @@
 
 Those of partitions that this broker leads are read directly. The others are requested from their
 leaders, with ListOffsets, after a collection of metrics that asked for them; nothing is requested
-while nobody collects metrics. So such an offset is as old as the interval between two collections,
+if metrics are not collected. So such an offset is as old as the interval between two collections,
 at least `REFRESH_MS_MIN`, and older if its leader does not respond, up to `AGE_MS_MAX`.
 """
 

@@ -8,21 +8,22 @@ watermarks. So the leader must do work only for partitions with a change, and mu
 
 The rule. A session (KIP-227) has an `Entry` with the last fetch of each partition. A request
 contains only partitions whose fetch has changed, and a response only those with something new.
-Whoever changes a partition notifies the sessions that watch it (`Partition.watchers`), which put
-the entry on a list of due ones. A poll checks the due entries and nothing else. Four rules apply in
-a session:
+A change of a partition notifies the sessions that watch it (`Partition.watchers`), which put the
+entry on a list of due ones. A poll checks the due entries and nothing else. Four rules apply in a
+session:
 
 - A fetch is passed to the leader's role once, when it arrives: that may commit records. A poll that
-does not repeat the fetch must not pass it again, since its offset is no news. - A partition for
-which records or an error were sent is not included again until the follower has sent a new fetch
-for it (`awaits_fetch`). The follower polls on while it appends and flushes these records, and would
-otherwise receive the same bytes again with each poll. - A delayed poll is completed as soon as the
-follower sends its next request. A connection serves its requests in order, so an older poll that
-waits for data would delay a request with new offsets, and with it the acknowledgements that depend
-on them. - A follower that polls without a new fetch after it was sent records is alive, with a slow
-disk. The role is told only that (`on_follower_alive`): nothing is committed, but a raft leader
-keeps its majority. A follower that is caught up is reported as polling (`on_follower_poll`), which
-keeps it in the ISR. Both are reported for all entries at a fixed interval, not with each poll.
+  does not repeat the fetch must not pass it again, since its offset is no news.
+- A partition for which records or an error were sent is not included again until the follower has
+  sent a new fetch for it (`awaits_fetch`). The follower continues to poll while it appends and
+  flushes these records, and would otherwise receive the same bytes again with each poll.
+- A delayed poll is completed as soon as the follower sends its next request. A connection serves
+  its requests in order, so an older poll that waits for data would delay a request with new
+  offsets, and with it the acknowledgements that depend on them.
+- A follower that polls without a new fetch after it was sent records is alive, with a slow disk.
+  The role learns only that (`on_follower_alive`): nothing is committed, but a raft leader keeps its
+  majority. A follower that is caught up is reported as polling (`on_follower_poll`), which keeps it
+  in the ISR. Both are reported for all entries at a fixed interval, not with each poll.
 
 Why no change is lost. A change of the partition (append, new log start, new role) makes its entry
 due, and the entry stays due until a poll has checked it. An entry is bound to the partition object

@@ -309,8 +309,8 @@ def _end_from(data: end_quorum_epoch.EndQuorumEpochRequestPartitionData) -> Make
         sender=ReplicaKey(NodeId(data.leader_id)),
         epoch=Epoch(data.leader_epoch),
         successors=tuple(
-            ReplicaKey(NodeId(one.candidate_id), one.candidate_directory_id)
-            for one in data.preferred_candidates
+            ReplicaKey(NodeId(candidate.candidate_id), candidate.candidate_directory_id)
+            for candidate in data.preferred_candidates
         ),
         request_id=number,
         life=Epoch(data.raft_life),

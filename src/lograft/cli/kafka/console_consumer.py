@@ -87,7 +87,7 @@ class Formatter:
             "timestamp": self._timestamp,
             "partition": lambda record: b"Partition:%d" % record.partition,
             "offset": lambda record: b"Offset:%d" % record.offset,
-            "delivery": lambda _one: b"Delivery:NOT_PRESENT",
+            "delivery": lambda _record: b"Delivery:NOT_PRESENT",
             "headers": self._headers,
             "key": lambda record: self._bytes(record.key),
             "value": lambda record: self._bytes(record.value),

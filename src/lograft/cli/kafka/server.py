@@ -16,7 +16,7 @@ def run(words: Sequence[str]) -> int:
     arguments = parser.parse_args(list(words))
     overrides = dict(text.partition("=")[::2] for text in arguments.override)
     if arguments.daemon:
-        rest = [word for word in words if word != "-daemon"]
+        rest = [argument for argument in words if argument != "-daemon"]
         subprocess.Popen(
             [sys.executable, "-m", "lograft.cli.main", "kafka-server-start", *rest],
             stdin=subprocess.DEVNULL,

@@ -267,7 +267,7 @@ class BrokerConfig:
         return value.value if isinstance(value, Secret) else None
 
 
-_NODE_FIELDS: Final = frozenset(one.name for one in fields(NodeLayout))
+_NODE_FIELDS: Final = frozenset(field.name for field in fields(NodeLayout))
 _WORKED_OUT: Final = _NODE_FIELDS | {
     "topic_defaults",
     "max_connections_per_ip_overrides",

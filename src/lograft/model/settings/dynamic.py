@@ -306,9 +306,9 @@ def _check_text(name: str, text: str) -> None:
     if base in LISTENER_LIMITS and int(text) < 1:
         raise InvalidConfig(f"Invalid value {text} for configuration {name}: it must be at least 1")
     if base in _KNOWN_CLASSES:
-        for word in split_list(text):
-            if word not in _KNOWN_CLASSES[base]:
-                raise InvalidConfig(f"Invalid value {word} for configuration {name}: unknown class")
+        for item in split_list(text):
+            if item not in _KNOWN_CLASSES[base]:
+                raise InvalidConfig(f"Invalid value {item} for configuration {name}: unknown class")
 
 
 def check_no_variables(values: Mapping[str, str]) -> None:

@@ -73,7 +73,7 @@ def find_without_effect(
     keys: Mapping[str, ConfigKey], values: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Returns the settings that differ from their default and have no effect, in order; for a list
-    that is partly used, `name=words`."""
+    that is partly used, `name=items`."""
     names = []
     for name, text in values.items():
         key = keys.get(name)
@@ -83,9 +83,9 @@ def find_without_effect(
             case NoEffect():
                 names.append(name)
             case PartlyUsed(unused):
-                words = [word for word in split_list(text) if word in unused]
-                if words:
-                    names.append(f"{name}={','.join(words)}")
+                items = [item for item in split_list(text) if item in unused]
+                if items:
+                    names.append(f"{name}={','.join(items)}")
             case Used() | Unsupported():
                 pass
     return tuple(sorted(names))
@@ -96,8 +96,8 @@ def describe_effect(effect: Effect) -> str | None:
     match effect:
         case Used():
             return None
-        case PartlyUsed(words, reason):
-            return f"No effect in Lograft of {' and '.join(words)}: {reason}."
+        case PartlyUsed(items, reason):
+            return f"No effect in Lograft of {' and '.join(items)}: {reason}."
         case NoEffect(reason):
             return f"No effect in Lograft: {reason}."
         case Unsupported(reason):

@@ -142,8 +142,8 @@ class ListOf(NamedTuple):
             return None if self.may_be_empty else "The list must not be empty"
         if "" in value:
             return "The list must not contain an empty entry"
-        for word in value:
-            if self.options and word not in self.options:
+        for item in value:
+            if self.options and item not in self.options:
                 return f"String must be one of: {', '.join(self.options)}"
         return None
 
@@ -157,7 +157,7 @@ class ThrottledReplicas(NamedTuple):
     def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, tuple) or value in ((), ("*",), ("none",)):
             return None
-        if all(re.fullmatch(r"[0-9]+:[0-9]+", word) for word in value):
+        if all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value):
             return None
         return "It must be '*' or a list of [partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
@@ -168,10 +168,10 @@ class PartitionModes(NamedTuple):
     def find_problem(self, value: ConfigValue) -> str | None:
         if not isinstance(value, tuple):
             return None
-        words = [re.fullmatch(r"([0-9]+):(isr|raft)", word) for word in value]
-        if not all(words):
+        items = [re.fullmatch(r"([0-9]+):(isr|raft)", item) for item in value]
+        if not all(items):
             return "It must be a list of [partitionId]:isr and [partitionId]:raft"
-        partitions = [int(word[1]) for word in words if word is not None]
+        partitions = [int(item[1]) for item in items if item is not None]
         if len(partitions) != len(set(partitions)):
             return "It must name each partition once"
         return None
@@ -189,9 +189,9 @@ class NoEffect(NamedTuple):
 
 
 class PartlyUsed(NamedTuple):
-    """The setting is a list of which some words have no effect."""
+    """The setting is a list of which some items have no effect."""
 
-    words: tuple[str, ...]
+    items: tuple[str, ...]
     #: A clause without capital letter and full stop: it follows "No effect in Lograft of …:".
     reason: str
 
@@ -289,7 +289,7 @@ def check_length(name: str, text: str) -> None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
 
 
 def table_of(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
@@ -333,11 +333,11 @@ def apply_alterations(
         verb = "append" if operation is AlterOperation.APPEND else "subtract"
         if key is None or key.type is not ConfigType.LIST:
             raise InvalidConfig(f"Config value {verb} is not allowed for config key: {name}")
-        words = list(split_list(result.get(name, key.default or "")))
+        items = list(split_list(result.get(name, key.default or "")))
         operands = split_list(value)
         if operation is AlterOperation.APPEND:
-            words += [word for word in dict.fromkeys(operands) if word not in words]
+            items += [item for item in dict.fromkeys(operands) if item not in items]
         else:
-            words = [word for word in words if word not in operands]
-        result[name] = ",".join(words)
+            items = [item for item in items if item not in operands]
+        result[name] = ",".join(items)
     return result

@@ -190,9 +190,9 @@ class TopicConfig:
 
 #: Settings whose field has another name or type.
 _COMPUTED: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
-    "cleanup.policy": lambda words: {
-        "cleanup_compact": "compact" in words,
-        "cleanup_delete": "delete" in words,
+    "cleanup.policy": lambda items: {
+        "cleanup_compact": "compact" in items,
+        "cleanup_delete": "delete" in items,
     },
     "message.timestamp.type": lambda kind: {"message_timestamp_log_append": kind != "CreateTime"},
     "internal.segment.bytes": lambda size: {"segment_bytes": size},

@@ -110,7 +110,7 @@ class Coordinator:
         decide(self, None, 0)
 
     def markers_written(self, ticket: None, ended: list[WriteMarkers]) -> None:
-        self.ended.append([one.transactional_id for one in ended])
+        self.ended.append([each.transactional_id for each in ended])
 
 
 class StandInPartition:

@@ -103,9 +103,9 @@ def test_a_start_ends_the_move(has_arrived: bool) -> None:
 
 
 def test_past_directories_are_each_named_once_and_bounded() -> None:
-    one, two, three = (UUID(int=number) for number in (1, 2, 3))
-    assert past_directories((), one, two) == (one,)
-    assert past_directories((one,), two, three) == (one, two)
-    assert past_directories((one, two), three, one) == (two, three)
+    first, second, third = (UUID(int=number) for number in (1, 2, 3))
+    assert past_directories((), first, second) == (first,)
+    assert past_directories((first,), second, third) == (first, second)
+    assert past_directories((first, second), third, first) == (second, third)
     many = tuple(UUID(int=number) for number in range(10, 500))
-    assert len(past_directories(many, one, two)) == PAST_DIRECTORIES_MAX
+    assert len(past_directories(many, first, second)) == PAST_DIRECTORIES_MAX

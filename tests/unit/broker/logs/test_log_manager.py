@@ -232,8 +232,8 @@ async def test_a_log_dir_that_somebody_deleted_is_offline_and_not_made_again(
     await bench.create_topic("a", partitions=2)
     bench.life.disk.remove_tree("/two")
     await bench.create_topic("b", partitions=4)
-    one, two = bench.broker.logs.directories
-    assert (one.offline, two.offline) == (False, True)
+    first, second = bench.broker.logs.directories
+    assert (first.offline, second.offline) == (False, True)
     assert not bench.life.disk.exists("/two")
 
 

@@ -48,8 +48,8 @@ class StandInLink(BrokerLink):
         if isinstance(found, Exception):
             raise found
         if isinstance(found, ErrorCode):
-            told = OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
-            return OffsetFetchResponse(groups=[told])
+            group = OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
+            return OffsetFetchResponse(groups=[group])
         topics = [
             OffsetFetchResponseTopics(
                 name=topic.name,
@@ -65,8 +65,8 @@ class StandInLink(BrokerLink):
             )
             for topic in asked.topics or ()
         ]
-        told = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
-        return OffsetFetchResponse(groups=[told])
+        group = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+        return OffsetFetchResponse(groups=[group])
 
 
 class Led(Partition):
@@ -89,7 +89,7 @@ def held(
         link, has_groups=lambda: groups, coordinator_of=lambda group: coordinator
     )
     found = asyncio.run(holds.held(partitions, NOW_MS))
-    return {one.index: offset for one, offset in found.items()}
+    return {each.index: offset for each, offset in found.items()}
 
 
 def test_the_lowest_of_the_holds_that_count() -> None:

@@ -64,7 +64,7 @@ def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
         for index in range(3)
     ]
     assert len(list(session.select_updates(zip(requested, answers, strict=True)))) == 3
-    assert [one.fetch.partition for one in session.requested()] == [1, 2, 0]
+    assert [each.fetch.partition for each in session.requested()] == [1, 2, 0]
 
 
 def test_errors_and_their_end_are_news() -> None:
@@ -72,18 +72,18 @@ def test_errors_and_their_end_are_news() -> None:
     session = sessions.open(request_of(0), version=12, now_ms=0)
     assert session is not None
 
-    def told(answer: PartitionData) -> bool:
+    def is_sent(answer: PartitionData) -> bool:
         (requested,) = session.requested()
         return bool(list(session.select_updates([(requested, answer)])))
 
     good = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
     bad = PartitionData(partition_index=0, error_code=6, high_watermark=-1, records=b"")
-    assert told(good)
-    assert not told(good)
-    assert told(bad)
-    assert told(bad), "an error is told every time"
-    assert told(good)
-    assert not told(good)
+    assert is_sent(good)
+    assert not is_sent(good)
+    assert is_sent(bad)
+    assert is_sent(bad), "an error is sent every time"
+    assert is_sent(good)
+    assert not is_sent(good)
 
 
 def test_the_cache_is_bounded() -> None:

@@ -30,15 +30,15 @@ def partition(topic: str, index: int, topic_id: int) -> Partition:
 
 def test_partitions_are_found_by_name_and_by_id() -> None:
     table = make_table()
-    made = [partition("a", 0, 1), partition("a", 1, 1), partition("b", 0, 2)]
-    for one in made:
-        table.add(one)
-    assert list(table) == made
+    partitions = [partition("a", 0, 1), partition("a", 1, 1), partition("b", 0, 2)]
+    for each in partitions:
+        table.add(each)
+    assert list(table) == partitions
     assert len(table) == 3
-    assert table.get("a", 1) is table.get_by_id(UUID(int=1), 1) is made[1]
+    assert table.get("a", 1) is table.get_by_id(UUID(int=1), 1) is partitions[1]
     assert table.get("a", 2) is None
     assert table.get("c", 0) is None
-    assert table.remove(UUID(int=2), 0) is made[2]
+    assert table.remove(UUID(int=2), 0) is partitions[2]
     assert table.get("b", 0) is None
     assert table.by_name.keys() == {"a"}
     assert table.remove(UUID(int=2), 0) is None

@@ -25,10 +25,10 @@ def throttle(**rates: str) -> ReplicationThrottle:
 
 
 def test_without_a_rate_nothing_is_held_back() -> None:
-    one = throttle()
-    one.record(10**12, now_ms=0)
-    assert one.rate is None
-    assert not one.is_exceeded(now_ms=0)
+    limited = throttle()
+    limited.record(10**12, now_ms=0)
+    assert limited.rate is None
+    assert not limited.is_exceeded(now_ms=0)
 
 
 def test_a_brokers_own_rate_goes_before_the_one_of_all() -> None:
@@ -37,20 +37,20 @@ def test_a_brokers_own_rate_goes_before_the_one_of_all() -> None:
 
 
 def test_a_burst_is_paid_for_before_the_next() -> None:
-    one = throttle(default="1000")
-    assert not one.is_exceeded(now_ms=0)
-    one.record(3_000, now_ms=0)
-    assert one.is_exceeded(now_ms=500)
-    assert one.is_exceeded(now_ms=2_900)
-    assert not one.is_exceeded(now_ms=3_100)
+    limited = throttle(default="1000")
+    assert not limited.is_exceeded(now_ms=0)
+    limited.record(3_000, now_ms=0)
+    assert limited.is_exceeded(now_ms=500)
+    assert limited.is_exceeded(now_ms=2_900)
+    assert not limited.is_exceeded(now_ms=3_100)
 
 
 def test_what_is_long_ago_does_not_count() -> None:
-    one = throttle(default="1000")
-    one.record(10**9, now_ms=0)
-    one.record(10, now_ms=9_000)
-    assert one.is_exceeded(now_ms=10_000)
-    assert not one.is_exceeded(now_ms=12_000)
+    limited = throttle(default="1000")
+    limited.record(10**9, now_ms=0)
+    limited.record(10, now_ms=9_000)
+    assert limited.is_exceeded(now_ms=10_000)
+    assert not limited.is_exceeded(now_ms=12_000)
 
 
 def test_the_settings_of_the_window_say_how_long_bytes_count() -> None:

@@ -138,23 +138,23 @@ def records_in(path: str) -> list[object]:
 
 
 def features_in(path: str) -> dict[str, int]:
-    found = [one for one in records_in(path) if isinstance(one, FeatureLevelRecord)]
-    return {one.name: one.feature_level for one in found}
+    found = [each for each in records_in(path) if isinstance(each, FeatureLevelRecord)]
+    return {each.name: each.feature_level for each in found}
 
 
 def test_a_quorum_of_one(tmp_path: object) -> None:
     config = node(tmp_path, metadata_log_dir=f"{tmp_path}/m")
     report = format_node(config, request())
-    kinds = {one.path.rpartition("/")[2]: one.kind for one in report.directories}
+    kinds = {directory.path.rpartition("/")[2]: directory.kind for directory in report.directories}
     assert kinds == {"a": "data", "b": "data", "m": "dynamic metadata voter"}
     assert report.metadata_version == "4.3-IV0"
     folder = f"{tmp_path}/m/{METADATA_FOLDER}"
     (voters,) = [
-        one
-        for one in records_in(f"{folder}/{FIRST_SNAPSHOT_FILE}")
-        if isinstance(one, VotersRecord)
+        each
+        for each in records_in(f"{folder}/{FIRST_SNAPSHOT_FILE}")
+        if isinstance(each, VotersRecord)
     ]
-    own = {one.path: one.directory_id for one in report.directories}
+    own = {directory.path: directory.directory_id for directory in report.directories}
     assert voters.voters[0].voter_directory_id == own[f"{tmp_path}/m"]
     assert len(set(own.values())) == 3
     endpoint = voters.voters[0].endpoints[0]
@@ -196,7 +196,7 @@ def test_features(tmp_path: object, options: dict[str, object], features: dict[s
 def test_a_static_quorum_has_no_first_snapshot(tmp_path: object) -> None:
     config = node(tmp_path, controller_quorum_voters="1@localhost:9093")
     report = format_node(config, request(None))
-    assert [one.kind for one in report.directories] == ["metadata", "data"]
+    assert [directory.kind for directory in report.directories] == ["metadata", "data"]
     assert not RealDisk().exists(f"{tmp_path}/a/{METADATA_FOLDER}")
 
 
@@ -208,7 +208,7 @@ def test_formatted_folders_are_kept(tmp_path: object) -> None:
         format_node(config, request())
     assert not RealDisk().exists(f"{tmp_path}/b")
     report = format_node(config, request(ignore_formatted=True))
-    assert [one.path for one in report.directories] == [f"{tmp_path}/b"]
+    assert [directory.path for directory in report.directories] == [f"{tmp_path}/b"]
     assert RealDisk().read(f"{tmp_path}/a/meta.properties") == before
     assert format_node(config, request(ignore_formatted=True)).directories == ()
     assert len(check_identities(RealDisk(), config)) == 2

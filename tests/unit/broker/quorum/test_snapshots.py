@@ -160,8 +160,10 @@ def test_a_restart_reads_the_snapshot_and_the_tail_only() -> None:
     async def second(life: Life) -> MetadataImage:
         node = await ControlNode.load(life, node_config())
         assert node.loaded.snapshot is not None
-        configs = [one for one in node.loaded.snapshot.records if isinstance(one, ConfigRecord)]
-        assert [one.name for one in configs] == ["min.insync.replicas", "n1", "n2", "n3"]
+        configs = [
+            record for record in node.loaded.snapshot.records if isinstance(record, ConfigRecord)
+        ]
+        assert [config.name for config in configs] == ["min.insync.replicas", "n1", "n2", "n3"]
         assert [batch.records for batch in node.loaded.tail] == [tuple(settings(4))]
         node.driver.start()
         # The snapshot is known to be committed before there is a leader, the tail is not.

@@ -33,11 +33,11 @@ class Story:
             node = self.cluster.nodes.get(state.leader)
             partition = None if node is None else node.broker.partitions.get("a", 0)
             if partition is not None:
-                writes = [self.one(partition) for _ in range(self.random.randint(1, 5))]
+                writes = [self.write_one(partition) for _ in range(self.random.randint(1, 5))]
                 await asyncio.gather(*writes)
             await asyncio.sleep(self.random.uniform(0.001, 0.05))
 
-    async def one(self, partition: Partition) -> None:
+    async def write_one(self, partition: Partition) -> None:
         self.written += 1
         value = b"value %d" % self.written
         try:

@@ -132,7 +132,7 @@ class Bench:
         self.fetcher.follow(cast(FollowerPartition, followed))
         return followed
 
-    def told(self, number: int) -> dict[int, int]:
+    def fetch_offsets(self, number: int) -> dict[int, int]:
         """Partition and offset of what the request names."""
         topics = self.peers.sent[number].topics
         return {each.partition: each.fetch_offset for topic in topics for each in topic.partitions}
@@ -159,45 +159,45 @@ def data(index: int, *, records: bytes = b"", error: ErrorCode = ErrorCode.NONE)
 
 @scenario(run)
 async def test_a_request_names_only_what_changed(bench: Bench, /) -> None:
-    one, two = bench.follow(0), bench.follow(1)
+    first, second = bench.follow(0), bench.follow(1)
     await turn()
     peers = bench.peers
-    assert bench.told(0) == {0: 0, 1: 0}
+    assert bench.fetch_offsets(0) == {0: 0, 1: 0}
     assert (peers.sent[0].session_id, peers.sent[0].session_epoch) == (0, 0)
     peers.answer(data(0, records=b"x"))
     await turn()
-    assert bench.told(1) == {0: 1}
+    assert bench.fetch_offsets(1) == {0: 1}
     assert (peers.sent[1].session_id, peers.sent[1].session_epoch) == (SESSION, 1)
     # News without records are no reason to ask anew.
     peers.answer(data(1))
     await turn()
-    assert bench.told(2) == {}
+    assert bench.fetch_offsets(2) == {}
     assert peers.sent[2].session_epoch == 2
-    assert (one.answers, two.answers) == ([(0, 0)], [(0, 0)])
+    assert (first.answers, second.answers) == ([(0, 0)], [(0, 0)])
 
 
 @scenario(run)
 async def test_what_is_not_ready_is_forgotten_and_interrupts_when_it_is(bench: Bench, /) -> None:
-    one, two = bench.follow(0), bench.follow(1)
+    first, second = bench.follow(0), bench.follow(1)
     await turn()
-    one.ready = False
+    first.ready = False
     bench.peers.answer(data(0, records=b"x"))
     await turn()
-    assert bench.told(1) == {}
+    assert bench.fetch_offsets(1) == {}
     assert [each.partitions for each in bench.peers.sent[1].forgotten_topics_data] == [[0]]
-    one.ready = True
-    bench.fetcher.consider(cast(FollowerPartition, one))
+    first.ready = True
+    bench.fetcher.consider(cast(FollowerPartition, first))
     await turn()
-    # The poll for the other one is still parked.
-    assert bench.told(2) == {0: 1}
+    # The poll for the other first is still parked.
+    assert bench.fetch_offsets(2) == {0: 1}
     assert len(bench.peers.open) == IN_FLIGHT_MAX
     three = bench.follow(2)
     await turn()
     assert len(bench.peers.sent) == 3
     bench.peers.answer()
     await turn()
-    assert bench.told(3) == {2: 0}
-    assert three.answers == two.answers == []
+    assert bench.fetch_offsets(3) == {2: 0}
+    assert three.answers == second.answers == []
 
 
 async def wait_for_request(bench: Bench, number: int) -> None:
@@ -208,54 +208,54 @@ async def wait_for_request(bench: Bench, number: int) -> None:
 
 @scenario(run)
 async def test_a_partition_whose_disk_is_busy_stays_in_the_session(bench: Bench, /) -> None:
-    one = bench.follow(0)
+    first = bench.follow(0)
     await turn()
-    one.ready, one.is_disk_busy = False, True
+    first.ready, first.is_disk_busy = False, True
     bench.peers.answer(data(0, records=b"x"))
     await turn()
     assert len(bench.peers.sent) == 1, "most flushes are done before the leader needs a sign"
-    followed = cast(FollowerPartition, one)
+    followed = cast(FollowerPartition, first)
     assert bench.fetcher.last_contact_ms(followed) == -1
     bench.clock.now_ms = 400
     bench.fetcher.consider(followed)
     await wait_for_request(bench, 1)
-    assert (bench.told(1), bench.peers.sent[1].forgotten_topics_data) == ({}, [])
+    assert (bench.fetch_offsets(1), bench.peers.sent[1].forgotten_topics_data) == ({}, [])
     bench.clock.now_ms = 900
     bench.peers.answer()
     assert bench.fetcher.last_contact_ms(followed) == 900
     # The flush is done while the next poll is parked.
-    one.ready, one.is_disk_busy = True, False
+    first.ready, first.is_disk_busy = True, False
     bench.fetcher.consider(followed)
     await wait_for_request(bench, 3)
-    assert bench.told(3) == {0: 1}
+    assert bench.fetch_offsets(3) == {0: 1}
 
 
 @scenario(run)
 async def test_an_empty_poll_goes_out_without_an_event_when_a_flush_takes_long(
     bench: Bench, /
 ) -> None:
-    one = bench.follow(0)
+    first = bench.follow(0)
     await turn()
-    one.ready, one.is_disk_busy = False, True
+    first.ready, first.is_disk_busy = False, True
     # Below a quarter of the fetch timeout, so that a timer has to bring the poll.
     bench.clock.now_ms = 300
     bench.peers.answer(data(0, records=b"x"))
     bench.clock.now_ms = 400
     await wait_for_request(bench, 1)
-    assert bench.told(1) == {}
+    assert bench.fetch_offsets(1) == {}
 
 
 @scenario(run)
 async def test_a_leader_that_is_none_any_more_is_not_heard(bench: Bench, /) -> None:
-    one, two = bench.follow(0), bench.follow(1)
+    first, second = bench.follow(0), bench.follow(1)
     await turn()
-    one.ready, one.is_disk_busy = False, True
+    first.ready, first.is_disk_busy = False, True
     bench.peers.answer(data(0, records=b"x"))
     bench.clock.now_ms = 100
     bench.peers.answer(data(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    assert bench.fetcher.last_contact_ms(cast(FollowerPartition, one)) == -1
-    assert bench.fetcher.last_contact_ms(cast(FollowerPartition, two)) == 100
-    assert (one.answers, two.answers) == ([(0, 0)], [])
+    assert bench.fetcher.last_contact_ms(cast(FollowerPartition, first)) == -1
+    assert bench.fetcher.last_contact_ms(cast(FollowerPartition, second)) == 100
+    assert (first.answers, second.answers) == ([(0, 0)], [])
     await turn()
     bench.peers.answer()
     assert any(request.forgotten_topics_data for request in bench.peers.sent)
@@ -263,24 +263,24 @@ async def test_a_leader_that_is_none_any_more_is_not_heard(bench: Bench, /) -> N
 
 @scenario(run)
 async def test_an_answer_counts_only_for_what_was_asked_by_then(bench: Bench, /) -> None:
-    one, two = bench.follow(0), bench.follow(1)
+    first, second = bench.follow(0), bench.follow(1)
     await turn()
     bench.peers.answer(data(0, records=b"x"), data(1, records=b"x"))
     await turn()
-    assert bench.told(1) == {0: 1, 1: 1}
+    assert bench.fetch_offsets(1) == {0: 1, 1: 1}
     # Another leadership begins while the poll is parked.
-    bench.fetcher.unfollow(cast(FollowerPartition, one))
+    bench.fetcher.unfollow(cast(FollowerPartition, first))
     again = bench.follow(0)
     again.end = 1
     await turn()
-    assert bench.told(2) == {0: 1}, "asked anew although it is the same"
+    assert bench.fetch_offsets(2) == {0: 1}, "asked anew although it is the same"
     bench.peers.answer(data(0, error=ErrorCode.FENCED_LEADER_EPOCH))
     await turn()
     assert again.answers == []
     bench.peers.answer(data(0, records=b"x"))
     await turn()
     assert again.answers == [(1, 0)]
-    assert len(two.answers) == 1
+    assert len(second.answers) == 1
 
 
 @scenario(run)
@@ -292,23 +292,23 @@ async def test_a_session_that_the_leader_lost_begins_anew_with_all(bench: Bench,
     await turn()
     bench.peers.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session=0)
     await turn()
-    assert bench.told(2) == {0: 1, 1: 0}
+    assert bench.fetch_offsets(2) == {0: 1, 1: 0}
     assert bench.peers.sent[2].session_epoch == 0
 
 
 @scenario(run)
 async def test_after_a_lost_connection_all_is_asked_again_later(bench: Bench, /) -> None:
-    one = bench.follow(0)
+    first = bench.follow(0)
     await turn()
     bench.peers.open.pop(0).on_failed(PeerLost("gone"))
     await turn()
-    assert one.unanswered == 1
+    assert first.unanswered == 1
     assert len(bench.peers.sent) == 1
     bench.clock.now_ms = 20
     async with asyncio.timeout(5):
         while len(bench.peers.sent) == 1:
             await asyncio.sleep(0.005)
-    assert bench.told(1) == {0: 0}
+    assert bench.fetch_offsets(1) == {0: 0}
     assert bench.peers.sent[1].session_epoch == 0
 
 
@@ -317,26 +317,26 @@ async def test_the_next_request_leaves_with_the_answer(bench: Bench, /) -> None:
     bench.follow(0)
     await turn()
     bench.peers.answer(data(0, records=b"x"))
-    assert bench.told(1) == {0: 1}
+    assert bench.fetch_offsets(1) == {0: 1}
 
 
 @scenario(run)
 async def test_after_a_stop_nothing_is_asked_and_no_answer_counts(bench: Bench, /) -> None:
-    one = bench.follow(0)
+    first = bench.follow(0)
     await turn()
     bench.fetcher.stop()
     bench.peers.answer(data(0, records=b"x"))
     bench.follow(1)
     await turn()
     assert len(bench.peers.sent) == 1
-    assert one.answers == []
+    assert first.answers == []
 
 
 def test_a_bug_in_the_handling_of_an_answer_ends_the_node() -> None:
     async def scenario(bench: Bench) -> None:
-        one = bench.follow(0)
+        first = bench.follow(0)
         await turn()
-        one._asked = None
+        first._asked = None
         bench.peers.answer(data(0, records=b"x"))
         await turn()
 

@@ -75,12 +75,12 @@ def test_what_was_told_survives_a_power_loss(seed: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(vote_journal, "OLD_ENTRIES_MAX", 20)
     machine = new_machine(seed)
     chance = Random(seed)
-    told: dict[int, int] = {}
+    journalled: dict[int, int] = {}
     asked: dict[int, int] = {}
 
     async def live(life: Life) -> None:
         journal, _ = open_journal(life)
-        for partition, epoch in told.items():
+        for partition, epoch in journalled.items():
             assert epoch <= journal.state_of(key(partition)).epoch <= asked[partition]
         for partition in range(10):
             life.runtime.spawn(vote(journal, partition), name="voter")
@@ -90,7 +90,7 @@ def test_what_was_told_survives_a_power_loss(seed: int, monkeypatch: pytest.Monk
             asked[partition] = asked.get(partition, 0) + 1
             epoch = asked[partition]
             await written(journal, partition, state(epoch))
-            told[partition] = epoch
+            journalled[partition] = epoch
 
     async def wait() -> None:
         await asyncio.sleep(chance.uniform(0, 0.05))
@@ -104,7 +104,7 @@ def test_what_was_told_survives_a_power_loss(seed: int, monkeypatch: pytest.Monk
             machine.lose_power()
         else:
             machine.kill()
-    assert sum(told.values()) > 10
+    assert sum(journalled.values()) > 10
     machine.loop.close()
 
 
@@ -159,12 +159,12 @@ def test_a_failed_fsync_is_told_and_nothing_after_it_is_called_written() -> None
         journal, failures = open_journal(life)
         await written(journal, 0, state(1))
         life.disk.faults.append(DiskFault(operation="fsync", path_part=VOTES))
-        told: list[HardState] = []
-        journal.write(key(0), state(2), told.append)
+        acknowledged: list[HardState] = []
+        journal.write(key(0), state(2), acknowledged.append)
         await asyncio.sleep(1)
-        journal.write(key(0), state(3), told.append)
+        journal.write(key(0), state(3), acknowledged.append)
         await asyncio.sleep(1)
-        assert told == []
+        assert acknowledged == []
         assert len(failures) == 1
 
     life = machine.boot()
@@ -218,13 +218,13 @@ def test_store_fails_with_the_disk_and_with_the_node() -> None:
 
 
 def test_the_later_of_two_states() -> None:
-    one = ReplicaKey(NodeId(1))
+    voted_for = ReplicaKey(NodeId(1))
     ascending = [
         HardState(),
         HardState(Epoch(9), NO_NODE, CONTROLLER, Epoch(3)),
         HardState(Epoch(4), NodeId(1), None, Epoch(4)),
         HardState(Epoch(5), NO_NODE, None, Epoch(4)),
-        HardState(Epoch(5), NO_NODE, one, Epoch(4)),
+        HardState(Epoch(5), NO_NODE, voted_for, Epoch(4)),
         HardState(Epoch(5), NodeId(1), None, Epoch(4)),
         HardState(Epoch(6), NO_NODE, None, Epoch(4)),
     ]
