@@ -140,7 +140,7 @@ def test_values_become_columns_and_bad_ones_dead_letters(
     reasons = [{header.key: bytes(header.value) for header in each.headers} for each in found]
     assert [reason["dead-letter.offset"] for reason in reasons] == [b"2", b"3"]
     assert [reason["dead-letter.reason"] for reason in reasons] == [
-        b"the value is not what the schema says",
+        b"the value does not match the schema",
         b"the record has no value",
     ]
 
@@ -158,7 +158,7 @@ def test_a_column_keeps_its_type(spark: SparkSession, topics: Topics, tmp_path: 
     run(value)
     file = Path(value.schema_file or "")
     file.write_text(file.read_text().replace('"string"', '"double"'))
-    with pytest.raises(InvalidConfig, match="column name with another type"):
+    with pytest.raises(InvalidConfig, match="column name of the table has a different type"):
         run(value)
     file.write_text('{"type": "record", "name": "Order", "fields": [{"name": "id"}]}')
     with pytest.raises(InvalidConfig, match="Spark does not take the schema"):
