@@ -22,6 +22,7 @@ from lograft.cli.options import SETTINGS
 from lograft.cli.pipeline_commands import pipeline
 from lograft.cli.quorum_commands import quorum
 from lograft.cli.reassign_commands import reassign
+from lograft.cli.top_commands import top
 from lograft.cli.topic_commands import topics
 from lograft.cli.transaction_commands import transactions
 
@@ -308,4 +309,5 @@ app.command()(consume)
 app.command()(get)
 app.command()(bench)
 app.command()(doctor)
+app.command()(top)
 app.command()(demo)

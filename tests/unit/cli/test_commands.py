@@ -251,7 +251,7 @@ def test_shell_completion_offers_commands() -> None:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         return done.stdout.split()
 
-    assert complete("lograft top", 1) == ["topics"]
+    assert complete("lograft topi", 1) == ["topics"]
     assert {"create", "describe", "elect"} <= set(complete("lograft topics ", 2))
 
 
