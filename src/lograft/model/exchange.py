@@ -18,6 +18,8 @@ class EncodedResponse(NamedTuple):
     #: The time for which the connection is muted after this response, because the client has
     #: exceeded its quota.
     mute_ms: int = 0
+    #: The connection is closed after this response, for example because authentication failed.
+    closes: bool = False
 
 
 class PendingReply(NamedTuple):

@@ -455,6 +455,8 @@ class Connection:
             slots.popleft()
             if first.response is not None:
                 self._put(first.response)
+                if self._closing:
+                    return
         self._handle_frames()
 
     def _put(self, response: bytes | EncodedResponse) -> None:
@@ -470,6 +472,10 @@ class Connection:
         self._out.extend(response.parts)
         if self._out_bytes > _GATHER_BYTES:
             self._flush()
+        if response.closes:
+            self._frames, self._held = _NO_FRAMES, None
+            self.close()
+            return
         if response.mute_ms > 0 and self._unmute is None:
             self._unmute = asyncio.get_running_loop().call_later(
                 response.mute_ms / 1000, self._on_unmuted

@@ -108,7 +108,9 @@ class Script:
             raise RuntimeError("a bug")
         if command == b"m":
             return EncodedResponse([framed(body)], mute_ms=20)
-        if command in (b"w", b"p", b"N"):
+        if command == b"e":
+            return EncodedResponse([framed(body)], closes=True)
+        if command in (b"w", b"p", b"N", b"E"):
             return PendingReply(self._later(body), allows_pipelining=command == b"p")
         return EncodedResponse([framed(body)])
 
@@ -119,7 +121,9 @@ class Script:
         except asyncio.CancelledError:
             self.cancelled.append(body)
             raise
-        return None if body[:1] == b"N" else EncodedResponse([framed(body)])
+        if body[:1] == b"N":
+            return None
+        return EncodedResponse([framed(body)], closes=body[:1] == b"E")
 
     def on_frames_handled(self) -> None:
         pass

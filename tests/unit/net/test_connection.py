@@ -61,6 +61,27 @@ async def test_pipelined_request_only_blocks_responses() -> None:
 
 
 @scenario(run_on_loop)
+async def test_a_response_may_close_the_connection() -> None:
+    async with setting() as setup:
+        setup.deliver(b"a1", b"e2", b"a3")
+        assert setup.responses == [b"a1", b"e2"]
+        assert setup.handler.handled == [b"a1", b"e2"]
+        assert setup.channel.closed
+
+
+@scenario(run_on_loop)
+async def test_a_delayed_response_may_close_the_connection() -> None:
+    async with setting() as setup:
+        setup.deliver(b"p1", b"E2", b"a3")
+        await setup.open(b"E2")
+        assert not setup.channel.closed
+        await setup.open(b"p1")
+        assert setup.responses == [b"p1", b"E2"]
+        assert setup.handler.handled == [b"p1", b"E2"]
+        assert setup.channel.closed
+
+
+@scenario(run_on_loop)
 async def test_wait_may_end_without_a_response() -> None:
     async with setting() as setup:
         setup.deliver(b"N1", b"a")
