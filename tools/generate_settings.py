@@ -51,8 +51,10 @@ broker runs. They work as in Kafka, except for those on this page.
   Such a setting controls security or where data is stored, so it would be dangerous to ignore it.
   Its default, an empty value and `false` are accepted.
 - The prefix `listener.name.<listener>.`, with the listener's name in lower case, is for `ssl.*`,
-  `max.connections` and `max.connection.creation.rate`. Another setting with a prefix, or a prefix
-  with capital letters, has no effect and is reported as such.
+  `sasl.*`, `connections.max.reauth.ms`, `max.connections` and `max.connection.creation.rate`.
+  `sasl.jaas.config` also needs the name of the mechanism after the listener's, in lower case.
+  Another setting with a prefix, or a prefix with capital letters, has no effect and is reported as
+  such.
 
 `python -m tools.generate_settings` generates this page from the tables of settings. A test compares
 the tables with the code that reads the settings.

@@ -15,7 +15,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from lograft.api.authentication import ListenerAuthentication
 from lograft.api.router import Router
+from lograft.api.security_log import SecurityLog
 from lograft.broker.broker import Broker
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
@@ -389,9 +391,17 @@ class Node:
                 frame_bytes_max=self.config.socket_request_max_bytes,
                 link=self.link,
                 ranges=self._api_ranges,
+                authentication=authentication_of(endpoint),
             )
             self._routers[endpoint.name] = router
-            return router if self._interpose is None else self._interpose(router)
+            return router.accept if self._interpose is None else self._interpose(router)
+
+        security_log = SecurityLog(self._runtime.clock)
+
+        def authentication_of(endpoint: Endpoint) -> ListenerAuthentication | None:
+            if not endpoint.security.uses_sasl:
+                return None
+            return ListenerAuthentication(shared, endpoint.name, security_log)
 
         listeners = ListenerSet(
             self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
@@ -538,11 +548,12 @@ def _check_supported(config: BrokerConfig) -> None:
     """Raises InvalidConfig for settings and listeners that Lograft does not support."""
     check_supported(keys_of(config.raw), config.raw)
     http_endpoints(config)
+    between_nodes = (*config.controller_listener_names, config.inter_broker_listener_name)
     for name, security in config.used_listeners.items():
-        if security.uses_sasl:
+        if name in between_nodes and security.uses_sasl:
             raise InvalidConfig(
-                f"listener {name} uses {security.name}, but SASL is not implemented yet: map it to"
-                " PLAINTEXT or SSL in listener.security.protocol.map"
+                f"listener {name} uses {security.name}, but nodes cannot authenticate to each other"
+                " with SASL yet: map it to PLAINTEXT or SSL in listener.security.protocol.map"
             )
 
 

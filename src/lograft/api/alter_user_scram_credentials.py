@@ -1,12 +1,16 @@
-"""AlterUserScramCredentials, version 0: rejected, because this release has no SASL authentication.
+"""AlterUserScramCredentials, version 0: adds, replaces and removes SCRAM credentials of users.
 
-Every user of the request gets one result, as in Kafka.
+The active controller decides. Every user of the request gets one result; a change applies to the
+next login.
 """
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
 from lograft.api.types import whole_request
+from lograft.metadata.scram_users import alter_scram_credentials
 from lograft.model.errors import ErrorCode
 from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.alter_user_scram_credentials import (
@@ -17,15 +21,11 @@ from lograft.wire.messages.alter_user_scram_credentials import (
 
 API: Final = Api(key=51, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
-REASON: Final = (
-    "SCRAM credentials cannot be changed: this release of Lograft has no SASL authentication."
-)
-
 
 def handle(
     context: Context, request: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
-    return error_response(request, ErrorCode.SECURITY_DISABLED, REASON)
+) -> Coroutine[Any, Any, AlterUserScramCredentialsResponse]:
+    return decide(context, lambda image: alter_scram_credentials(image, request))
 
 
 def error_response(

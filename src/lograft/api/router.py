@@ -21,12 +21,19 @@ from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_response
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
+from lograft.api.sasl_session import SaslSession
 from lograft.api.types import Needs
 from lograft.api.unsupported_apis import KEYS as UNSERVED
 from lograft.broker.errors import NotController
 from lograft.broker.links.controller_link import ForwardedRequest, has_error
 from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
+from lograft.model.exchange import (
+    CloseConnection,
+    EncodedResponse,
+    FrameHandler,
+    PendingReply,
+    Reply,
+)
 from lograft.model.metrics import API, LISTENER, Counter, Sample
 from lograft.model.printable_text import printable
 from lograft.model.seams import Address, Channel
@@ -50,6 +57,7 @@ from lograft.wire.messages.fetch import FetchRequest
 from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
+    from lograft.api.authentication import ListenerAuthentication
     from lograft.broker.broker import Broker
     from lograft.broker.links.controller_link import ControllerLink
     from lograft.broker.shared_services import SharedServices
@@ -145,6 +153,7 @@ class Router:
     __slots__ = (
         "_routes",
         "_specs",
+        "authentication",
         "authorizer",
         "broker",
         "fast_paths",
@@ -167,6 +176,7 @@ class Router:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         throttle: Throttle = no_throttle,
         authorizer: Authorizer | None = None,
+        authentication: "ListenerAuthentication | None" = None,
         served: tuple[ApiSpec, ...] | None = None,
         link: "ControllerLink | None" = None,
         ranges: ApiRanges | None = None,
@@ -183,6 +193,8 @@ class Router:
         self.frame_bytes_max = frame_bytes_max
         self.throttle = throttle
         self.authorizer = authorizer
+        #: SASL of the listener; None: clients are not authenticated by SASL.
+        self.authentication = authentication
         #: None for controllers, and with quotas or permissions, which patterns do not include.
         self.fast_paths: FastPaths | None = None
         if broker is not None and throttle is no_throttle and authorizer is None:
@@ -197,7 +209,15 @@ class Router:
         self._routes: dict[int, Route] = {}
 
     def __call__(self, channel: Channel) -> "Session":
+        """Returns the handler of a connection that needs no authentication."""
         return Session(self, channel.peer)
+
+    def accept(self, channel: Channel) -> FrameHandler:
+        """Returns the handler of a connection that a client has opened."""
+        session = self(channel)
+        if self.authentication is None:
+            return session
+        return SaslSession(session, channel, self.authentication)
 
     def route(self, key: int) -> Route:
         route = self._routes.get(key)
@@ -348,6 +368,10 @@ class Session:
         self._software = ClientSoftware()
         self._on_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
+
+    def authenticate_as(self, principal: str) -> None:
+        """Sets the principal of the following requests: "User:alice"."""
+        self._principal = principal
 
     def handle_frame(self, frame: memoryview) -> Reply:
         fast = self._router.fast_paths

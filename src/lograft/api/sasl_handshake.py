@@ -1,7 +1,9 @@
 """SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE.
 
-No listener of this release authenticates clients with SASL. As with Kafka, a SASL client fails
-immediately instead of retrying until it times out.
+Reached only where nothing is left to authenticate: on a listener without SASL, or after the client
+has authenticated. `api/sasl_session.py` handles the handshake before that, and that of a client
+which authenticates again. As with Kafka, a SASL client of a listener without SASL fails immediately
+instead of retrying until it times out.
 """
 
 from typing import Final

@@ -39,12 +39,6 @@ def _sentences(image: MetadataImage) -> Iterator[tuple[str, str]]:
             f"{_count(len(image.client_quotas), 'client quota')} stored but not enforced: no client"
             " is throttled",
         )
-    if image.scram:
-        yield (
-            "users",
-            f"{_count(len(image.scram), 'SCRAM credential')} stored but not used: no listener"
-            " authenticates users",
-        )
     if image.delegation_tokens:
         yield (
             "tokens",

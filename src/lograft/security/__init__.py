@@ -1,12 +1,14 @@
-"""Security decisions: permissions, principals and the credentials of SCRAM users.
+"""Security decisions: SASL exchanges, permissions, principals and the credentials of users.
 
-Pure: no I/O, no clock, no randomness. An implementation of `Authorizer` would belong here, as would
-SASL mechanisms, as exchanges of bytes without I/O; neither exists yet.
+Pure: no I/O, no clock, no randomness. An implementation of `Authorizer` would belong here; there is
+none yet.
 
-Entry points: `authorization` defines operations, resources and the `Authorizer` protocol that
-`api/` calls; `principals` encodes the principal of a forwarded request; `scram_credentials` derives
-the credentials that formatting stores.
+Entry points: `plain` and `scram` are the SASL mechanisms of a server, as exchanges of bytes that
+`sasl` defines; `scram_credentials` derives what is stored instead of a password; `authorization`
+defines operations, resources and the `Authorizer` protocol that `api/` calls; `principals` encodes
+the principal of a forwarded request.
 
-Invariants: operations and resource types have the numbers of Kafka's ACLs; an `Authorizer` returns
-immediately and never raises.
+Invariants: an exchange never raises, and its results never contain a secret; secrets are compared
+in constant time; operations and resource types have the numbers of Kafka's ACLs; an `Authorizer`
+returns immediately and never raises.
 """

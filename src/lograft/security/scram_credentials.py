@@ -15,6 +15,7 @@ ITERATIONS_MIN: Final = 4096
 #: Every login repeats the computation, so there is an upper limit too.
 ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 26
+_SALT_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(IntEnum):
@@ -30,6 +31,10 @@ class ScramMechanism(IntEnum):
     @property
     def hash_name(self) -> str:
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+    @property
+    def digest_size(self) -> int:
+        return 32 if self is ScramMechanism.SCRAM_SHA_256 else 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,18 @@ def credential_of(
     )
 
 
+def make_salt(seed: bytes, size: int) -> bytes:
+    """Returns a salt of digits and lower-case letters, as those of Kafka's tools, derived from the
+    seed."""
+    stream = hashlib.shake_256(seed).digest(4 * size)
+    number = int.from_bytes(stream, "big")
+    salt = bytearray()
+    for _ in range(size):
+        number, digit = divmod(number, len(_SALT_ALPHABET))
+        salt.append(_SALT_ALPHABET[digit])
+    return bytes(salt)
+
+
 def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
@@ -78,7 +95,10 @@ def parse_credential(text: str, randomness: Randomness) -> ScramCredential:
     if not name:
         raise InvalidInput("--add-scram: specify the user's name: [name=alice,password=…]")
     iterations = _iterations(values.get("iterations"))
-    salt = _base64("salt", values["salt"]) if "salt" in values else randomness.bytes(SALT_BYTES)
+    if "salt" in values:
+        salt = _base64("salt", values["salt"])
+    else:
+        salt = make_salt(randomness.bytes(64), SALT_BYTES)
     if "password" in values:
         salted_password = salt_password(mechanism, values["password"], salt, iterations)
     elif "saltedpassword" in values:

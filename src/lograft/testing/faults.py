@@ -121,7 +121,7 @@ class Faults:
 
         def wrap(router: Router) -> HandlerFactory:
             return lambda channel: FaultyHandler(
-                self, node_id, router, router(channel), lambda: is_client(channel)
+                self, node_id, router, router.accept(channel), lambda: is_client(channel)
             )
 
         return wrap

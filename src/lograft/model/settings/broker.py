@@ -17,23 +17,41 @@ from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
 from lograft.model.settings.broker_table import BROKER_CONFIGS as BROKER_CONFIGS
 from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
-from lograft.model.settings.effects import NOT_PER_LISTENER
+from lograft.model.settings.effects import NEEDS_MECHANISM, NOT_PER_LISTENER
+from lograft.model.settings.jaas import parse_jaas
 from lograft.model.settings.keys import (
     INT_MAX,
     ConfigKey,
     ConfigValue,
+    Effect,
     Secret,
     UpdateMode,
     Used,
     split_list,
 )
 from lograft.model.settings.providers import find_unused
+from lograft.model.settings.sasl import (
+    JAAS_CONFIG,
+    SERVER_MECHANISMS,
+    find_sasl_problems,
+)
 from lograft.model.settings.topic import TopicConfig, topic_defaults
 from lograft.model.types import NodeId
 
 LISTENER_PREFIX: Final = "listener.name."
 #: Limits that a listener may have besides those of the node.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+#: Settings that a listener may have besides those of TLS and SASL.
+_LISTENER_SETTINGS: Final = frozenset({*LISTENER_LIMITS, "connections.max.reauth.ms"})
+#: Settings that may have the name of a mechanism after the prefix of a listener.
+_MECHANISM_SETTINGS: Final = frozenset({
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+})  # fmt: skip
+_MECHANISMS: Final = frozenset(mechanism.lower() for mechanism in SERVER_MECHANISMS)
 LOG_CLEANER_BUFFER_MIN: Final = 1 << 20
 #: Dynamic settings that determine the listeners of a node.
 _DYNAMIC_LAYOUT: Final = ("listeners", "listener.security.protocol.map")
@@ -133,6 +151,7 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
+    lograft_authentication_timeout_ms: int
     lograft_client_telemetry: bool
     lograft_http_listeners: tuple[str, ...]
     lograft_log_format: str
@@ -140,6 +159,7 @@ class BrokerConfig:
     lograft_metrics_kafka_exporter_enable: bool
     lograft_metrics_partitions_max: int
     lograft_metrics_topics_max: int
+    lograft_unauthenticated_connections_max: int
     max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
@@ -359,14 +379,19 @@ def find_key(name: str) -> ConfigKey | None:
     """Returns the table row of a setting, with or without the prefix of a listener."""
     base = base_name(name)
     key = BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)
-    listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
-    # As in Kafka, prefixes have the listener's name in lower case.
+    if key is None or not isinstance(key.effect, Used):
+        return key
+    listener, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    mechanism = rest.removesuffix(base).removesuffix(".")
+    if base == JAAS_CONFIG and (base == name or mechanism not in _MECHANISMS):
+        return key._replace(effect=NEEDS_MECHANISM)
+    # As in Kafka, prefixes have the names of listeners and mechanisms in lower case.
     is_misplaced = base != name and (
-        not (base.startswith("ssl.") or base in LISTENER_LIMITS) or listener != listener.lower()
+        not (base.startswith(("ssl.", "sasl.")) or base in _LISTENER_SETTINGS)
+        or listener != listener.lower()
+        or (mechanism != "" and not (mechanism in _MECHANISMS and base in _MECHANISM_SETTINGS))
     )
-    if key is not None and is_misplaced and isinstance(key.effect, Used):
-        return key._replace(effect=NOT_PER_LISTENER)
-    return key
+    return key._replace(effect=NOT_PER_LISTENER) if is_misplaced else key
 
 
 def base_name(name: str) -> str:
@@ -376,7 +401,8 @@ def base_name(name: str) -> str:
     _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
     # Names of SASL settings may include a mechanism: listener.name.x.plain.sasl.jaas.config
     mechanism, _, setting = rest.partition(".")
-    if rest not in BROKER_CONFIGS and mechanism and setting.startswith("sasl."):
+    is_of_mechanism = setting.startswith("sasl.") or setting in _MECHANISM_SETTINGS
+    if rest not in BROKER_CONFIGS and mechanism and is_of_mechanism:
         return setting
     return rest
 
@@ -393,6 +419,13 @@ def check_value(name: str, text: str) -> None:
         key.parse(text)
     if name == "max.connections.per.ip.overrides":
         _ip_overrides(text)
+    if base_name(name) == JAAS_CONFIG and isinstance(find_effect(name), Used):
+        parse_jaas(text, setting=name)
+
+
+def find_effect(name: str) -> Effect | None:
+    key = find_key(name)
+    return None if key is None else key.effect
 
 
 def _settable_fields(values: Mapping[str, str]) -> dict[str, Any]:
@@ -466,6 +499,8 @@ def find_violations(config: BrokerConfig) -> Iterator[Violation]:
             f"cordoned.log.dirs has {', '.join(missing)}, which is not in log.dirs",
         )
     yield from _replica_times(config)
+    for names, problem in find_sasl_problems(config):
+        yield Violation(names, problem)
     if config.topic_defaults.retention_ms == 0:
         yield Violation(
             ("log.retention.hours", "log.retention.minutes", "log.retention.ms"),

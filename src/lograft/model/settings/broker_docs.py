@@ -373,6 +373,8 @@ auto.rebalance.check.interval.ms: How often the controller checks whether replic
 auto.rebalance.enable: Whether the controller moves replicas to a broker that has joined.
 default.replication.mode: Replication mode of new topics that do not set replication.mode.
 internal.topics.replication.mode: Replication mode of the internal topics.
+lograft.authentication.timeout.ms: Time within which a client of a SASL listener must authenticate after it has connected, including the TLS handshake; otherwise its connection is closed.
+lograft.unauthenticated.connections.max: Maximum number of connections of a SASL listener that have not authenticated yet. When it is reached, the oldest of them is closed for each new connection.
 lograft.http.listeners: URLs on which the node serves metrics and health checks, such as http://localhost:8082; empty for none. Only loopback addresses are accepted, since the listener has no authentication yet. For https, the ssl settings apply, also with the prefix listener.name.http.
 lograft.log.format: Format of the messages that the node writes to standard error: text, or json for one JSON object in each line, with the fields time (UTC), level, logger, message, node_id, and exception if there is one.
 lograft.client.telemetry: Whether the telemetry APIs (KIP-714) are advertised to clients even if no client-metrics subscription exists.

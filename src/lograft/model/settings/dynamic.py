@@ -357,12 +357,6 @@ def _listener_violations(static: BrokerConfig, config: BrokerConfig) -> Iterator
                 f"Security protocol cannot be updated for existing listener {name}:"
                 " restart the node, or add a listener",
             )
-        if name not in before and security.uses_sasl:
-            yield Violation(
-                ("listeners", "listener.security.protocol.map"),
-                f"listener {name} uses {security.name}, but SASL is not implemented yet: use"
-                " PLAINTEXT or SSL",
-            )
 
 
 def _local_retention_violations(static: BrokerConfig, config: BrokerConfig) -> Iterator[Violation]:

@@ -27,10 +27,22 @@ GROUPS_NOT_SERVED: Final = PartlyUsed(
 NO_DELEGATION_TOKENS: Final = NoEffect(
     "delegation tokens are not implemented yet, and requests for them are rejected"
 )
+JAVA_CLASS: Final = Unsupported("Java classes are not loaded")
+NEEDS_MECHANISM: Final = NoEffect(
+    "it needs the prefix of a listener and a mechanism, in lower case:"
+    " listener.name.<listener>.<mechanism>.sasl.jaas.config"
+)
 NOT_PER_LISTENER: Final = NoEffect("it cannot be set for a single listener")
 NO_METRICS: Final = NoEffect("metrics are not exported yet")
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
-NO_SASL: Final = NoEffect("SASL is not implemented yet, and a node that uses it does not start")
+NO_KERBEROS: Final = NoEffect("Kerberos is not implemented, and no listener can enable GSSAPI")
+NO_OAUTHBEARER: Final = NoEffect(
+    "OAUTHBEARER is not implemented yet, and no listener can enable it"
+)
+NO_SASL_BETWEEN_NODES: Final = NoEffect(
+    "nodes do not authenticate to each other with SASL yet; the listeners of brokers and"
+    " controllers for each other use PLAINTEXT or SSL"
+)
 NO_SHARE_GROUPS: Final = NoEffect("share groups are not implemented yet")
 NO_STREAMS_GROUPS: Final = NoEffect("streams groups are not implemented yet")
 NO_THREAD_POOL: Final = NoEffect("one event loop serves all requests; there is no thread pool")

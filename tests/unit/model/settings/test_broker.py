@@ -254,6 +254,7 @@ def test_listeners_are_parsed_in_every_form() -> None:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
             "INTERNAL:SASL_SSL",
             "inter.broker.listener.name": "internal",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "advertised.listeners": "PLAINTEXT://[2001:db8::7]:19092,INTERNAL://b1.lan:0",
             "controller.quorum.bootstrap.servers": "[::1]:9093, c2:9093",
             "log.dirs": "/a, /b,/a",
@@ -350,7 +351,7 @@ def test_unknown_settings_are_listed() -> None:
     properties = {
         "num.partition": "3",
         "listener.name.plaintext.ssl.keystore.location": "/k",
-        "listener.name.plaintext.plain.sasl.jaas.config": "x",
+        "listener.name.plaintext.scram-sha-512.connections.max.reauth.ms": "1",
         "listener.name.plaintxt.ssl.keystore.location": "/k",
         "listener.name.plaintext.ssl.keystore.locations": "/k",
         "config.providers.vault.param.url": "x",

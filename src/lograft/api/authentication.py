@@ -1,0 +1,133 @@
+"""SASL of one listener: its mechanisms and credentials, and the connections that are not
+authenticated yet.
+
+Follows the dynamic settings of the listener and the users in the metadata image: a change applies
+to the next login. Connections that have not authenticated are limited in number and in time.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lograft.api.security_log import SecurityLog
+from lograft.model.errors import InvalidConfig
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.jaas import JaasEntry
+from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
+from lograft.security.plain import PlainExchange
+from lograft.security.sasl import Exchange
+from lograft.security.scram import NONCE_BYTES, ScramExchange
+from lograft.security.scram_credentials import ScramCredential, ScramMechanism
+
+if TYPE_CHECKING:
+    from lograft.broker.shared_services import SharedServices
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class PendingConnection(Protocol):
+    """A connection that has not authenticated yet."""
+
+    def drop(self, reason: str) -> None: ...
+
+
+class ListenerAuthentication:
+    def __init__(self, shared: "SharedServices", listener: str, security_log: SecurityLog) -> None:
+        self.shared = shared
+        self.listener = listener
+        self.security_log = security_log
+        #: In the order of their arrival.
+        self._pending: dict[PendingConnection, None] = {}
+        self._config: BrokerConfig | None = None
+        self._mechanisms: tuple[str, ...] = ()
+        self._entries: dict[str, JaasEntry | None] = {}
+        self._lifetimes_ms: dict[str, int] = {}
+        #: By mechanism: the offset of the image that was searched, and the credential.
+        self._templates: dict[ScramMechanism, tuple[int, ScramCredential | None]] = {}
+
+    # ── connections ──────────────────────────────────────────────────────────────────────────
+
+    def add_pending(self, connection: PendingConnection) -> None:
+        """Drops the oldest connections beyond the limit: clients authenticate within a few round
+        trips, so the oldest one is the least likely to do so."""
+        self._pending[connection] = None
+        limit = self.shared.config.lograft_unauthenticated_connections_max
+        while len(self._pending) > limit:
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
+            oldest.drop("too many connections have not authenticated")
+
+    def remove_pending(self, connection: PendingConnection) -> None:
+        self._pending.pop(connection, None)
+
+    # ── settings ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The enabled mechanisms, in order."""
+        self._follow_config()
+        return self._mechanisms
+
+    @property
+    def token_bytes_max(self) -> int:
+        size = self.shared.config.value("sasl.server.max.receive.size", listener=self.listener)
+        assert isinstance(size, int)
+        return size
+
+    def max_reauth_ms(self, mechanism: str) -> int:
+        self._follow_config()
+        return self._lifetimes_ms[mechanism]
+
+    def _follow_config(self) -> None:
+        config = self.shared.config
+        if config is self._config:
+            return
+        self._config = config
+        try:
+            mechanisms = enabled_mechanisms(config, self.listener)
+            entries = {name: jaas_entry(config, self.listener, name) for name in mechanisms}
+            lifetimes_ms = {name: max_reauth_ms(config, self.listener, name) for name in mechanisms}
+        except InvalidConfig as error:
+            # Checked before they were applied; without settings all logins are rejected.
+            LOGGER.error("listener %s accepts no logins: %s", self.listener, error)
+            mechanisms, entries, lifetimes_ms = (), {}, {}
+        self._mechanisms, self._entries = mechanisms, entries
+        self._lifetimes_ms = lifetimes_ms
+
+    # ── exchanges ────────────────────────────────────────────────────────────────────────────
+
+    def start(self, mechanism: str) -> Exchange:
+        """Begins a login with an enabled mechanism."""
+        entry = self._entries[mechanism]
+        if mechanism == "PLAIN":
+            return PlainExchange({} if entry is None else entry.users)
+        kind = ScramMechanism[mechanism.replace("-", "_")]
+        return ScramExchange(
+            kind,
+            lambda user: self._find_credential(kind, user),
+            lambda: self._find_template(kind),
+            nonce=self.shared.runtime.randomness.bytes(NONCE_BYTES),
+        )
+
+    def _find_credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        record = self.shared.image.scram.get((mechanism, user))
+        if record is None:
+            return None
+        return ScramCredential(
+            name=user,
+            mechanism=mechanism,
+            salt=record.salt,
+            stored_key=record.stored_key,
+            server_key=record.server_key,
+            iterations=record.iterations,
+        )
+
+    def _find_template(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Returns the credential of the user whose name is first: it is the same on all nodes."""
+        image = self.shared.image
+        offset, template = self._templates.get(mechanism, (-1, None))
+        if offset != image.offset:
+            users = (user for kind, user in image.scram if kind == mechanism)
+            first = min(users, default=None)
+            template = None if first is None else self._find_credential(mechanism, first)
+            self._templates[mechanism] = (image.offset, template)
+        return template

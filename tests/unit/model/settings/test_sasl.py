@@ -1,0 +1,124 @@
+import pytest
+
+from lograft.cli.node_runner import embedded_properties
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.settings.broker import BrokerConfig, broker_config, find_key, with_dynamic
+from lograft.model.settings.dynamic import validate_dynamic
+from lograft.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
+from lograft.model.settings.keys import NoEffect, Used
+from lograft.model.settings.resolution import describe_broker
+from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
+
+PREFIX = "listener.name.outside."
+PLAIN = f"{PREFIX}plain.sasl.jaas.config"
+SCRAM = f"{PREFIX}scram-sha-256.sasl.jaas.config"
+CANARY = "c4n4ry-secret"
+USERS = f'{PLAIN_MODULE} required user_alice="{CANARY}";'
+
+
+def config(**changes: str | None) -> BrokerConfig:
+    values = embedded_properties("data", 9092) | {
+        "listeners": "PLAINTEXT://localhost:9092,OUTSIDE://localhost:9094,CONTROLLER://:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ",OUTSIDE:SASL_PLAINTEXT",
+        f"{PREFIX}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        PLAIN: USERS,
+    }
+    changed = {name.replace("__", "-").replace("_", "."): text for name, text in changes.items()}
+    values |= {name: text for name, text in changed.items() if text is not None}
+    return broker_config(
+        {name: text for name, text in values.items() if changed.get(name, "") is not None}
+    )
+
+
+def test_settings_of_a_listener() -> None:
+    node = config(
+        sasl_enabled_mechanisms="GSSAPI",
+        connections_max_reauth_ms="1000",
+        listener_name_outside_plain_connections_max_reauth_ms="2000",
+    )
+    assert enabled_mechanisms(node, "OUTSIDE") == ("PLAIN", "SCRAM-SHA-256")
+    entry = jaas_entry(node, "OUTSIDE", "PLAIN")
+    assert entry is not None
+    assert list(entry.users) == ["alice"]
+    assert jaas_entry(node, "OUTSIDE", "SCRAM-SHA-256") is None
+    assert max_reauth_ms(node, "OUTSIDE", "PLAIN") == 2000
+    assert max_reauth_ms(node, "OUTSIDE", "SCRAM-SHA-256") == 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"listener_name_outside_sasl_enabled_mechanisms": None},
+            "OUTSIDE uses SASL_PLAINTEXT, but sasl.enabled.mechanisms has GSSAPI: set it to",
+        ),
+        ({"listener_name_outside_sasl_enabled_mechanisms": "PLAIN,X"}, "mechanisms has X: set it"),
+        ({"listener_name_outside_sasl_enabled_mechanisms": ""}, "has no mechanism: set it to"),
+        (
+            {"listener_name_outside_plain_sasl_jaas_config": None},
+            "no users for PLAIN: set listener",
+        ),
+        (
+            {"listener_name_outside_plain_sasl_jaas_config": f"{SCRAM_MODULE} required;"},
+            "must name the login module of PLAIN",
+        ),
+        (
+            {"listener_name_outside_plain_sasl_jaas_config": f"{PLAIN_MODULE} a='{CANARY}';"},
+            "not followed by required",
+        ),
+        ({"sasl_server_callback_handler_class": "org.example.Handler"}, None),
+    ],
+)
+def test_a_listener_that_could_not_authenticate_is_rejected(
+    changes: dict[str, str | None], message: str | None
+) -> None:
+    if message is None:
+        config(**changes)
+        return
+    with pytest.raises(InvalidConfig, match=message) as raised:
+        config(**changes)
+    assert CANARY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_used"),
+    [
+        (PLAIN, True),
+        (SCRAM, True),
+        (f"{PREFIX}plain.connections.max.reauth.ms", True),
+        (f"{PREFIX}connections.max.reauth.ms", True),
+        (f"{PREFIX}sasl.enabled.mechanisms", True),
+        ("connections.max.reauth.ms", True),
+        # Without a mechanism, Kafka ignores it too.
+        ("sasl.jaas.config", False),
+        (f"{PREFIX}sasl.jaas.config", False),
+        (f"{PREFIX}PLAIN.sasl.jaas.config", False),
+        ("listener.name.OUTSIDE.plain.sasl.jaas.config", False),
+        (f"{PREFIX}gssapi.sasl.jaas.config", False),
+        (f"{PREFIX}plain.sasl.enabled.mechanisms", False),
+    ],
+)
+def test_prefixes_without_effect_are_known(name: str, is_used: bool) -> None:
+    key = find_key(name)
+    assert key is not None
+    assert isinstance(key.effect, Used if is_used else NoEffect)
+
+
+def test_users_change_dynamically() -> None:
+    changed = with_dynamic(config(), default={}, broker={PLAIN: f"{PLAIN_MODULE} required;"})
+    entry = jaas_entry(changed, "OUTSIDE", "PLAIN")
+    assert entry is not None
+    assert entry.users == {}
+
+
+def test_an_invalid_dynamic_value_is_rejected_without_showing_it() -> None:
+    with pytest.raises(InvalidInput, match="does not end with a semicolon") as raised:
+        validate_dynamic({PLAIN: USERS[:-1]}, changed_names=[PLAIN], whole_cluster=False)
+    assert CANARY not in str(raised.value)
+
+
+def test_passwords_are_not_described() -> None:
+    described = {entry.name: entry for entry in describe_broker(config())}
+    assert described[PLAIN].is_sensitive
+    assert CANARY not in repr(described)
