@@ -32,7 +32,15 @@ class Removal:
     bring the files back.
     """
 
-    __slots__ = ("_directory", "_disk", "_fsync_first", "_segments", "due_ms", "renamed")
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_fsync_first",
+        "_segments",
+        "due_ms",
+        "renamed",
+        "size_bytes",
+    )
 
     def __init__(self, log: "Log", segments: list[Segment], next_base: int, due_ms: int) -> None:
         self._disk = log.disk
@@ -45,13 +53,11 @@ class Removal:
         self.due_ms = due_ms
         #: The current paths of the files; set by `run`.
         self.renamed: list[str] = []
+        #: Of the deleted segments; set by `run`.
+        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._segments)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
 
     def run(self) -> None:
         """Blocks. A failure is final for the log dir."""
@@ -65,6 +71,8 @@ class Removal:
             file.fsync()
             self._disk.fsync_dir(self._directory)
         for segment in self._segments:
+            # Before the file is renamed: after a restart the size may not have been read yet.
+            self.size_bytes += segment.size
             self.renamed += set_aside(self._disk, self._directory, segment)
 
 

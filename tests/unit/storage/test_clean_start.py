@@ -57,6 +57,20 @@ def test_a_batch_that_claims_to_be_longer_than_its_file_is_never_promised_to_a_r
         log.read(0, bytes_max=100)
 
 
+def test_retention_reports_the_bytes_of_segments_that_were_not_read_since_the_start() -> None:
+    disk = MemoryDisk()
+    closed = closed_log(disk)
+    deleted = closed.segments[:2]
+    sizes = [segment.size for segment in deleted]
+    log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
+    log.advance_start(Offset(closed.segments[2].base_offset))
+    removal = log.plan_removal(NOW_MS, Offset(RECORDS))
+    assert removal is not None
+    assert len(removal) == 2
+    removal.run()
+    assert removal.size_bytes == sum(sizes)
+
+
 def test_no_segment_is_deleted_because_its_time_index_is_damaged() -> None:
     disk = MemoryDisk()
     log = closed_log(disk)
