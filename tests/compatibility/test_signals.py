@@ -1,13 +1,17 @@
 """Commands as processes that signals end: consumers leave their groups, producers flush, and the
 exit code is 128 plus the signal's number, as that of Kafka's own tools."""
 
+import fcntl
 import json
+import mmap
 import os
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import IO, Final
 
 import pytest
 
@@ -60,6 +64,12 @@ def state_of(server: Server, group: str) -> tuple[str, int, dict[int, int]]:
     (described,) = json.loads(shown.out)
     offsets = {each["partition"]: each["offset"] for each in described["positions"]}
     return described["state"], len(described["members"]), offsets
+
+
+def is_full(pipe: IO[str]) -> bool:
+    """Whether the next line does not fit."""
+    unread = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+    return bool(unread > fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - mmap.PAGESIZE)
 
 
 def commands(server: Server, topic: str, group: str) -> dict[str, list[str]]:
@@ -169,6 +179,38 @@ def test_output_that_nobody_reads_ends_a_command_quietly(
     assert members == 0
     # A pipe holds 64 KiB.
     assert offsets[0] < 10_000
+
+
+@pytest.mark.parametrize(
+    ("number", "is_reader_gone"), [(signal.SIGTERM, False), (signal.SIGINT, True)]
+)
+@pytest.mark.parametrize("command", ["consume", "kafka-console-consumer"])
+def test_consumer_leaves_its_group_while_its_output_is_blocked(
+    server: Server,
+    new_topic: NewName,
+    command: str,
+    number: signal.Signals,
+    is_reader_gone: bool,
+) -> None:
+    """In a pipeline Ctrl-C also ends the reader."""
+    topic = group = new_topic()
+    create_topic(server.bootstrap, topic)
+    # More than a pipe holds.
+    produce(server.bootstrap, topic, [b"%0500d" % index for index in range(1_000)], partition=0)
+    with running(*commands(server, topic, group)[command]) as process:
+        output = process.stdout
+        assert output is not None
+        lines = [output.readline()]
+        wait_until(lambda: is_full(output))
+        process.send_signal(number)
+        if is_reader_gone:
+            output.close()
+        wait_until(lambda: state_of(server, group)[1] == 0)
+        if not is_reader_gone:
+            lines += output.readlines()
+        assert process.wait(SECONDS_MAX) == 128 + number
+    committed = state_of(server, group)[2][0]
+    assert committed <= 200 if is_reader_gone else committed <= len(lines) <= committed + 1
 
 
 def test_the_rest_of_a_fetch_is_left_to_the_next_member(server: Server, new_topic: NewName) -> None:

@@ -224,7 +224,7 @@ class _Journal:
 
         previous_handlers = {
             number: signal.signal(number, interrupt)
-            for number in (signal.SIGINT, *SIGNALS)
+            for number in SIGNALS
             # A signal that the parent process ignores (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN
         }

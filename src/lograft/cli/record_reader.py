@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms
+from lograft.cli.interrupts import output_guard
 from lograft.cli.output import NOTHING, count
 from lograft.cli.progress import progress_bar
 from lograft.cli.values import format_bytes, parse_json, raw_bytes, text_of, to_json
@@ -117,12 +118,12 @@ async def _print_records(found: AsyncGenerator[ConsumerRecord], options: Consume
     async with aclosing(found):
         async for record in found:
             text = json_of(record) if options.as_json else None
-            print(
-                text or line_of(record, options.form, with_metadata=options.with_metadata),
-                flush=options.follow,
-            )
+            line = text or line_of(record, options.form, with_metadata=options.with_metadata)
+            with output_guard:
+                print(line, flush=options.follow)
     # Flush before committing: records that were not printed must not be committed.
-    sys.stdout.flush()
+    with output_guard:
+        sys.stdout.flush()
 
 
 async def _start_offsets(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lograft.cli.client_runner import run as run_client
+from lograft.cli.interrupts import output_guard
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.node_runner import read_properties
 from lograft.client.consumer import Consumer
@@ -140,10 +141,28 @@ async def _print_records(
             )
             if not polled:
                 return
-            for records in polled.values():
-                for record in records:
+            _print_polled(consumer, polled, formatter, processed)
+
+
+def _print_polled(
+    consumer: Consumer,
+    polled: Mapping[TopicPartition, Sequence[ConsumerRecord]],
+    formatter: Formatter,
+    processed: list[int],
+) -> None:
+    """If it fails, the next consumer of the group reads the records that were not printed."""
+    remaining = {partition: records[0].offset for partition, records in polled.items()}
+    try:
+        for partition, records in polled.items():
+            for record in records:
+                with output_guard:
                     _write(formatter.line(record))
-                    processed[0] += 1
+                processed[0] += 1
+                remaining[partition] = record.offset + 1
+    except BaseException:
+        for partition, offset in remaining.items():
+            consumer.seek(partition, offset)
+        raise
 
 
 def _write(line: bytes) -> None:
