@@ -18,7 +18,13 @@ from lograft.client.admin import (
     QuorumDescription,
     QuorumReplica,
 )
-from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed
+from lograft.client.errors import (
+    BrokerMissing,
+    ClientError,
+    ConnectionFailed,
+    OutcomeUnknown,
+    TimedOut,
+)
 from lograft.client.network import Node
 from lograft.model.seams import Address
 
@@ -78,6 +84,8 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
     try:
         brokers = await _check_brokers(admin, report, reachable, resolve)
         quorum = await _check_quorum(admin, report)
+        if quorum is None:
+            return report
         await _check_dynamic_settings(admin, report, brokers, quorum)
         await _check_partitions(admin, report)
     except ClientError as error:
@@ -233,8 +241,18 @@ async def _find_reachable_controllers(
     return found
 
 
-async def _check_quorum(admin: Admin, report: Report) -> QuorumDescription:
-    quorum = await admin.describe_quorum()
+async def _check_quorum(admin: Admin, report: Report) -> QuorumDescription | None:
+    """Returns None if no controller is active: then what brokers report about partitions is
+    outdated."""
+    try:
+        quorum = await admin.describe_quorum()
+    except (TimedOut, OutcomeUnknown) as error:
+        report.add(
+            "bad",
+            f"the quorum has no active controller, so metadata cannot change: {error}",
+            "start controllers until a majority of the voters is running, and check their logs",
+        )
+        return None
     if any(voter.last_fetch_ms < 0 for voter in quorum.voters):
         # A controller that has just been elected may not have received a fetch from every voter.
         await asyncio.sleep(ELECTION_SETTLES_SECONDS)

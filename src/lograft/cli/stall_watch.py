@@ -1,16 +1,17 @@
 """Reports why a producer gets no acknowledgements, while it keeps retrying."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
 from typing import Final, Self
 
 from lograft.cli.output import numbers
 from lograft.client.admin import Admin, PartitionDescription, topic_resource
 from lograft.client.client_settings import ClientSettings
-from lograft.client.errors import ClientError, TopicMissing
+from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed, TopicMissing
 from lograft.client.producer import BATCHES_UNFINISHED, Producer
 from lograft.client.producing.sender import RECORDS_ACKNOWLEDGED
+from lograft.client.producing.settings import ProducerSettings
 from lograft.model.metrics import value_of
 
 #: A producer that gets no acknowledgement for this long is stalled.
@@ -64,13 +65,11 @@ async def explain_stall(producer: Producer, topic: str) -> str:
     settings = {
         field.name: getattr(producer.settings, field.name) for field in fields(ClientSettings)
     }
-    timeout = f"giving up after {producer.settings.delivery_timeout_ms / 1000:g} s"
-    timeout += " (delivery.timeout.ms)"
+    timeout = _timeout_of(producer.settings)
     try:
         async with Admin(settings) as admin:
             await admin.connect()
-            described = await admin.describe_topics([topic])
-            configs = await admin.describe_configs([topic_resource(topic)], names=[_MIN_ISR])
+            return await find_reason(admin, producer.settings, topic)
     except TopicMissing:
         return (
             f"waiting for topic {topic}, which does not exist: create it with `lograft topics"
@@ -79,7 +78,12 @@ async def explain_stall(producer: Producer, topic: str) -> str:
         )
     except ClientError as error:
         return f"waiting for the cluster: {error}; {timeout}"
-    partitions = described[topic].partitions
+
+
+async def find_reason(admin: Admin, settings: ProducerSettings, topic: str) -> str:
+    """Returns what keeps the topic's partitions from acknowledging records."""
+    timeout = _timeout_of(settings)
+    partitions = (await admin.describe_topics([topic]))[topic].partitions
     leaderless = [partition for partition in partitions if partition.leader < 0]
     if leaderless:
         replicas = {
@@ -89,15 +93,45 @@ async def explain_stall(producer: Producer, topic: str) -> str:
             f"waiting for a leader of {_names_of(topic, leaderless)}: start one of the brokers"
             f" {numbers(sorted(replicas))}; {timeout}"
         )
+    unreachable = await _find_unreachable_leader(admin, partitions)
+    if unreachable is not None:
+        leader, problem = unreachable
+        led = [partition for partition in partitions if partition.leader == leader]
+        return (
+            f"waiting for broker {leader}, the leader of {_names_of(topic, led)}: {problem};"
+            f" {timeout}"
+        )
+    configs = await admin.describe_configs([topic_resource(topic)], names=[_MIN_ISR])
     entry = configs[topic_resource(topic)].get(_MIN_ISR)
     isr_min = int(entry.value) if entry is not None and entry.value else 1
-    under_min_isr = [partition for partition in partitions if len(partition.isr) < isr_min]
-    if under_min_isr and producer.settings.required_acks == -1:
+    under_min_isr = [
+        partition
+        for partition in partitions
+        if len(partition.isr) < min(isr_min, len(partition.replicas))
+    ]
+    if under_min_isr and settings.required_acks == -1:
         return (
             f"waiting for replicas of {_names_of(topic, under_min_isr)}: fewer than"
             f" {_MIN_ISR}={isr_min} are in sync; {timeout}"
         )
     return f"waiting for acknowledgements from {topic}; {timeout}"
+
+
+def _timeout_of(settings: ProducerSettings) -> str:
+    return f"giving up after {settings.delivery_timeout_ms / 1000:g} s (delivery.timeout.ms)"
+
+
+async def _find_unreachable_leader(
+    admin: Admin, partitions: Sequence[PartitionDescription]
+) -> tuple[int, str] | None:
+    """Returns a broker that leads partitions but cannot be reached, and why. Without an active
+    controller it stays the leader in the metadata."""
+    for leader in sorted({partition.leader for partition in partitions if partition.leader >= 0}):
+        try:
+            await admin.probe(leader)
+        except (ConnectionFailed, BrokerMissing) as error:
+            return leader, str(error)
+    return None
 
 
 def _names_of(topic: str, partitions: list[PartitionDescription]) -> str:

@@ -123,6 +123,20 @@ async def test_a_new_controller_is_described_again_after_its_first_fetches(
     assert not any(f"controller {node} has not" in quorum_finding(report).what for node in others)
 
 
+@scenario(play, nodes=3)
+async def test_quorum_without_a_majority_is_reported(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("t", assignment={0: [1, 2, 3]})])
+    for node in (2, 3):
+        cluster.kill(node)
+    report = await examine(admin, resolve)
+    found = report.findings[-1]
+    assert found.verdict == "bad"
+    assert found.what.startswith("the quorum has no active controller, ")
+    assert "a majority of the voters" in found.next_step
+
+
 def test_ages_use_the_leaders_clock_and_are_never_negative() -> None:
     voters = (
         QuorumReplica(1, ZERO_UUID, 9, 5_000, 5_000),
