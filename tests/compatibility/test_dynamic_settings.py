@@ -146,6 +146,7 @@ CHANGES: Final[tuple[dict[str, str], ...]] = (
     {"log.cleanup.policy": "nosuch"},
     {"log.cleanup.policy": ""},
     {"message.max.bytes": " 100 "},
+    {"message.max.bytes": "\N{NO-BREAK SPACE}100"},
     {"unclean.leader.election.enable": "maybe"},
     {"follower.replication.throttled.rate": "-1"},
     {"follower.replication.throttled.rate": "5"},

@@ -23,6 +23,9 @@ _JAVA_DOUBLE: Final = re.compile(
     r"[+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 )
 
+#: Java's trim() removes these characters; Python's strip() would also remove no-break spaces.
+_JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+
 
 class ConfigType(IntEnum):
     """The numbers are those of DescribeConfigs."""
@@ -155,7 +158,7 @@ class NotEmpty(NamedTuple):
 
 class ThrottledReplicas(NamedTuple):
     def find_problem(self, value: ConfigValue) -> str | None:
-        if not isinstance(value, tuple) or value in ((), ("*",), ("none",)):
+        if not isinstance(value, tuple) or value in ((), ("*",)):
             return None
         if all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value):
             return None
@@ -240,7 +243,7 @@ class ConfigKey(NamedTuple):
         if text is None:
             return None
         check_length(self.name, text)
-        value = self._convert(text.strip(), text)
+        value = self._convert(text.strip(_JAVA_BLANKS), text)
         problem = self.check.find_problem(value) if self.check is not None else None
         if problem is not None:
             raise self._invalid(text, problem)

@@ -184,6 +184,7 @@ def test_defaults() -> None:
         ({"controller.listener.names": None}, "controller.listener.names"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "NAME:PROTOCOL"),
         ({"num.partitions": "0"}, "num.partitions: Value must be at least 1"),
+        ({"log.flush.scheduler.interval.ms": "-1"}, "scheduler.interval.ms: Value must be"),
         ({"log.retention.ms": "0"}, "log.retention.ms"),
         ({"log.retention.minutes": "0"}, "log.retention.minutes .* must be unlimited"),
         ({"log.retention.hours": "0"}, "log.retention.hours.* must be unlimited"),

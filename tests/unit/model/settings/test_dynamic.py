@@ -145,7 +145,7 @@ def test_invalid_protocol_maps_are_skipped(listener_map: str) -> None:
         ("metric.reporters", "no.such.Reporter", "unknown class"),
         ("principal.builder.class", "no.such.Builder", "not supported"),
         ("listener.name.x.ssl.engine.factory.class", "no.such.Factory", "not supported"),
-        ("log.flush.interval.ms", "-5", "at least 0"),
+        ("log.flush.interval.ms", "-5", "log.flush.interval.ms: Value must be at least 0"),
         ("sasl.kerberos.service.name", "${file:/secrets:name}", "in the configuration file only"),
         ("listener.name.x.ssl.key.password", "a${env:SECRET}", "in the configuration file only"),
         ("no.such.setting", "${env:SECRET}", "in the configuration file only"),
