@@ -18,6 +18,7 @@ from lograft.client.administering.settings import AdminSettings
 from lograft.client.client_settings import ClientSettings, TokenProvider
 from lograft.client.consuming.interceptors import ConsumerInterceptor
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.metering.registry import MetricReporter
 from lograft.client.producing.interceptors import Interceptor
 from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.producing.settings import ProducerSettings
@@ -41,6 +42,7 @@ NAMES: Final[dict[Any, str]] = {
     types.NoneType: "None",
     tuple[str, ...]: "str | Sequence[str]",
     tuple[Interceptor, ...]: "Sequence[Interceptor]",
+    tuple[MetricReporter, ...]: "Sequence[MetricReporter]",
     tuple[ConsumerInterceptor, ...]: "Sequence[ConsumerInterceptor]",
     Partitioner: "Partitioner",
     PartitionFunction: "PartitionFunction",
@@ -63,6 +65,7 @@ from typing import TypedDict
 
 from lograft.client.client_settings import TokenProvider
 from lograft.client.consuming.interceptors import ConsumerInterceptor
+from lograft.client.metering.registry import MetricReporter
 from lograft.client.producing.interceptors import Interceptor
 from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.serializers import Deserializer, Serializer

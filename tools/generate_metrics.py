@@ -23,10 +23,10 @@ INTERFACE: Final = "lograft.model.metrics"
 INTRODUCTION: Final = """\
 # Metrics
 
-The metrics of a node, and those of the clients of `lograft.client` (`lograft_client_…`), whose
-values `client.metrics()` returns by name. Names follow the conventions of Prometheus: a counter
-ends in `_total`, and the unit, if there is one, is the last word of the name before that. Where a
-label has a maximum, further values of it are added up under `other`.
+The metrics of a node; those of the clients of `lograft.client` are in
+[client-metrics.md](client-metrics.md). Names follow the conventions of Prometheus: a counter ends
+in `_total`, and the unit, if there is one, is the last word of the name before that. Where a label
+has a maximum, further values of it are added up under `other`.
 [docs/internals/metrics.md](internals/metrics.md) describes how metrics are declared and collected.
 
 `python -m tools.generate_metrics` generates this page from the declarations. A test checks that it

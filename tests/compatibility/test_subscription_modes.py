@@ -174,7 +174,7 @@ async def test_the_own_client_is_refused_before_it_fetches(
             try:
                 polled = await consumer.poll(timeout_ms=int(ANSWER_SECONDS_MAX * 1000))
             finally:
-                fetched = consumer.metrics()["lograft_client_fetched_bytes_total"]
+                fetched = consumer.metrics().value("bytes-consumed-total")
                 assert bool(fetched) == group_id.endswith("-group")
             value: bytes | None = polled[place][0].value
             return value

@@ -18,6 +18,7 @@ from typer.main import get_command
 from lograft.cli.commands import app
 from lograft.cli.kafka.tools import TOOLS
 from tests.support.repository import ROOT, tracked_files
+from tools.generate_client_metrics import declared_names, kafka_metrics
 
 #: It also describes what the project was.
 CHANGELOG: Final = "CHANGELOG.md"
@@ -109,6 +110,8 @@ def vocabulary() -> Vocabulary:
             words |= found
             for owner in (*each.co_qualname.split("."), *file.with_suffix("").parts):
                 members[owner] |= found
+    for metric in (*kafka_metrics(), *declared_names()):
+        words |= {metric.name, metric.group, *metric.tags}
     return Vocabulary(frozenset(paths), frozenset(words), members)
 
 

@@ -9,10 +9,8 @@ from lograft.cli.output import numbers
 from lograft.client.admin import Admin, PartitionDescription, topic_resource
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed, TopicMissing
-from lograft.client.producer import BATCHES_UNFINISHED, Producer
-from lograft.client.producing.sender import RECORDS_ACKNOWLEDGED
+from lograft.client.producer import Producer
 from lograft.client.producing.settings import ProducerSettings
-from lograft.model.metrics import value_of
 
 #: A producer that gets no acknowledgement for this long is stalled.
 STALL_SECONDS: Final = 1.0
@@ -50,8 +48,8 @@ class StallWatch:
         previous = -1.0
         while True:
             await asyncio.sleep(STALL_SECONDS)
-            acknowledged = value_of(self._producer, RECORDS_ACKNOWLEDGED)
-            is_waiting = self.is_enqueuing or value_of(self._producer, BATCHES_UNFINISHED) > 0
+            acknowledged = self._producer.metrics().value("record-acknowledged-total")
+            is_waiting = self.is_enqueuing or self._producer.has_pending
             if is_waiting and acknowledged == previous:
                 reason = await self._explain()
                 if reason != last_reason:

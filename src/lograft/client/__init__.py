@@ -49,6 +49,7 @@ from lograft.client.errors import (
     UnsupportedByBroker,
     WrongUse,
 )
+from lograft.client.metering.names import ClientMetrics, MetricName
 from lograft.client.serializers import json_deserializer, json_serializer, text_deserializer
 from lograft.client.types import (
     Acknowledged,
@@ -243,6 +244,7 @@ __all__ = [
     "BrokerMissing",
     "BufferFull",
     "ClientError",
+    "ClientMetrics",
     "ClientSettings",
     "Closed",
     "ClusterDescription",
@@ -286,6 +288,7 @@ __all__ = [
     "LogDirectory",
     "LogTruncated",
     "MemberDescription",
+    "MetricName",
     "NewTopic",
     "NoPosition",
     "NotAuthorized",

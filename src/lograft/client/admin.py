@@ -8,7 +8,7 @@ Works with Lograft and with Apache Kafka 3.0 and later. Operations that only Log
 so; they raise `UnsupportedByBroker`, or the error code that another broker returns.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
@@ -99,8 +99,8 @@ from lograft.client.administering.transactions import (
 from lograft.client.async_resource import AsyncResource
 from lograft.client.core import ClientCore
 from lograft.client.errors import WrongUse
+from lograft.client.metering.names import ClientMetrics
 from lograft.client.types import TopicPartition
-from lograft.model.metrics import Sample, values_of
 from lograft.model.seams import Address, Runtime
 
 if TYPE_CHECKING:
@@ -211,17 +211,14 @@ class Admin(AsyncResource):
         """
         await self._driver.probe(node)
 
-    def collect_samples(self) -> Iterator[Sample]:
-        # A list: in the blocking client another thread iterates over them.
-        samples = () if self._core is None else self._core.network.collect_samples()
-        return iter(list(samples))
+    def metrics(self) -> ClientMetrics:
+        """Returns the values of all metrics, by Kafka's names; see docs/client-metrics.md.
 
-    def metrics(self) -> dict[str, float]:
-        """Returns the value of each metric by its name; see docs/metrics.md.
-
-        print(admin.metrics()["lograft_client_connections"])
+        print(admin.metrics().value("connection-count"))
         """
-        return values_of(self)
+        if self._core is None:
+            raise WrongUse("the admin client is not open: use `async with`, or await start()")
+        return self._core.metrics.metrics()
 
     async def close(self) -> None:
         if self._core is not None:

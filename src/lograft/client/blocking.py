@@ -34,7 +34,6 @@ from lograft.client.producing.deliveries import run_callback
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.producing.record_parts import Headers
 from lograft.client.types import Acknowledged, ConsumerRecord, OffsetRange
-from lograft.model.metrics import value_of
 
 if TYPE_CHECKING:
     from lograft.client.columns import table_sender
@@ -241,7 +240,6 @@ class Producer(BlockingClient[asynchronous.Producer]):
     send_offsets = blocking_method(asynchronous.Producer.send_offsets)
     transaction = context_method(asynchronous.Producer.transaction)
     metrics = direct_method(asynchronous.Producer.metrics)
-    collect_samples = direct_method(asynchronous.Producer.collect_samples)
 
     def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Sends the buffered records, and fails those that are not acknowledged in time."""
@@ -260,7 +258,7 @@ class Producer(BlockingClient[asynchronous.Producer]):
     def _has_pending(self) -> bool:
         """Whether any record is neither acknowledged nor failed."""
         has_queued = self._record_queue is not None and not self._record_queue.is_empty
-        return has_queued or value_of(self._client, asynchronous.BATCHES_UNFINISHED) > 0
+        return has_queued or self._client.has_pending
 
 
 _open_producers: Final[WeakSet[Producer]] = WeakSet()
@@ -315,7 +313,6 @@ class Consumer(SingleThreadClient[consumer.Consumer]):
     topics = blocking_method(consumer.Consumer.topics)
     partitions_for = blocking_method(consumer.Consumer.partitions_for)
     metrics = direct_method(consumer.Consumer.metrics)
-    collect_samples = direct_method(consumer.Consumer.collect_samples)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
@@ -398,7 +395,6 @@ class Admin(BlockingClient[admin.Admin]):
     connect = blocking_method(admin.Admin.connect)
     probe = blocking_method(admin.Admin.probe)
     metrics = direct_method(admin.Admin.metrics)
-    collect_samples = direct_method(admin.Admin.collect_samples)
 
     def close(self) -> None:
         self.finish(self._client.close())

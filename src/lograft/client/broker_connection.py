@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lograft.client.errors import OutcomeUnknown, UnsupportedByBroker
+from lograft.client.network_metrics import Traffic
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Buffer, Clock
 from lograft.wire.apis import API_VERSIONS_KEY, response_header_version, spec_of
 from lograft.wire.client_connection import ClientConnection
 from lograft.wire.codec import read_all
 from lograft.wire.errors import WireError
-from lograft.wire.headers import read_response_header, request_parts
+from lograft.wire.headers import SIZE_BYTES, read_response_header, request_parts
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -52,6 +53,8 @@ class BrokerConnection:
         #: When the client has to authenticate again, by the monotonic clock; None: never.
         self.expires_at_ms: int | None = None
         self.last_used_ms = clock.mono_ms()
+        #: Shared by all connections to the broker.
+        self.traffic = Traffic()
 
     @property
     def address(self) -> Address:
@@ -64,6 +67,11 @@ class BrokerConnection:
     @property
     def in_flight(self) -> int:
         return self._connection.in_flight
+
+    @property
+    def operations(self) -> int:
+        """Returns the number of reads and writes."""
+        return self._connection.operations
 
     @property
     def unsent_bytes(self) -> int:
@@ -112,6 +120,7 @@ class BrokerConnection:
         correlation_id = self._next_correlation_id()
         parts = request_parts(message, version, correlation_id, self.client_id)
         pending = _PendingResponse(self, response_type, version, timeout_ms, on_outcome)
+        self._count_request(parts)
         self._connection.send(correlation_id, parts, pending)
 
     def send_packed(
@@ -128,7 +137,9 @@ class BrokerConnection:
         `content`."""
         correlation_id = self._next_correlation_id()
         pending = _PendingResponse(self, response_type, version, timeout_ms, on_outcome)
-        self._connection.send(correlation_id, pack(correlation_id, content), pending)
+        parts = pack(correlation_id, content)
+        self._count_request(parts)
+        self._connection.send(correlation_id, parts, pending)
 
     def send_for_future(
         self,
@@ -169,7 +180,9 @@ class BrokerConnection:
     def send_oneway(self, request: Message, version: int) -> None:
         """Sends a request that has no response: Produce with acks=0."""
         correlation_id = self._next_correlation_id()
-        self._connection.send_only(request_parts(request, version, correlation_id, self.client_id))
+        parts = request_parts(request, version, correlation_id, self.client_id)
+        self._count_request(parts)
+        self._connection.send_only(parts)
 
     def close(self, reason: str = "closed") -> None:
         self._connection.abort(reason)
@@ -179,8 +192,15 @@ class BrokerConnection:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         return correlation_id
 
-    def _on_response(self, throttle_ms: int) -> None:
+    def _count_request(self, parts: list[Buffer]) -> None:
+        self.traffic.request_sizes.record(sum(map(len, parts)))
+
+    def _on_response(self, throttle_ms: int, *, sent_ms: int, size_bytes: int) -> None:
         now = self.last_used_ms = self._clock.mono_ms()
+        traffic = self.traffic
+        traffic.responses += 1
+        traffic.received_bytes += size_bytes
+        traffic.latencies.record(now - sent_ms)
         if throttle_ms > 0:
             self.throttled_until_ms = now + throttle_ms
 
@@ -193,6 +213,7 @@ class _PendingResponse(Generic[R]):
         "_loop",
         "_on_outcome",
         "_response_type",
+        "_sent_ms",
         "_timeout_ms",
         "_timer",
         "_version",
@@ -211,6 +232,7 @@ class _PendingResponse(Generic[R]):
         self._response_type = response_type
         self._version = version
         self._on_outcome = on_outcome
+        self._sent_ms = connection.last_used_ms
         self._timeout_ms = timeout_ms
         self._timer = self._loop.call_later(timeout_ms / 1000, self._on_timeout)
 
@@ -226,7 +248,9 @@ class _PendingResponse(Generic[R]):
                 OutcomeUnknown(f"malformed response from {self._connection.address}: {error}")
             )
             return
-        self._connection._on_response(_throttle_ms(response))
+        self._connection._on_response(
+            _throttle_ms(response), sent_ms=self._sent_ms, size_bytes=SIZE_BYTES + len(data)
+        )
         self._on_outcome(response)
 
     def on_lost(self, reason: str) -> None:

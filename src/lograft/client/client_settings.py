@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+from lograft.client.metering.declarations import Level
+from lograft.client.metering.registry import MetricReporter
 from lograft.client.settings import Secret, Settings, UnsupportedSetting, at_least, one_of, setting
 from lograft.client.unsupported_settings import UNSUPPORTED
 from lograft.model.errors import InvalidConfig
@@ -17,8 +19,22 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USE_ALL_DNS_IPS: Final = "use_all_dns_ips"
 RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY: Final = "resolve_canonical_bootstrap_servers_only"
 
+_JMX_REPORTER: Final = "org.apache.kafka.common.metrics.JmxReporter"
+
 #: Returns a bearer token; called for each connection.
 TokenProvider = Callable[[], Awaitable[str]]
+
+
+def _without_jmx(value: Any) -> Any:
+    """Removes Kafka's default, which is without meaning here. Text stays text, for `_convert`."""
+    parts = value.strip("[]").split(",") if isinstance(value, str) else value
+    return tuple(part for part in parts if part not in ("", _JMX_REPORTER))
+
+
+def _are_callable(reporters: Any) -> str | None:
+    if all(callable(reporter) for reporter in reporters):
+        return None
+    return "must be a list of functions that are called with the metrics of the client"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +63,10 @@ class ClientSettings(Settings):
     metadata_max_age_ms: int = setting(300_000, at_least(0))
     metadata_recovery_strategy: str = setting("rebootstrap")
     metadata_recovery_rebootstrap_trigger_ms: int = setting(300_000, at_least(0))
+    metric_reporters: tuple[MetricReporter, ...] = setting((), _are_callable, convert=_without_jmx)
+    metrics_num_samples: int = setting(2, at_least(1))
+    metrics_recording_level: str = setting("INFO", one_of(*(level.name for level in Level)))
+    metrics_sample_window_ms: int = setting(30_000, at_least(1))
 
     security_protocol: str = setting("PLAINTEXT")
     sasl_mechanism: str = setting("GSSAPI")
@@ -71,6 +91,8 @@ class ClientSettings(Settings):
     ssl_cipher_suites: tuple[str, ...] = setting(())
 
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = UNSUPPORTED
+    #: The first part of the groups of the client's metrics.
+    kind: ClassVar[str] = ""
 
     def check(self) -> None:
         self.bootstrap_addresses()

@@ -8,7 +8,7 @@ async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as c
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import (
@@ -32,6 +32,7 @@ from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Position
 from lograft.client.consuming.topic_info import fetch_topics, topic_info_of
 from lograft.client.errors import Closed, TimedOut, WrongUse
+from lograft.client.metering.names import ClientMetrics
 from lograft.client.types import (
     ConsumerRecord,
     GroupMetadata,
@@ -40,7 +41,6 @@ from lograft.client.types import (
     TopicInfo,
     TopicPartition,
 )
-from lograft.model.metrics import Gauge, Sample, values_of
 from lograft.model.seams import Runtime
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from lograft.client.keywords import ConsumerKeywords
 
 CLOSE_TIMEOUT_MS: Final = 30_000
-
-ASSIGNED: Final = Gauge("lograft_client_partitions_assigned", "Partitions of the consumer.")
 
 
 class Consumer(AsyncResource):
@@ -328,8 +326,7 @@ class Consumer(AsyncResource):
         """Returns the lag of the position behind the end offset of the last fetch response. None if
         either is unknown."""
         state = self._engine().subscription.state(partition)
-        end = state.last_stable_offset if self.settings.is_read_committed else state.high_watermark
-        return max(0, end - state.position.offset) if state.has_position and end >= 0 else None
+        return state.lag(is_read_committed=self.settings.is_read_committed)
 
     def preferred_replica(self, partition: TopicPartition) -> int | None:
         """Returns the follower from which this partition is fetched because it is in the same rack
@@ -352,7 +349,8 @@ class Consumer(AsyncResource):
         """
         engine = self._engine()
         positions = engine.consumed_offsets() if offsets is None else offsets_of(offsets)
-        await engine.commit(positions, self._timeout(timeout_ms))
+        with engine.poll_metrics.committing.measure():
+            await engine.commit(positions, self._timeout(timeout_ms))
 
     def commit_nowait(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
@@ -370,7 +368,8 @@ class Consumer(AsyncResource):
         """Returns the committed offsets of the group; None for partitions without one."""
         engine = self._engine()
         requested = [partition_of(partition) for partition in as_iterable(partitions)]
-        found = await engine.committed_offsets.fetch(requested, self._timeout(timeout_ms))
+        with engine.poll_metrics.reading_committed.measure():
+            found = await engine.committed_offsets.fetch(requested, self._timeout(timeout_ms))
         return {partition: found.get(partition) for partition in requested}
 
     # ── by key ───────────────────────────────────────────────────────────────────────────────
@@ -412,22 +411,12 @@ class Consumer(AsyncResource):
             await metadata.wait_topic(topic, deadline_ms=self._deadline(timeout_ms))
         )
 
-    def collect_samples(self) -> Iterator[Sample]:
-        # A list: in the blocking client another thread iterates over them.
-        engine = self._engine()
-        samples = [
-            *engine.fetcher.collect_samples(),
-            *engine.core.network.collect_samples(),
-            ASSIGNED.sample(len(engine.subscription)),
-        ]
-        return iter(samples)
+    def metrics(self) -> ClientMetrics:
+        """Returns the values of all metrics, by Kafka's names; see docs/client-metrics.md.
 
-    def metrics(self) -> dict[str, float]:
-        """Returns the value of each metric by its name; see docs/metrics.md.
-
-        print(consumer.metrics()["lograft_client_partitions_assigned"])
+        print(consumer.metrics().value("assigned-partitions"))
         """
-        return values_of(self)
+        return self._engine().core.metrics.metrics()
 
     def _describe_open(self) -> str | None:
         engine = getattr(self, "_parts", None)

@@ -11,6 +11,8 @@ from typing import Final, Generic, TypeVar
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import Closed
 from lograft.client.metadata_updates import NEVER_IDLE_MS, Metadata
+from lograft.client.metering.declarations import Level
+from lograft.client.metering.registry import MetricRegistry
 from lograft.client.network import Network
 from lograft.client.tls import tls_context
 from lograft.model.seams import Runtime, Transport
@@ -54,10 +56,21 @@ class ClientCore(Generic[S]):
             creates_topics=creates_topics,
             max_idle_ms=metadata_max_idle_ms,
         )
+        self.metrics = MetricRegistry(
+            self.runtime.clock,
+            kind=settings.kind,
+            client_id=settings.client_id,
+            samples=settings.metrics_num_samples,
+            window_ms=settings.metrics_sample_window_ms,
+            level=Level[settings.metrics_recording_level],
+            reporters=settings.metric_reporters,
+        )
+        self.metrics.add_source(self.network.metrics.collect_readings)
         #: Pending work is being completed, and new calls are rejected.
         self.is_closing = False
         self.is_closed = False
         self.metadata.start()
+        self.metrics.start()
 
     def now_ms(self) -> int:
         return self.runtime.clock.mono_ms()
@@ -73,6 +86,7 @@ class ClientCore(Generic[S]):
         if self.is_closed:
             return
         self.is_closed = True
+        self.metrics.close()
         self.metadata.close()
         self.network.close()
         await self._tasks.close()

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from lograft.client.client_settings import TokenProvider
 from lograft.client.consuming.interceptors import ConsumerInterceptor
+from lograft.client.metering.registry import MetricReporter
 from lograft.client.producing.interceptors import Interceptor
 from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.serializers import Deserializer, Serializer
@@ -30,6 +31,10 @@ class ClientKeywords(TypedDict, total=False):
     metadata_max_age_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    metric_reporters: Sequence[MetricReporter]
+    metrics_num_samples: int
+    metrics_recording_level: str
+    metrics_sample_window_ms: int
     security_protocol: str
     sasl_mechanism: str
     sasl_username: str | None

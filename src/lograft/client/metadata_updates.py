@@ -19,6 +19,7 @@ from lograft.client.errors import (
     broker_error,
 )
 from lograft.client.metadata import MetadataCache, Partition, Topic, is_transient
+from lograft.client.metering.stopwatch import Stopwatch
 from lograft.client.network import Broker, Network
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime, Task
@@ -65,6 +66,10 @@ class Metadata:
         self._listeners: list[Callable[[], None]] = []
         self._failures = 0
         self._updated_ms: int | None = None
+        #: When the last update succeeded; before the first, when the client was opened.
+        self.succeeded_ms = runtime.clock.mono_ms()
+        #: Time that callers wait for updates.
+        self.waiting = Stopwatch(runtime.clock)
         #: Updates in a row that were requested although the one before had just succeeded.
         self._repeats = 0
         self._last_error: ClientError | None = None
@@ -163,8 +168,9 @@ class Metadata:
             updated = asyncio.get_running_loop().create_future()
             self._waiters.append(updated)
             try:
-                async with asyncio.timeout(rest_ms / 1000):
-                    await updated
+                with self.waiting.measure():
+                    async with asyncio.timeout(rest_ms / 1000):
+                        await updated
                 return
             except TimeoutError:
                 pass
@@ -232,8 +238,9 @@ class Metadata:
             self._new_topics |= new_topics & self._topics.keys()
             self._needs_full_update |= is_full
             raise
+        self.succeeded_ms = self._runtime.clock.mono_ms()
         if is_full:
-            self._fully_updated_ms = self._runtime.clock.mono_ms()
+            self._fully_updated_ms = self.succeeded_ms
         self._notify()
 
     async def _request(self, topics: Iterable[str] | None) -> None:

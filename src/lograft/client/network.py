@@ -6,16 +6,17 @@ own lanes, because a broker responds to the requests of a connection in order.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lograft.client.backoff import backoff_ms
 from lograft.client.bootstrap import Bootstrap
 from lograft.client.broker_connection import BrokerConnection, Request
 from lograft.client.client_settings import ClientSettings
-from lograft.client.errors import BrokerMissing, Closed, ConnectionFailed
+from lograft.client.errors import AuthenticationFailed, BrokerMissing, Closed, ConnectionFailed
 from lograft.client.handshake import open_connection
-from lograft.model.metrics import Gauge, Sample
+from lograft.client.network_metrics import NetworkMetrics
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.net.name_resolution import Resolver, SystemResolver
 from lograft.wire.message import Message
@@ -26,11 +27,6 @@ Node: TypeAlias = int | Address
 
 #: The lane for requests whose responses do not wait.
 DEFAULT_LANE: Final = ""
-
-CONNECTIONS: Final = Gauge("lograft_client_connections", "Open connections of the client.")
-IN_FLIGHT: Final = Gauge(
-    "lograft_client_requests_in_flight", "Requests of the client that have no response yet."
-)
 
 
 class Broker(NamedTuple):
@@ -57,6 +53,7 @@ class Network:
         self._brokers: dict[int, Broker] = {}
         self._endpoints: dict[tuple[Node, str], _Endpoint] = {}
         self._is_closed = False
+        self.metrics = NetworkMetrics()
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -70,6 +67,7 @@ class Network:
             if isinstance(node, int) and self._address_of(node) != endpoint.address:
                 del self._endpoints[node, lane]
                 endpoint.close("the broker was removed or has a new address")
+        self.metrics.keep_nodes(self._brokers.__contains__)
 
     def update_broker(self, broker: Broker) -> None:
         """Adds or replaces one broker, from a response other than Metadata."""
@@ -120,9 +118,17 @@ class Network:
         endpoint = self._endpoints.get((node, lane))
         if endpoint is None or endpoint.address != address:
             endpoint = self._endpoints[node, lane] = _Endpoint(
-                self._runtime, self._transport, address, self._settings
+                self._runtime,
+                self._transport,
+                address,
+                self._settings,
+                partial(self._on_connection, node),
             )
-        return await endpoint.connect()
+        try:
+            return await endpoint.connect()
+        except AuthenticationFailed:
+            self.metrics.authentication_failures += 1
+            raise
 
     def ready_connection(self, node: Node, lane: str = DEFAULT_LANE) -> BrokerConnection | None:
         """Returns the connection to a broker if a request can be sent immediately."""
@@ -150,11 +156,8 @@ class Network:
             endpoint.close("the client is closing")
         self._endpoints.clear()
 
-    def collect_samples(self) -> Iterator[Sample]:
-        ready = [endpoint.ready_connection() for endpoint in self._endpoints.values()]
-        connections = [connection for connection in ready if connection is not None]
-        yield CONNECTIONS.sample(len(connections))
-        yield IN_FLIGHT.sample(sum(connection.in_flight for connection in connections))
+    def _on_connection(self, node: Node, connection: BrokerConnection) -> None:
+        self.metrics.on_connection(connection, node, is_authenticated=self._settings.uses_sasl)
 
     def _sort_by_load(self, nodes: list[Node]) -> list[Node]:
         """Connected brokers with the fewest requests in flight first, those that failed last."""
@@ -182,12 +185,19 @@ class _Endpoint:
     """The connection to one address, and the back-off after failures."""
 
     def __init__(
-        self, runtime: Runtime, transport: Transport, address: Address, settings: ClientSettings
+        self,
+        runtime: Runtime,
+        transport: Transport,
+        address: Address,
+        settings: ClientSettings,
+        on_connection: Callable[[BrokerConnection], None],
     ) -> None:
+        """`on_connection`: called with each connection that is ready for requests."""
         self._runtime = runtime
         self._transport = transport
         self.address = address
         self._settings = settings
+        self._on_connection = on_connection
         self._connection: BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self.failures = 0
@@ -257,6 +267,7 @@ class _Endpoint:
         self.failures = 0
         self._next_attempt_ms = 0
         self._connection = connection
+        self._on_connection(connection)
         if old is not None and not old.is_closed and not old.in_flight:
             old.close("its authentication expired")
         self._close_when_idle(connection)

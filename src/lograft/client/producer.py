@@ -7,7 +7,7 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -16,11 +16,13 @@ from lograft.client.async_resource import AsyncResource
 from lograft.client.cluster_view import cluster_notifier
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
+from lograft.client.metering.names import ClientMetrics
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.cross_thread_queue import CrossThreadQueue
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.producing.prepared_transactions import PreparedTransaction
+from lograft.client.producing.producer_metrics import ProducerMetrics
 from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.record_pipeline import RecordPipeline
 from lograft.client.producing.sender import Sender
@@ -33,7 +35,6 @@ from lograft.client.types import (
     OffsetRange,
     TopicPartition,
 )
-from lograft.model.metrics import Gauge, Sample, values_of
 from lograft.model.seams import Runtime
 
 if TYPE_CHECKING:
@@ -45,13 +46,6 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_MS: Final = 30_000
-
-BUFFER_BYTES: Final = Gauge(
-    "lograft_client_producer_buffer_bytes", "Size of the batches that the producer buffers."
-)
-BATCHES_UNFINISHED: Final = Gauge(
-    "lograft_client_batches_unfinished", "Batches that are neither acknowledged nor failed."
-)
 
 
 class Producer(AsyncResource):
@@ -93,7 +87,9 @@ class Producer(AsyncResource):
             runtime=self._runtime,
         )
         self._accumulator = Accumulator(settings, core.runtime.clock, core.runtime.randomness)
-        self._sender = Sender(core, self._accumulator)
+        metrics = self._metrics = ProducerMetrics(core, self._accumulator)
+        core.metrics.add_source(metrics.collect_readings)
+        self._sender = Sender(core, self._accumulator, metrics)
         self._transactions = self._sender.transactions
         self._pipeline = RecordPipeline(
             core, self._accumulator, wake=self._sender.wake, on_record=self._sender.on_record
@@ -278,7 +274,9 @@ class Producer(AsyncResource):
     async def init_transactions(self) -> None:
         """Fences the previous producer with the same transactional id, and aborts its open
         transaction. Optional: the first `begin_transaction` does it too."""
-        await self._transactional().initialize()
+        transactions = self._transactional()
+        with self._metrics.initializing.measure():
+            await transactions.initialize()
 
     async def begin_transaction(self) -> None:
         """Begins a transaction. Records that are sent from now on belong to it.
@@ -287,12 +285,16 @@ class Producer(AsyncResource):
         await transactional.send("topic", b"value")
         await transactional.commit_transaction()
         """
-        await self._transactional().begin()
+        transactions = self._transactional()
+        with self._metrics.beginning.measure():
+            await transactions.begin()
 
     async def commit_transaction(self) -> None:
         """Sends the buffered records and commits. Raises TransactionFailed if the transaction must
         be aborted, and TimedOut if the outcome is not known yet: call it again."""
-        await self._transactional().commit()
+        transactions = self._transactional()
+        with self._metrics.committing.measure():
+            await transactions.commit()
 
     async def abort_transaction(self) -> None:
         """Aborts the transaction. Records that have not been sent fail.
@@ -301,13 +303,17 @@ class Producer(AsyncResource):
         await transactional.send("topic", b"never seen")
         await transactional.abort_transaction()
         """
-        await self._transactional().abort()
+        transactions = self._transactional()
+        with self._metrics.aborting.measure():
+            await transactions.abort()
 
     async def prepare_transaction(self) -> PreparedTransaction:
         """Waits until all records are acknowledged, and leaves the transaction open. It outlives
         this producer, until `complete_transactions` (in any process) ends it, its
         transaction.timeout.ms expires, or another producer uses the transactional id."""
-        return await self._transactional().prepare()
+        transactions = self._transactional()
+        with self._metrics.preparing.measure():
+            return await transactions.prepare()
 
     async def send_offsets(
         self,
@@ -323,7 +329,9 @@ class Producer(AsyncResource):
         """
         if isinstance(group, str):
             group = GroupMetadata(group)
-        await self._transactional().send_offsets(offsets_of(offsets), group)
+        transactions = self._transactional()
+        with self._metrics.sending_offsets.measure():
+            await transactions.send_offsets(offsets_of(offsets), group)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -337,13 +345,16 @@ class Producer(AsyncResource):
                 await producer.send_offsets({TopicPartition("topic", 0): 1}, "readers")
         """
         transactions = self._transactional()
-        await transactions.begin()
+        with self._metrics.beginning.measure():
+            await transactions.begin()
         try:
             yield
-            await transactions.commit()
+            with self._metrics.committing.measure():
+                await transactions.commit()
         except BaseException:
             if transactions.is_unfinished:
-                await transactions.abort()
+                with self._metrics.aborting.measure():
+                    await transactions.abort()
             raise
 
     def _transactional(self) -> Transactions:
@@ -364,7 +375,8 @@ class Producer(AsyncResource):
         """
         self._open_core()
         self._sender.wake()
-        await self._accumulator.flush()
+        with self._metrics.flushing.measure():
+            await self._accumulator.flush()
 
     def _open_cross_thread_queue(
         self, post: Callable[[Callable[[], object]], None]
@@ -378,23 +390,12 @@ class Producer(AsyncResource):
         queue = CrossThreadQueue(self._pipeline, post, spawn)
         return queue
 
-    def collect_samples(self) -> Iterator[Sample]:
-        # A list: in the blocking client another thread iterates over them.
-        core = self._open_core()
-        samples = [
-            *self._sender.collect_samples(),
-            *core.network.collect_samples(),
-            BUFFER_BYTES.sample(self._accumulator.used_bytes),
-            BATCHES_UNFINISHED.sample(len(self._accumulator.unfinished)),
-        ]
-        return iter(samples)
+    def metrics(self) -> ClientMetrics:
+        """Returns the values of all metrics, by Kafka's names; see docs/client-metrics.md.
 
-    def metrics(self) -> dict[str, float]:
-        """Returns the value of each metric by its name; see docs/metrics.md.
-
-        print(producer.metrics()["lograft_client_records_acknowledged_total"])
+        print(producer.metrics().value("record-send-total", "producer-metrics"))
         """
-        return values_of(self)
+        return self._open_core().metrics.metrics()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Sends the buffered records, and fails those that are not acknowledged within the timeout.
@@ -432,6 +433,11 @@ class Producer(AsyncResource):
                 "the open transaction was not aborted and will time out at its coordinator: %s",
                 error,
             )
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any record is neither acknowledged nor failed."""
+        return self._core is not None and bool(self._accumulator.unfinished)
 
     def _describe_open(self) -> str | None:
         core = getattr(self, "_core", None)

@@ -12,7 +12,6 @@ _KERBEROS: Final = (
     "Kerberos is not supported; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or"
     " OAUTHBEARER"
 )
-_METRICS: Final = "metrics are read with metrics(); there are no metric reporters"
 
 #: Settings of the Java client's token retrieval and validation.
 _TOKEN_SETTINGS: Final[Mapping[str, str | None]] = {
@@ -75,11 +74,5 @@ UNSUPPORTED: Final[Mapping[str, UnsupportedSetting]] = {
     "sasl.kerberos.service.name": UnsupportedSetting(None, _KERBEROS),
     "sasl.kerberos.ticket.renew.jitter": UnsupportedSetting("0.05", _KERBEROS),
     "sasl.kerberos.ticket.renew.window.factor": UnsupportedSetting("0.8", _KERBEROS),
-    "metric.reporters": UnsupportedSetting(
-        "[org.apache.kafka.common.metrics.JmxReporter]", _METRICS
-    ),
-    "metrics.num.samples": UnsupportedSetting("2", _METRICS),
-    "metrics.recording.level": UnsupportedSetting("INFO", _METRICS),
-    "metrics.sample.window.ms": UnsupportedSetting("30000", _METRICS),
     **{name: UnsupportedSetting(default, _TOKENS) for name, default in _TOKEN_SETTINGS.items()},
 }

@@ -237,16 +237,6 @@ def gather_all(samples: Iterator[Sample]) -> Families:
     return families
 
 
-def values_of(measured: MetricSource) -> dict[str, float]:
-    """Returns the counters and gauges of an object whose metrics have no labels, by name."""
-    values: dict[str, float] = {}
-    for metric, labels, value in measured.collect_samples():
-        assert not labels, metric
-        assert not isinstance(value, Buckets), metric
-        values[metric.name] = values.get(metric.name, 0) + value
-    return values
-
-
 def value_of(measured: MetricSource, metric: Counter | Gauge, *labels: str) -> float:
     """Returns the sum of a metric's samples, or of those with these label values if any are given.
     Raises LookupError if there are none."""

@@ -29,6 +29,8 @@ class ClientConnection:
         self._frames = FrameBuffer(frame_bytes_max)
         self._waiting: dict[int, ResponseHandler] = {}
         self.is_closed = False
+        #: Reads and writes.
+        self.operations = 0
         channel.start(self)
 
     @property
@@ -38,10 +40,12 @@ class ClientConnection:
     def send(self, number: int, parts: list[Buffer], handler: ResponseHandler) -> None:
         """Sends a request; `number` is its correlation id."""
         self._waiting[number] = handler
+        self.operations += 1
         self._channel.send(parts)
 
     def send_only(self, parts: list[Buffer]) -> None:
         """Sends a request without a response (acks=0)."""
+        self.operations += 1
         self._channel.send(parts)
 
     def forget(self, number: int) -> None:
@@ -63,6 +67,7 @@ class ClientConnection:
         return self._frames.get_buffer()
 
     def on_received(self, count: int) -> None:
+        self.operations += 1
         try:
             for frame in self._frames.add_received(count):
                 handler = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)

@@ -41,6 +41,7 @@ DIFFERENT = {
     "heartbeat.interval.ms": "unset, to detect that it is set without effect with KIP-848",
     "session.timeout.ms": "unset, to detect that it is set without effect with KIP-848",
     "partition.assignment.strategy": "names of strategies, not of classes",
+    "metric.reporters": "functions, not classes; JMX belongs to Java",
     "key.serializer": "bytes and str need none",
     "value.serializer": "bytes and str need none",
     "key.deserializer": "bytes need none",

@@ -28,6 +28,7 @@ class AdminSettings(ClientSettings):
     default_api_timeout_ms: int = setting(_API_TIMEOUT_MS, at_least(0))
     retries: int = setting(2_147_483_647, between(0, 2_147_483_647))
 
+    kind: ClassVar[str] = "admin-client"
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
         "enable.metrics.push": UnsupportedSetting("false", "use metrics() to read metrics"),

@@ -42,7 +42,8 @@ class ClassicGroup:
         self._settings = context.core.settings
         self._coordinator: Coordinator = context.coordinator
         self._assignment = context.assignment
-        self._group_join = GroupJoin(context.core, context.coordinator)
+        self._metrics = context.metrics
+        self._group_join = GroupJoin(context.core, context.coordinator, context.metrics)
         self._selection = TopicSelection()
         self._assignors = self._settings.assignors()
         self._is_cooperative = is_cooperative(self._assignors)
@@ -120,6 +121,7 @@ class ClassicGroup:
     async def _prepare_join(self) -> None:
         """Commits and revokes partitions: all of them with eager assignors, those of unsubscribed
         topics with cooperative ones."""
+        self._metrics.on_rebalance_started()
         await self._assignment.commit()
         owned = self._assignment.owned
         if self._is_cooperative:
@@ -155,6 +157,7 @@ class ClassicGroup:
             self._request_join("revoked partitions can be assigned to other members")
         self._last_owned = frozenset(assigned), result.generation
         await self._assignment.assign(assigned)
+        self._metrics.on_rebalance_ended()
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
         deadline_ms = self._core.now_ms() + timeout_ms
@@ -202,7 +205,9 @@ class ClassicGroup:
                     self._reset_membership(error.member_id)
                 except RebalanceInProgress as error:
                     LOGGER.debug("group %r rebalances again: %s", self._coordinator.key, error)
+                    self._metrics.on_rebalance_failed()
                 except ClientError as error:
+                    self._metrics.on_rebalance_failed()
                     if not error.is_retriable:
                         self._error = error
                         self._join_reason = reason
@@ -223,6 +228,7 @@ class ClassicGroup:
         lost."""
         if self._generation != _NO_GENERATION:
             self._is_lost = True
+            self._metrics.on_rebalance_failed()
         self._member_id = member_id
         self._generation = _NO_GENERATION
         self._last_owned = self._group_join.owned = frozenset(), _NO_GENERATION
@@ -249,15 +255,15 @@ class ClassicGroup:
 
     async def _send_heartbeat(self) -> None:
         generation = self._generation
-        response = await self._coordinator.request(
-            HeartbeatRequest(
-                group_id=self._coordinator.key,
-                generation_id=generation,
-                member_id=self._member_id,
-                group_instance_id=self._settings.group_instance_id,
-            ),
-            HeartbeatResponse,
+        self._metrics.on_heartbeat()
+        request = HeartbeatRequest(
+            group_id=self._coordinator.key,
+            generation_id=generation,
+            member_id=self._member_id,
+            group_instance_id=self._settings.group_instance_id,
         )
+        with self._metrics.measure(self._metrics.heartbeats_ms):
+            response = await self._coordinator.request(request, HeartbeatResponse)
         if generation != self._generation or not response.error_code:
             return
         if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:

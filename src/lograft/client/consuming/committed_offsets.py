@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore
@@ -51,10 +52,12 @@ class CommittedOffsets:
         core: ClientCore[ConsumerSettings],
         coordinator: Coordinator,
         identity: Callable[[], CommitIdentity],
+        metrics: GroupMetrics,
     ) -> None:
         self._core = core
         self._coordinator = coordinator
         self._identity = identity
+        self._metrics = metrics
         #: Commits are sent in the order of the calls.
         self._commit_lock = asyncio.Lock()
         #: Whether the group is known to have a type that consumers can use.
@@ -171,17 +174,19 @@ class CommittedOffsets:
                 "this consumer is not a member: it exceeded max.poll.interval.ms, was fenced or has"
                 " not joined yet",
             )
-        response = await self._coordinator.request(
-            committing.OffsetCommitRequest(
-                group_id=self._coordinator.key,
-                generation_id_or_member_epoch=identity.epoch,
-                member_id=identity.member_id,
-                group_instance_id=identity.instance_id,
-                topics=list(topics.values()),
-            ),
-            committing.OffsetCommitResponse,
-            at_most=_IDS_SINCE - 1 if ZERO_UUID in ids.values() else None,
+        request = committing.OffsetCommitRequest(
+            group_id=self._coordinator.key,
+            generation_id_or_member_epoch=identity.epoch,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
+            topics=list(topics.values()),
         )
+        with self._metrics.measure(self._metrics.commits_ms):
+            response = await self._coordinator.request(
+                request,
+                committing.OffsetCommitResponse,
+                at_most=_IDS_SINCE - 1 if ZERO_UUID in ids.values() else None,
+            )
         self._raise_error(response, {topic_id: name for name, topic_id in ids.items()})
 
     def _raise_error(

@@ -21,7 +21,12 @@ class CompletedFetch:
         #: The offset after the last complete batch, which is the position of a reader at the end.
         self.next_offset = fetched.first_offset
         self.last_epoch: int = NO_EPOCH
+        #: Includes records that the reader does not see.
+        self.record_count = 0
+        #: The application has received a record of it.
+        self.is_read = False
         for _, header in fetched.batches:
+            self.record_count += header.record_count
             if header.last_offset >= self.next_offset:
                 self.next_offset = header.last_offset + 1
             self.last_epoch = header.leader_epoch

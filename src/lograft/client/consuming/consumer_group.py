@@ -44,6 +44,7 @@ class ConsumerGroup:
         self._settings = context.core.settings
         self._coordinator = context.coordinator
         self._assignment = context.assignment
+        self._metrics = context.metrics
         self._selection = TopicSelection()
         self._member_id = member_id_of(self._core.runtime.randomness.uuid())
         #: Epoch in the last heartbeat response; _JOINING: the next heartbeat joins.
@@ -132,6 +133,7 @@ class ConsumerGroup:
             ", ".join(map(str, sorted(partitions))) or "no partitions",
         )
         await self._assignment.assign(partitions)
+        self._metrics.on_rebalance_ended()
         self._wake.set()
 
     def _resolve_names(self, partitions: frozenset[TopicIdPartition]) -> set[TopicPartition] | None:
@@ -222,11 +224,15 @@ class ConsumerGroup:
     async def _send_heartbeat(self) -> None:
         epoch = self._epoch
         content = self._content()
-        response = await self._coordinator.request(
-            self._request(epoch, content),
-            ConsumerGroupHeartbeatResponse,
-            at_least=1 if self._selection.pattern is not None else 0,
-        )
+        self._metrics.on_heartbeat()
+        if epoch == _JOINING:
+            self._metrics.on_rebalance_started()
+        with self._metrics.measure(self._metrics.heartbeats_ms):
+            response = await self._coordinator.request(
+                self._request(epoch, content),
+                ConsumerGroupHeartbeatResponse,
+                at_least=1 if self._selection.pattern is not None else 0,
+            )
         if response.error_code:
             self._handle_error(response)
             return
@@ -235,6 +241,7 @@ class ConsumerGroup:
         self._member_id = response.member_id or self._member_id
         self._interval_ms = max(1, response.heartbeat_interval_ms)
         if response.assignment is not None:
+            self._metrics.on_rebalance_started()
             self._target = frozenset(
                 TopicIdPartition(topic.topic_id, partition)
                 for topic in response.assignment.topic_partitions
@@ -297,6 +304,7 @@ class ConsumerGroup:
 
     def _lose_assignment(self, epoch: int) -> None:
         self._is_lost = True
+        self._metrics.on_rebalance_failed()
         self._acknowledged = self._target = None
         # A member joins without partitions.
         self._owned = frozenset()

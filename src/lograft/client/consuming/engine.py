@@ -16,7 +16,9 @@ from lograft.client.consuming.classic_group import ClassicGroup
 from lograft.client.consuming.committed_offsets import CommitIdentity, CommittedOffsets
 from lograft.client.consuming.consumer_group import ConsumerGroup
 from lograft.client.consuming.fetch_collector import FetchCollector
+from lograft.client.consuming.fetch_metrics import FetchMetrics, PollMetrics
 from lograft.client.consuming.fetcher import Fetcher
+from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.interceptors import ConsumerInterceptors
 from lograft.client.consuming.membership import (
     Membership,
@@ -62,9 +64,22 @@ class Engine:
             check_access=self._check_access,
             on_change=self._on_position_change,
         )
+        clock = core.runtime.clock
+        fetch_metrics = FetchMetrics(
+            self.subscription, is_read_committed=settings.is_read_committed
+        )
+        self.poll_metrics = PollMetrics(clock)
+        self._group_metrics = GroupMetrics(
+            clock,
+            count_assigned=self.subscription.__len__,
+            is_classic=not settings.uses_consumer_protocol,
+        )
+        for metrics in (fetch_metrics, self.poll_metrics, self._group_metrics):
+            core.metrics.add_source(metrics.collect_readings)
         self.fetcher = Fetcher(
             core,
             self.subscription,
+            fetch_metrics,
             on_fetched=self.notifier.notify_now,
             on_reset=self.positions.wake,
         )
@@ -75,11 +90,15 @@ class Engine:
             self.subscription,
             self.deserializer,
             checks_crcs=settings.check_crcs,
+            metrics=fetch_metrics,
             on_slice_consumed=self.fetcher.on_slice_consumed,
             on_error_raised=self.wake,
         )
         self.assignment = AssignmentUpdater(
-            self.subscription, commit=self._commit_before_revocation, on_change=self.wake
+            self.subscription,
+            self._group_metrics,
+            commit=self._commit_before_revocation,
+            on_change=self.wake,
         )
         self._committed_offsets: CommittedOffsets | None = None
         self._coordinator: Coordinator | None = None
@@ -166,6 +185,7 @@ class Engine:
                 self.assignment,
                 on_change=self.notifier.notify,
                 poll_timer=self._poll_timer,
+                metrics=self._group_metrics,
             )
             kind = ConsumerGroup if self.settings.uses_consumer_protocol else ClassicGroup
             self.membership = kind(context)
@@ -175,7 +195,7 @@ class Engine:
     def _set_group(self, group_id: str) -> None:
         self._coordinator = Coordinator(self.core, CoordinatorType.GROUP, group_id)
         self._committed_offsets = CommittedOffsets(
-            self.core, self._coordinator, self.commit_identity
+            self.core, self._coordinator, self.commit_identity, self._group_metrics
         )
 
     # ── polls ────────────────────────────────────────────────────────────────────────────────
@@ -188,6 +208,7 @@ class Engine:
             )
         deadline_ms = None if timeout_ms is None else self.core.now_ms() + timeout_ms
         self._poll_timer.start_poll()
+        self.poll_metrics.on_poll_started()
         try:
             while True:
                 self.core.check_open()
@@ -202,6 +223,7 @@ class Engine:
                     return None
         finally:
             self._poll_timer.end_poll()
+            self.poll_metrics.on_poll_ended()
 
     async def _serve(self) -> None:
         """Runs at the start of every poll, when the application has processed the records of the

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.fetch_metrics import FetchMetrics
 from lograft.client.consuming.records import RecordDeserializer
 from lograft.client.consuming.subscription import PartitionState, Position, Subscription
 from lograft.client.types import ConsumerRecord, TopicPartition
@@ -28,6 +29,7 @@ class FetchCollector:
         deserializer: RecordDeserializer,
         *,
         checks_crcs: bool,
+        metrics: FetchMetrics,
         on_slice_consumed: Callable[[], None],
         on_error_raised: Callable[[], None],
     ) -> None:
@@ -42,6 +44,10 @@ class FetchCollector:
         #: The slice that `next_record` reads, and how many of its records may still be returned.
         self._run: tuple[PartitionState, CompletedFetch] | None = None
         self._run_left = 0
+        #: The records of the run that are not counted in the metrics yet.
+        self._run_uncounted = 0
+        self._metrics = metrics
+        metrics.settle = self._count_run
 
     def collect(self, count: int) -> Polled:
         """Returns up to `count` records. If there are none, raises the error of a partition."""
@@ -66,9 +72,12 @@ class FetchCollector:
     def start_run(self, count: int) -> bool:
         """Selects the slice whose next `count` records `next_record` returns. False: none is
         buffered."""
+        self._count_run()
         for state, fetched in self._readable({}):
             self._run = state, fetched
-            self._run_left = min(count, len(fetched.records) - fetched.consumed)
+            self._run_uncounted = self._run_left = min(
+                count, len(fetched.records) - fetched.consumed
+            )
             self._subscription.rotate(state)
             return True
         self._raise_error()
@@ -115,9 +124,12 @@ class FetchCollector:
                     if columns:
                         return columns
                     raise
+                fetched = state.slices[0]
                 if batch.num_rows:
                     columns.append(batch)
+                    self._count_slice(state, fetched)
                 self._finish(state)
+                self._metrics.on_records(state, batch.num_rows)
         if not columns:
             self._raise_error()
         return columns
@@ -138,6 +150,7 @@ class FetchCollector:
                         return
                     raise
                 if has_more:
+                    self._count_slice(state, fetched)
                     yield state, fetched
                 else:
                     self._finish(state)
@@ -153,6 +166,7 @@ class FetchCollector:
         fetched.consumed += len(records)
         last = records[-1]
         state.position = Position(last.offset + 1, last.leader_epoch)
+        self._metrics.on_records(state, len(records))
         return records
 
     def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
@@ -166,6 +180,19 @@ class FetchCollector:
                     break
                 raise
         return deserialized
+
+    def _count_slice(self, state: PartitionState, fetched: CompletedFetch) -> None:
+        if not fetched.is_read:
+            fetched.is_read = True
+            self._metrics.on_slice_read(state.partition.topic, fetched.size_bytes)
+
+    def _count_run(self) -> None:
+        """Counts the records that `next_record` has returned since the last call. It does not count
+        them itself, because it is called for each record."""
+        count = self._run_uncounted - self._run_left
+        if count and self._run is not None:
+            self._metrics.on_records(self._run[0], count)
+        self._run_uncounted = self._run_left
 
     def _finish(self, state: PartitionState) -> None:
         finished = state.slices.popleft()

@@ -7,7 +7,7 @@ the next poll raises them.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from lograft.client.backoff import backoff_ms
 from lograft.client.broker_connection import BrokerConnection
 from lograft.client.consuming.completed_fetches import CompletedFetch
+from lograft.client.consuming.fetch_metrics import FetchMetrics
 from lograft.client.consuming.fetch_requests import (
     FETCH_NAMES_UNTIL,
     SinglePartitionFetch,
@@ -38,7 +39,6 @@ from lograft.client.network import Broker
 from lograft.client.types import TopicPartition
 from lograft.client.work_scheduler import NO_DEADLINE_MS, WorkScheduler
 from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, FileSlice
 from lograft.model.types import NO_NODE
 from lograft.wire.apis import FETCH_KEY
@@ -53,18 +53,6 @@ _FETCHES_AHEAD: Final = 2
 #: so that broker and application work in parallel. After a smaller one the application resumes
 #: first.
 _LARGE_RESPONSE_BYTES: Final = 32 << 10
-
-FETCHES: Final = Counter("lograft_client_fetches_total", "Fetch requests of the consumer.")
-FETCHED_BYTES: Final = Counter(
-    "lograft_client_fetched_bytes_total", "Size of the record batches that the consumer received."
-)
-FETCH_FAILURES: Final = Counter(
-    "lograft_client_fetch_failures_total", "Fetch requests of the consumer that failed."
-)
-BUFFERED_BYTES: Final = Gauge(
-    "lograft_client_fetched_buffer_bytes",
-    "Size of the record batches that are fetched and not polled yet.",
-)
 
 
 class _RequestedPartition(NamedTuple):
@@ -87,6 +75,7 @@ class Fetcher:
         self,
         core: ClientCore[ConsumerSettings],
         subscription: Subscription,
+        metrics: FetchMetrics,
         *,
         on_fetched: Callable[[], None],
         on_reset: Callable[[], None],
@@ -110,9 +99,9 @@ class Fetcher:
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
         self._failures: dict[int, int] = {}
-        self._fetches = 0
+        self._metrics = metrics
         self._fetched_bytes = 0
-        self._fetch_failures = 0
+        self._fetched_records = 0
 
     def start(self) -> None:
         self._core.metadata.on_update(self.wake)
@@ -124,12 +113,6 @@ class Fetcher:
     def on_slice_consumed(self) -> None:
         if self._is_limited:
             self._scheduler.wake()
-
-    def collect_samples(self) -> Iterator[Sample]:
-        yield FETCHES.sample(self._fetches)
-        yield FETCHED_BYTES.sample(self._fetched_bytes)
-        yield FETCH_FAILURES.sample(self._fetch_failures)
-        yield BUFFERED_BYTES.sample(sum(state.buffered_bytes for state in self._subscription))
 
     def close(self) -> None:
         """Closes the fetch sessions where that is possible without waiting."""
@@ -255,8 +238,8 @@ class Fetcher:
             for entry in entries
         }
         self._in_flight.add(node)
-        self._fetches += 1
-        on_outcome = partial(self._handle_outcome, node, session, requested)
+        self._metrics.on_fetch()
+        on_outcome = partial(self._handle_outcome, node, session, requested, self._clock.mono_ms())
         timeout_ms = self._settings.request_timeout_ms
         if single is not None:
             connection.send_packed(
@@ -280,6 +263,7 @@ class Fetcher:
         node: int,
         session: FetchSession,
         requested: _RequestedPartitions,
+        sent_ms: int,
         outcome: FetchResponse | OutcomeUnknown,
     ) -> None:
         self._in_flight.discard(node)
@@ -292,9 +276,16 @@ class Fetcher:
         else:
             session.handle_response(outcome.session_id)
             self._failures.pop(node, None)
-            before = self._fetched_bytes
+            bytes_before, records_before = self._fetched_bytes, self._fetched_records
             self._handle_response(requested, outcome)
-            if self._fetched_bytes - before >= _LARGE_RESPONSE_BYTES:
+            size_bytes = self._fetched_bytes - bytes_before
+            self._metrics.on_response(
+                latency_ms=self._clock.mono_ms() - sent_ms,
+                throttle_ms=outcome.throttle_time_ms,
+                size_bytes=size_bytes,
+                records=self._fetched_records - records_before,
+            )
+            if size_bytes >= _LARGE_RESPONSE_BYTES:
                 self._scheduler.run_now()
                 self._notify()
                 return
@@ -310,7 +301,7 @@ class Fetcher:
     def _handle_failure(
         self, node: int, requested: _RequestedPartitions, error: ClientError
     ) -> None:
-        self._fetch_failures += 1
+        self._metrics.on_failure()
         failures = self._failures[node] = self._failures.get(node, 0) + 1
         LOGGER.debug("fetch from broker %d failed: %s", node, error)
         self._forget_preferred(node)
@@ -326,10 +317,18 @@ class Fetcher:
     def _handle_response(self, requested: _RequestedPartitions, response: FetchResponse) -> None:
         for topic in response.responses:
             topic_key = topic.topic or topic.topic_id
+            bytes_before, records_before, name = self._fetched_bytes, self._fetched_records, ""
             for data in topic.partitions:
                 entry = requested.get((topic_key, data.partition_index))
                 if entry is not None and self._is_current(entry):
                     self._handle_partition(entry, data, response)
+                    name = entry.state.partition.topic
+            if self._fetched_bytes > bytes_before:
+                self._metrics.on_topic_fetched(
+                    name,
+                    size_bytes=self._fetched_bytes - bytes_before,
+                    records=self._fetched_records - records_before,
+                )
 
     def _is_current(self, entry: _RequestedPartition) -> bool:
         state = entry.state
@@ -368,6 +367,7 @@ class Fetcher:
             self._fail(state, _no_progress_error(state.partition, entry.offset, len(records)))
             return
         self._fetched_bytes += fetched.size_bytes
+        self._fetched_records += fetched.record_count
         state.add_slice(fetched)
         self._has_fetched = True
 

@@ -14,6 +14,7 @@ from lograft.client.consuming.group_messages import (
     encode_assignment,
     encode_subscription,
 )
+from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.range_assignor import Racks
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import JOIN_LANE, Coordinator
@@ -76,10 +77,13 @@ class RejoinRequired(Exception):
 
 
 class GroupJoin:
-    def __init__(self, core: ClientCore[ConsumerSettings], coordinator: Coordinator) -> None:
+    def __init__(
+        self, core: ClientCore[ConsumerSettings], coordinator: Coordinator, metrics: GroupMetrics
+    ) -> None:
         self._core = core
         self._settings = core.settings
         self._coordinator = coordinator
+        self._metrics = metrics
         self.topics: frozenset[str] = frozenset()
         #: The partitions that this member has, or had, and the generation of their assignment.
         self.owned: tuple[frozenset[TopicPartition], int] = frozenset(), -1
@@ -97,7 +101,8 @@ class GroupJoin:
     async def join(self, assignors: Iterable[str], reason: str) -> JoinResult:
         """Raises RejoinRequired, RebalanceInProgress, or another ClientError."""
         what = f"joining group {self._coordinator.key!r}"
-        response = await self._send_join(list(assignors), reason)
+        with self._metrics.measure(self._metrics.joins_ms):
+            response = await self._send_join(list(assignors), reason)
         code = response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             raise RejoinRequired(response.member_id)
@@ -113,20 +118,19 @@ class GroupJoin:
             computed = await self._assign(response, assignor)
             if not response.skip_assignment:
                 assignments = computed
-        sync = await self._coordinator.request(
-            SyncGroupRequest(
-                group_id=self._coordinator.key,
-                generation_id=response.generation_id,
-                member_id=response.member_id,
-                group_instance_id=self._settings.group_instance_id,
-                protocol_type=PROTOCOL_TYPE,
-                protocol_name=assignor,
-                assignments=assignments,
-            ),
-            SyncGroupResponse,
-            lane=JOIN_LANE,
-            timeout_ms=self._timeout_ms(),
+        request = SyncGroupRequest(
+            group_id=self._coordinator.key,
+            generation_id=response.generation_id,
+            member_id=response.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=assignor,
+            assignments=assignments,
         )
+        with self._metrics.measure(self._metrics.syncs_ms):
+            sync = await self._coordinator.request(
+                request, SyncGroupResponse, lane=JOIN_LANE, timeout_ms=self._timeout_ms()
+            )
         if sync.error_code in _NOT_A_MEMBER:
             raise RejoinRequired
         self._coordinator.raise_for(sync.error_code, what)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from lograft.client.consuming.committed_offsets import CommitIdentity
+from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.rebalance_listener import AssignmentUpdater
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import Coordinator
@@ -74,6 +75,7 @@ class MembershipContext(NamedTuple):
     #: Called when `needs_serving` may have become true.
     on_change: Callable[[], None]
     poll_timer: PollTimer
+    metrics: GroupMetrics
 
 
 class Membership(Protocol):

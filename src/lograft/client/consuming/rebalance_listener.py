@@ -6,8 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
+from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.subscription import Subscription
 from lograft.client.errors import ClientError
+from lograft.client.metering.declarations import Distribution
 from lograft.client.types import TopicPartition
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class AssignmentUpdater:
     def __init__(
         self,
         subscription: Subscription,
+        metrics: GroupMetrics,
         *,
         commit: Callable[[int | None], Awaitable[None]],
         on_change: Callable[[], None],
@@ -64,6 +67,7 @@ class AssignmentUpdater:
         """`commit`: commits the positions before partitions are revoked, within so many
         milliseconds unless None."""
         self._subscription = subscription
+        self._metrics = metrics
         self._commit = commit
         self._on_change = on_change
         self.listener: RebalanceListener | None = None
@@ -79,14 +83,14 @@ class AssignmentUpdater:
     async def revoke(self, revoked: Partitions) -> None:
         """Removes partitions while they still belong to this member."""
         if revoked and self.listener is not None:
-            await self._call(self.listener.on_revoked, revoked)
+            await self._call(self.listener.on_revoked, revoked, self._metrics.revoked_ms)
         self._assign(self.owned.difference(revoked))
 
     async def lose(self) -> None:
         """Removes all partitions, which may already belong to other members."""
         lost = self.owned
         if lost and self.listener is not None:
-            await self._call(self.listener.on_lost, lost)
+            await self._call(self.listener.on_lost, lost, self._metrics.lost_ms)
         self._assign(())
 
     async def assign(self, partitions: Partitions) -> None:
@@ -98,7 +102,11 @@ class AssignmentUpdater:
             state.is_held = True
         try:
             if self.listener is not None:
-                await self._call(self.listener.on_assigned, [state.partition for state in added])
+                await self._call(
+                    self.listener.on_assigned,
+                    [state.partition for state in added],
+                    self._metrics.assigned_ms,
+                )
         finally:
             for state in added:
                 state.is_held = False
@@ -115,12 +123,16 @@ class AssignmentUpdater:
         self._on_change()
 
     async def _call(
-        self, method: Callable[[Partitions], Awaitable[None] | None], partitions: Partitions
+        self,
+        method: Callable[[Partitions], Awaitable[None] | None],
+        partitions: Partitions,
+        times_ms: Distribution,
     ) -> None:
         try:
-            result = method(sorted(partitions))
-            if inspect.isawaitable(result):
-                await result
+            with self._metrics.measure(times_ms):
+                result = method(sorted(partitions))
+                if inspect.isawaitable(result):
+                    await result
         except Exception as error:
             LOGGER.exception("the rebalance listener failed in %s", method.__name__)
             if self._failure is None:

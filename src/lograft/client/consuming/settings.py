@@ -60,6 +60,7 @@ class ConsumerSettings(ClientSettings):
     receive_buffer_bytes: int = setting(65_536, at_least(-1))
     session_timeout_ms: int | None = setting(None)
 
+    kind: ClassVar[str] = "consumer"
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
         "enable.metrics.push": UnsupportedSetting("true", "use metrics() to read metrics"),

@@ -17,6 +17,7 @@ from lograft.client.arguments import as_iterable, partition_of
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.reset_policy import ResetPolicy
 from lograft.client.errors import WrongUse
+from lograft.client.metering.declarations import Distribution
 from lograft.client.types import TopicPartition
 from lograft.model.errors import LograftError
 from lograft.model.types import NO_EPOCH, NO_NODE
@@ -71,6 +72,9 @@ class PartitionState:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
+        #: Lag and lead when records were returned, for metrics.
+        self.lags = Distribution()
+        self.leads = Distribution()
 
     def seek(self, position: Position) -> None:
         """Sets the position to one from the application or to a committed offset."""
@@ -120,6 +124,19 @@ class PartitionState:
     @property
     def has_position(self) -> bool:
         return self.status in (Status.FETCHING, Status.VALIDATING)
+
+    def lag(self, *, is_read_committed: bool) -> int | None:
+        """Returns the number of records between the position and the end offset of the last fetch
+        response. None if either is unknown."""
+        end = self.last_stable_offset if is_read_committed else self.high_watermark
+        return max(0, end - self.position.offset) if self.has_position and end >= 0 else None
+
+    @property
+    def lead(self) -> int | None:
+        """Returns the number of records between the first offset of the log, as of the last fetch
+        response, and the position. None if either is unknown."""
+        start = self.log_start_offset
+        return max(0, self.position.offset - start) if self.has_position and start >= 0 else None
 
     @property
     def buffered_bytes(self) -> int:

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from lograft.client.errors import BufferFull, RecordTooLargeToSend
+from lograft.client.errors import BufferFull, RecordTooLargeToSend, TimedOut
 from lograft.client.metadata import Topic
+from lograft.client.metering.stopwatch import Stopwatch
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.buffer_queue import BufferQueue
 from lograft.client.producing.deliveries import Deliveries, Delivery
@@ -110,6 +111,10 @@ class Accumulator:
         self.active: dict[PartitionQueue, None] = {}
         self.used_bytes = 0
         self._buffer_queue = BufferQueue(settings)
+        #: Time that callers wait for free space.
+        self.waiting = Stopwatch(clock)
+        #: Records that were rejected because there was no space.
+        self.rejected_records = 0
         self._is_serving_scheduled = False
         #: Unfinished batches, for flush.
         self.unfinished: dict[Batch, None] = {}
@@ -298,7 +303,11 @@ class Accumulator:
         timeout_ms = deadline_ms - self._clock.mono_ms()
         self._memory = 0
         try:
-            return await self._buffer_queue.wait(put, rejection, timeout_ms=timeout_ms)
+            with self.waiting.measure():
+                return await self._buffer_queue.wait(put, rejection, timeout_ms=timeout_ms)
+        except TimedOut:
+            self.rejected_records += 1
+            raise
         finally:
             # A caller that gives up may have blocked others that need less space.
             self._schedule_serving()
@@ -315,6 +324,20 @@ class Accumulator:
         self._buffer_queue.serve(lambda: self._settings.buffer_memory - self.used_bytes)
         if not self._buffer_queue:
             self._memory = self._settings.buffer_memory
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns buffer.memory."""
+        return self._settings.buffer_memory
+
+    @property
+    def free_bytes(self) -> int:
+        return max(0, self._settings.buffer_memory - self.used_bytes)
+
+    @property
+    def waiter_count(self) -> int:
+        """Returns the number of calls that wait for free space."""
+        return len(self._buffer_queue)
 
     def count_records(self) -> int:
         """Returns the number of records that are neither acknowledged nor failed."""

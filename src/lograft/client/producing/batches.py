@@ -80,6 +80,7 @@ class Batch:
         "partition",
         "producer_epoch",
         "producer_id",
+        "record_bytes_max",
         "record_errors",
         "reserved_bytes",
         "retry_at_ms",
@@ -125,6 +126,8 @@ class Batch:
         self._head = b""
         self._length_part = b""
         self.count = 0
+        #: Uncompressed size of its largest record; 0 if it was filled at once.
+        self.record_bytes_max = 0
         #: The part of buffer.memory that it uses.
         self.reserved_bytes = 0
         self.attempts = 0
@@ -171,7 +174,10 @@ class Batch:
         length = len(head) + len(value) + len(tail)
         length_part = varint(length)
         self._parts += length_part, head, value, tail
-        self.size_bytes += len(length_part) + length
+        size = len(length_part) + length
+        if size > self.record_bytes_max:
+            self.record_bytes_max = size
+        self.size_bytes += size
         self.count = count + 1
 
     def extend(self, timestamp: int, values: Sequence[bytes], start: int) -> int:
@@ -227,7 +233,9 @@ class Batch:
         first = varint(length)
         self._head = first + self._time_part
         self._plain_length = value_length
-        self._plain_bytes = len(first) + length
+        self._plain_bytes = size = len(first) + length
+        if size > self.record_bytes_max:
+            self.record_bytes_max = size
         self._plain_until = next((step for step in DELTA_STEPS if count < step), count + 1)
 
     def fill(self, payload: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:

@@ -73,6 +73,8 @@ class RecordPipeline:
         try:
             return self._put_now(record)
         except Exception as error:
+            if isinstance(error, BufferFull):
+                self._accumulator.rejected_records += 1
             self.report_failure(error)
             raise
 

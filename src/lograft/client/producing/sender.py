@@ -9,7 +9,7 @@ batches that arrive out of order.
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
@@ -28,6 +28,7 @@ from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.missing_partitions import MissingPartitions
 from lograft.client.producing.producer_identity import IdempotentIdentity, ProducerIdentity
+from lograft.client.producing.producer_metrics import ProducerMetrics
 from lograft.client.producing.record_errors import RecordErrors, record_errors_of
 from lograft.client.producing.requests import Content, ProduceRequests
 from lograft.client.producing.sequences import Sequences
@@ -35,7 +36,6 @@ from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
 from lograft.client.work_scheduler import NO_DEADLINE_MS, WorkScheduler
 from lograft.model.errors import ErrorCode
-from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Address
 from lograft.model.types import NO_SEQUENCE
 from lograft.wire.apis import PRODUCE_KEY
@@ -51,20 +51,6 @@ _OUT_OF_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOW
 
 _Outcome: TypeAlias = ProduceResponse | OutcomeUnknown
 
-BATCHES_SENT: Final = Counter(
-    "lograft_client_batches_sent_total", "Batches that the producer sent, including retries."
-)
-RECORDS_ACKNOWLEDGED: Final = Counter(
-    "lograft_client_records_acknowledged_total",
-    "Records of the producer that brokers acknowledged.",
-)
-RETRIES: Final = Counter(
-    "lograft_client_batch_retries_total", "Batches that failed and were queued for a retry."
-)
-BATCHES_FAILED: Final = Counter(
-    "lograft_client_batches_failed_total", "Batches that failed for good."
-)
-
 
 class SentBatch(NamedTuple):
     queue: PartitionQueue
@@ -72,7 +58,12 @@ class SentBatch(NamedTuple):
 
 
 class Sender:
-    def __init__(self, core: ClientCore[ProducerSettings], accumulator: Accumulator) -> None:
+    def __init__(
+        self,
+        core: ClientCore[ProducerSettings],
+        accumulator: Accumulator,
+        metrics: ProducerMetrics,
+    ) -> None:
         self._core = core
         self._settings = core.settings
         self._clock = core.runtime.clock
@@ -98,10 +89,7 @@ class Sender:
         self._codec, self._level = core.settings.codec, core.settings.compression_level
         #: Not with acks=0: no request would ever be in flight, and every batch have one record.
         self._sends_immediately = not core.settings.linger_ms and self._acks != 0
-        self._batches_sent = 0
-        self._records_acknowledged = 0
-        self._retries = 0
-        self._batches_failed = 0
+        self._metrics = metrics
 
     def start(self) -> None:
         self._core.metadata.on_update(self.wake)
@@ -120,12 +108,6 @@ class Sender:
 
     def stop(self) -> None:
         self._scheduler.stop()
-
-    def collect_samples(self) -> Iterator[Sample]:
-        yield BATCHES_SENT.sample(self._batches_sent)
-        yield RECORDS_ACKNOWLEDGED.sample(self._records_acknowledged)
-        yield RETRIES.sample(self._retries)
-        yield BATCHES_FAILED.sample(self._batches_failed)
 
     def fail(self, error: Exception) -> None:
         """Stops sending for good: all unsent records fail with this error."""
@@ -307,7 +289,14 @@ class Sender:
         identity = self._identity
         at_most = None if identity is None else identity.produce_version_max
         contents = [self._content(batch) for _, batch in sent]
-        self._batches_sent += len(sent)
+        sent_ms = self._clock.mono_ms()
+        self._metrics.on_request(
+            [
+                (batch, len(content.records))
+                for (_, batch), content in zip(sent, contents, strict=True)
+            ],
+            sent_ms,
+        )
         if not self._acks:
             version = connection.version_of(PRODUCE_KEY, at_most=at_most)
             connection.send_oneway(self._requests.build(contents, version), version)
@@ -316,7 +305,7 @@ class Sender:
                 self._acknowledge(batch, -1)
             return
         self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
-        on_outcome = partial(self._on_outcome, leader, sent)
+        on_outcome = partial(self._on_outcome, leader, sent, sent_ms)
         timeout_ms = self._settings.request_timeout_ms
         if len(contents) == 1:
             topic, partition, records = contents[0]
@@ -344,10 +333,15 @@ class Sender:
 
     # ── responses ────────────────────────────────────────────────────────────────────────────
 
-    def _on_outcome(self, leader: int, sent: list[SentBatch], outcome: _Outcome) -> None:
+    def _on_outcome(
+        self, leader: int, sent: list[SentBatch], sent_ms: int, outcome: _Outcome
+    ) -> None:
         """Schedules processing in the next iteration: records that a consumer received in this
         iteration are processed before acknowledgements, so an application that waits for both has
         already sent its next fetch request while it waits for the acknowledgement."""
+        if not isinstance(outcome, OutcomeUnknown):
+            latency_ms = self._clock.mono_ms() - sent_ms
+            self._metrics.on_response(latency_ms, outcome.throttle_time_ms)
         if not self._outcomes:
             self._loop.call_soon(self._process_outcomes)
         self._outcomes.append((leader, sent, outcome))
@@ -443,6 +437,7 @@ class Sender:
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         if self.sequences is not None:
             self.sequences.unassign(batch)
+        self._metrics.on_split()
         self._accumulator.split(queue, batch)
 
     def _retry(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
@@ -461,7 +456,7 @@ class Sender:
                 )
             self._fail(batch, final_error or error)
             return
-        self._retries += 1
+        self._metrics.on_retry(batch)
         batch.retry_at_ms = now_ms + backoff_ms(
             settings.retry_backoff_ms,
             settings.retry_backoff_max_ms,
@@ -473,7 +468,7 @@ class Sender:
     def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int = -1) -> None:
         if self.sequences is not None:
             self.sequences.acknowledge(batch)
-        self._records_acknowledged += batch.count
+        self._metrics.on_acknowledged(batch)
         batch.acknowledge(base_offset, log_append_time_ms)
         self._accumulator.release(batch)
 
@@ -487,7 +482,7 @@ class Sender:
     ) -> None:
         if self.sequences is not None:
             self.sequences.fail(batch)
-        self._batches_failed += 1
+        self._metrics.on_failed(batch)
         LOGGER.warning(
             "failed to deliver %d record(s) for %s-%d: %s",
             batch.count,

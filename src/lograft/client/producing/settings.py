@@ -79,6 +79,7 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = setting(60_000)
     transactional_id: str | None = setting(None, not_empty)
 
+    kind: ClassVar[str] = "producer"
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
         "transaction.two.phase.commit.enable": UnsupportedSetting(

@@ -4,6 +4,7 @@ import pytest
 
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.fetch_collector import FetchCollector
+from lograft.client.consuming.fetch_metrics import FetchMetrics
 from lograft.client.consuming.records import RecordDeserializer
 from lograft.client.consuming.slices import Aborted, BatchCorrupt, Slice
 from lograft.client.consuming.subscription import PartitionState, Position, Subscription
@@ -42,6 +43,7 @@ class Bench:
             self.subscription,
             RecordDeserializer(None, None),
             checks_crcs=True,
+            metrics=FetchMetrics(self.subscription, is_read_committed=False),
             on_slice_consumed=self._on_slice_consumed,
             on_error_raised=self._on_error_raised,
         )
