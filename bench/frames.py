@@ -23,7 +23,6 @@ FETCH_VERSION: Final = 16
 #: Where header fields lie in a batch.
 CRC_POSITION: Final = 17
 SEQUENCE_POSITION: Final = 53
-FETCH_OFFSET_BYTES: Final = 8
 
 
 def values(count: int, value_bytes: int) -> list[Record]:

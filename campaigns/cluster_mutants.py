@@ -12,7 +12,6 @@ from campaigns.cluster_plan import (
     AdminStep,
     ClusterFault,
     ClusterOptions,
-    draw_options,
 )
 from campaigns.cluster_run import run_cluster
 from campaigns.mutants import Patch, hunt_by_runs
@@ -139,10 +138,6 @@ def switches(seed: int) -> ClusterOptions:
     return replace(options, modes=("isr", "raft"), steps=steps)
 
 
-def random_plan(seed: int) -> ClusterOptions:
-    return draw_options(seed)
-
-
 def calm(seed: int) -> ClusterOptions:
     return _plan(seed, ("reset", "slow-link", "slow-disk"), ("leader", "follower"), 2_000)
 
@@ -167,10 +162,6 @@ def _advance_below_minimum(self: IsrLeader) -> bool:
         return bool(_ADVANCE(self))
     finally:
         self.min_isr = minimum
-
-
-def _counts_nobody_outside(self: IsrLeader, view: Any) -> bool:
-    return view.node_id in self.isr.committed
 
 
 def _believe_watermark(self: IsrFollower) -> Any:

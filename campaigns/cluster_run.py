@@ -59,8 +59,6 @@ class ClusterReport:
     controller_epochs: int = 0
     leader_epochs: int = 0
     admin_steps: int = 0
-    #: Virtual milliseconds from clearing the faults until every partition accepted a record.
-    healed_ms: int = 0
     violations: list[Violation] = field(default_factory=list)
     last_events: list[str] = field(default_factory=list)
     history: str = ""
@@ -316,12 +314,10 @@ class ClusterRun(SimulatedCluster):
 
     async def _check_liveness(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
         """L1: every partition has a leader and accepts acks=all within bounded time."""
-        healed_ns = self.loop.now_ns
         deadline_ns = self.deadline_ns()
         for topic in self.topics:
             for partition in range(topic.partitions):
                 await self.retry_until(deadline_ns, self._send_record, client, topic, partition)
-        self.report.healed_ms = (self.loop.now_ns - healed_ns) // 1_000_000
         await self.retry_until(deadline_ns, self._compare_topics, client, extras, invariant="M4")
 
     async def _read_all_partitions(self, client: ClusterClient) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lograft.model.errors import ErrorCode
+from lograft.model.seams import FileSlice
 from lograft.wire.apis import (
     API_VERSIONS,
     API_VERSIONS_KEY,
@@ -17,10 +18,10 @@ from lograft.wire.apis import (
 from lograft.wire.batches import check_crc, iterate_headers, read_records
 from lograft.wire.codec import read_all, write
 from lograft.wire.headers import (
+    frame_response,
     read_request_header,
     read_response_header,
     write_request_header,
-    write_response_header,
 )
 from lograft.wire.messages.api_versions import ApiVersionsResponse
 from lograft.wire.messages.fetch import FetchResponse
@@ -46,7 +47,13 @@ def rewrite(frame: Frame) -> bytes:
     header_version = response_header_version(frame.api_key, frame.version)
     correlation_id, position = read_response_header(frame.data, header_version)
     response = read_all(response_class(frame.api_key), frame.version, frame.data, position)
-    return write_response_header(correlation_id, header_version) + write(response, frame.version)
+    parts = frame_response(
+        response,
+        frame.version,
+        correlation_id=correlation_id,
+        header_version=header_version,
+    )
+    return b"".join(part for part in parts if not isinstance(part, FileSlice))[4:]
 
 
 def is_too_new(frame: Frame) -> bool:

@@ -420,16 +420,11 @@ class RaftCore:
             self._learn_leader(epoch, leader, now_ms)
         return self._take_effects(now_ms)
 
-    def on_alive(self, node_id: NodeId, now_ms: int) -> Effects:
-        """Counts a sign of life of a node as a fetch without records. Many groups on the same pair
-        of nodes share one stream between them. To a follower it means that the node still leads
-        this epoch, to a leader that the node still follows it."""
-        self.note_alive({node_id: now_ms}, now_ms)
-        return self._take_effects(now_ms)
-
     def note_alive(self, last_contact_ms: Mapping[NodeId, int], now_ms: int) -> None:
-        """Like `on_alive`, for several nodes with a time each. It has no effects, but may
-        postpone `deadline_ms`."""
+        """Counts a sign of life of each node, at its time, as a fetch without records. Many groups
+        on the same pair of nodes share one stream between them. To a follower it means that the
+        node still leads this epoch, to a leader that the node still follows it. There are no
+        effects, but `deadline_ms` may be postponed."""
         if self.leadership is not None:
             for node_id, when_ms in last_contact_ms.items():
                 voter = self.voters.find(node_id)

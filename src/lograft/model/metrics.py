@@ -31,8 +31,6 @@ LATENCY_BUCKETS: Final = (
 )  # fmt: skip
 #: For work that may take minutes: recovery, loading, cleaning.
 DURATION_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
-#: Upper bounds in bytes.
-SIZE_BUCKETS: Final = (256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 
 #: Besides those of Prometheus' own client libraries for processes, and of kafka_exporter.
 _NAME: Final = re.compile(r"(?:lograft|process|kafka)_[a-z][a-z0-9]*(_[a-z0-9]+)*")

@@ -60,7 +60,6 @@ class Step(Enum):
     TIME = "time"
     FENCE = "fence"
     LOSS = "loss"
-    ACCEPT_LOSS = "accept loss"
 
 
 NEXT_STATE: Final = {
@@ -81,7 +80,6 @@ NEXT_STATE: Final = {
     (FollowerState.FETCHING_BOUNDS, Step.FENCE): FollowerState.FENCED,
     (FollowerState.FETCHING_BOUNDS, Step.LOSS): FollowerState.FAILED,
     (FollowerState.BACKING_OFF, Step.TIME): FollowerState.READY,
-    (FollowerState.FAILED, Step.ACCEPT_LOSS): FollowerState.TRUNCATING,
 }
 
 
@@ -274,14 +272,6 @@ class IsrFollower:
         self._step(Step.TRUNCATE)
         self._truncate_to = leader_start
         return FollowerEffects(restart_at=leader_start)
-
-    def accept_loss(self) -> FollowerEffects:
-        """Truncates after all: an operator or an unclean election in the metadata allows it."""
-        self._step(Step.ACCEPT_LOSS)
-        self.failure = None
-        self.can_lose_committed = True
-        lost = self.high_watermark - self._truncate_to
-        return FollowerEffects(truncate_to=self._truncate_to, lost_records=lost)
 
     def on_log_truncated(self) -> FollowerEffects:
         """The log was truncated to the offset, or restarted there."""

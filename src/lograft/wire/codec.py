@@ -54,15 +54,6 @@ def write(message: Message, version: int) -> bytes:
     return b"".join([*whole, tail])
 
 
-def write_parts(message: Message, version: int) -> list[Part]:
-    """Returns the message as parts to send: files and large buffers are not copied."""
-    parts: list[Part] = []
-    tail = write_tail(message, version, parts)
-    if tail:
-        parts.append(tail)
-    return parts
-
-
 def write_tail(message: Message, version: int, parts: list[Part]) -> bytes:
     """Returns the message as bytes. If it has record batches that must not be copied, they and the
     bytes before them are appended to `parts`, and only the bytes after them are returned."""

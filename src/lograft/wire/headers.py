@@ -90,10 +90,6 @@ def write_request_header(
     return head + b"\0" if request_header_version(api_key, api_version) == 2 else head
 
 
-def write_response_header(correlation_id: int, header_version: int) -> bytes:
-    return _CORRELATION.pack(correlation_id) + (b"\0" if header_version else b"")
-
-
 def read_response_header(frame: Buffer, header_version: int) -> tuple[int, int]:
     """Returns the correlation id and the position of the body."""
     if len(frame) < 4:

@@ -222,12 +222,12 @@ def granted(effects: Effects) -> bool:
 def test_the_stream_between_two_nodes_stands_for_fetches() -> None:
     core, _ = follower()
     for now_ms in range(0, 10_000, 1_000):
-        core.on_alive(NodeId(1), now_ms)
+        core.note_alive({NodeId(1): now_ms}, now_ms)
         core.tick(now_ms)
     assert core.role is Role.FOLLOWER
     leading = leader()
     for now_ms in range(0, 10_000, 1_000):
-        leading.on_alive(NodeId(3), now_ms)
+        leading.note_alive({NodeId(3): now_ms}, now_ms)
         leading.tick(now_ms)
     assert leading.is_leader
 
@@ -339,7 +339,7 @@ def test_a_newcomer_that_never_comes_is_given_up() -> None:
     assert not core.step(AddVoterRequest(voter=newcomer, request_id=8), 2).send
     answers = []
     for now_ms in range(0, 40_000, 500):
-        core.on_alive(NodeId(3), now_ms)
+        core.note_alive({NodeId(3): now_ms}, now_ms)
         answers += [each.message for each in core.tick(now_ms).send if each.to == NO_NODE]
     assert [(m.request_id, m.error) for m in answers] == [  # type: ignore[union-attr]
         (8, Error.TIMED_OUT)

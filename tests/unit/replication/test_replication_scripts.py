@@ -309,9 +309,6 @@ class Scenario:
             )
         )
 
-    def do_accept_loss(self) -> list[str]:
-        return self.act(self.follower.accept_loss())
-
     def act(self, effects: FollowerEffects) -> list[str]:
         lines = []
         if effects.fetch_bounds:
