@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from campaigns.log_matching import differs_from_replay
-from campaigns.quorum_watch import QuorumWatch, broker_of
+from campaigns.quorum_watch import QuorumWatch, broker_of, shared_of
 from lograft.metadata.elections import controller_elects
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import PartitionState
@@ -92,12 +92,13 @@ class PartitionWatch:
         newest: MetadataImage | None = None
         for node_id in self._cluster.hosts if nodes is None else nodes:
             host = self._cluster.hosts[node_id]
-            broker = broker_of(host.node)
+            shared, broker = shared_of(host.node), broker_of(host.node)
+            # A controller accepts a new ISR before any broker has replayed it.
+            if shared is not None and shared.image.offset > self._image_offset:
+                self._image_offset = shared.image.offset
+                newest = shared.image
             if broker is None:
                 continue
-            if broker.image.offset > self._image_offset:
-                self._image_offset = broker.image.offset
-                newest = broker.image
             for partition in broker.partitions:
                 log = partition.log
                 if log is None or partition.is_deleted or partition.offline:
@@ -140,9 +141,9 @@ class PartitionWatch:
 
     def _newest_image(self) -> MetadataImage | None:
         images = [
-            broker.image
+            shared.image
             for host in self._cluster.hosts.values()
-            if (broker := broker_of(host.node)) is not None
+            if (shared := shared_of(host.node)) is not None
         ]
         return max(images, key=lambda image: image.offset) if images else None
 

@@ -289,6 +289,19 @@ def test_watches_detect_the_violation(invariant: str, violate: Callable[[World],
     assert invariant in world.inspect(), world.violations
 
 
+def test_isr_that_only_a_controller_knows_yet_counts() -> None:
+    world = World()
+    assert world.inspect() == []
+    commit_without_isr_member(world)
+    broker = world.hosts[3]
+    shared = SimpleNamespace(
+        quorum=broker.node._shared.quorum, image=image_of(state(isr=(1, 2)), offset=11)
+    )
+    node = SimpleNamespace(_broker=None, _shared=shared)
+    world.hosts[4] = SimpleNamespace(**{**vars(broker), "name": "n4", "node": node})
+    assert world.inspect() == []
+
+
 def test_reassigned_replica_may_be_deleted() -> None:
     world = World()
     assert world.inspect() == []
