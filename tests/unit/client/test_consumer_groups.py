@@ -414,16 +414,25 @@ async def test_a_loop_ends_when_the_consumer_is_closed(
     assert await reading == [b"v"]
 
 
+@pytest.mark.parametrize("has_unfinished_commit", [False, True])
 @pytest.mark.parametrize("timeout_ms", [0, 2_000])
 @scenario(play)
 async def test_close_returns_within_its_timeout(
-    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings, timeout_ms: int
+    cluster: VirtualCluster,
+    factory: ConsumerFactory,
+    /,
+    protocol: Settings,
+    timeout_ms: int,
+    has_unfinished_commit: bool,
 ) -> None:
     """The commit and LeaveGroup share it, even if the coordinator does not respond."""
     consumer = await factory.create(protocol, {"request.timeout.ms": 30_000})
     await write(cluster, [b"v"])
     assert await consumer.poll(timeout_ms=10_000) != {}
     cluster.pause(1)
+    if has_unfinished_commit:
+        consumer.commit_nowait()
+        await asyncio.sleep(1)
     started_at = cluster.loop.time()
     await consumer.close(timeout_ms)
     assert cluster.loop.time() - started_at < timeout_ms / 1000 + 0.1

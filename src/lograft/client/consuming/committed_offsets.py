@@ -9,7 +9,7 @@ from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore
-from lograft.client.errors import BrokerError, RebalanceInProgress, broker_error
+from lograft.client.errors import BrokerError, RebalanceInProgress, TimedOut, broker_error
 from lograft.client.group_types import find_other_types, other_type_error
 from lograft.client.retries import retry
 from lograft.client.types import OffsetAndMetadata, TopicPartition
@@ -96,8 +96,20 @@ class CommittedOffsets:
                     error.is_retriable = False
                 raise
 
-        async with self._commit_lock:
-            await retry(self._core, attempt, what=self._describe("commit"), timeout_ms=timeout_ms)
+        what = self._describe("commit")
+        deadline_ms = self._core.now_ms() + timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._commit_lock.acquire()
+        except TimeoutError:
+            raise TimedOut(
+                f"{what} timed out after {timeout_ms} ms; the commit before it is still being sent"
+            ) from None
+        try:
+            left_ms = max(0, deadline_ms - self._core.now_ms())
+            await retry(self._core, attempt, what=what, timeout_ms=left_ms)
+        finally:
+            self._commit_lock.release()
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
