@@ -209,6 +209,14 @@ async def test_a_refused_commit_of_the_own_client_names_the_topic(
         await consumer.partitions_for(claimed)  # from then on it commits by topic id
         with pytest.raises(client.BrokerError, match=f"committing offsets of topic '{claimed}'"):
             await consumer.commit({client.TopicPartition(claimed, 0): 1})
+    async with client.Producer(
+        bootstrap_servers=server.bootstrap, transactional_id=claimed
+    ) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        with pytest.raises(client.BrokerError, match=rf"{claimed}-0 for group .*=ptp\) \(POLICY"):
+            await producer.send_offsets({client.TopicPartition(claimed, 0): 1}, f"{claimed}-other")
+        await producer.abort_transaction()
 
 
 def test_the_mode_of_a_topic_in_use(server: Server, new_topic: NewName, admin: AdminClient) -> None:

@@ -1,6 +1,7 @@
 """The coordinator of a group or a transactional id. It is looked up when it is needed, and again
 after it did not respond or is no longer the coordinator."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,12 @@ JOIN_LANE: Final = "join"
 #: Since this version a FindCoordinator request contains several keys.
 _MANY_KEYS_SINCE: Final = 4
 _MOVED: Final = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+#: The meaning of error codes in responses about groups that contain no message.
+ERROR_REASONS: Final[Mapping[int, str]] = {
+    ErrorCode.POLICY_VIOLATION: "another group reads it point to point (subscription.mode=ptp)",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group no longer exists, or it is not a consumer group"
+    " (`lograft groups list` shows its type)",
+}
 
 
 class CoordinatorType(IntEnum):

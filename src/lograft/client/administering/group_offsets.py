@@ -11,7 +11,7 @@ from lograft.client.administering.partitions import (
 )
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.arguments import as_iterable
-from lograft.client.consuming.committed_offsets import ERROR_REASONS
+from lograft.client.coordinators import ERROR_REASONS
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from lograft.client.consuming.group_metrics import GroupMetrics
 from lograft.client.consuming.settings import ConsumerSettings
-from lograft.client.coordinators import Coordinator
+from lograft.client.coordinators import ERROR_REASONS, Coordinator
 from lograft.client.core import ClientCore
 from lograft.client.errors import BrokerError, RebalanceInProgress, TimedOut, broker_error
 from lograft.client.group_types import find_other_types, other_type_error
@@ -26,12 +26,6 @@ _STABLE_SINCE: Final = 7
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 #: After so many attempts every broker has the metadata of all existing topics.
 _ATTEMPTS_FOR_MISSING: Final = 4
-#: The meaning of error codes for which the responses contain no message.
-ERROR_REASONS: Final[Mapping[int, str]] = {
-    ErrorCode.POLICY_VIOLATION: "another group reads it point to point (subscription.mode=ptp)",
-    ErrorCode.GROUP_ID_NOT_FOUND: "the group no longer exists, or it is not a consumer group"
-    " (`lograft groups list` shows its type)",
-}
 
 
 class CommitIdentity(NamedTuple):

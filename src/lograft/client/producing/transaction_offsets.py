@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from lograft.client.coordinators import Coordinator
+from lograft.client.coordinators import ERROR_REASONS, Coordinator
 from lograft.client.errors import BrokerError
 from lograft.client.producing.sequences import Sequences
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -65,12 +65,15 @@ async def commit_offsets(
     retriable: BrokerError | None = None
     for topic_result in response.topics:
         for result in topic_result.partitions:
-            what = f"committing the offset of {topic_result.name}-{result.partition_index}"
+            what = (
+                f"committing the offset of {topic_result.name}-{result.partition_index} for group"
+                f" {group.group_id!r}"
+            )
             code = result.error_code
             if code == ErrorCode.INVALID_PRODUCER_EPOCH:
                 code = ErrorCode.PRODUCER_FENCED
             try:
-                coordinator.raise_for(code, what)
+                coordinator.raise_for(code, what, ERROR_REASONS.get(code))
             except BrokerError as error:
                 if not error.is_retriable:
                     raise

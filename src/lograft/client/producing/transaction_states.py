@@ -77,6 +77,7 @@ _ABORTABLE: Final = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.POLICY_VIOLATION,
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTION_ABORTABLE,
