@@ -43,6 +43,7 @@ class BenchHandler:
 
     def __init__(self, file: File, fetch_bytes: int) -> None:
         self.frame_bytes_max = 100 << 20
+        self.received_ns = 0
         self._file = file
         self._fetched = EncodedResponse(
             [(fetch_bytes + 8).to_bytes(4, "big") + bytes(8), FileSlice(file, 0, fetch_bytes)]

@@ -221,6 +221,7 @@ class Session:
     since answers may overtake each other: a fetch waits at the leader until there is news."""
 
     frame_bytes_max = FRAME_BYTES_MAX
+    received_ns = 0
 
     def __init__(self, node: KvNode, channel: Channel) -> None:
         self._node = node

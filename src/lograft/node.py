@@ -438,6 +438,7 @@ class Node:
             from lograft.net.tls_rotation import TlsTransports
 
             self._tls = TlsTransports(self._runtime.transport, self.config)
+            self._metric_sources.append(self._tls)
         return self._tls
 
     def _transport_at(self, endpoint: Endpoint, config: BrokerConfig) -> Transport:

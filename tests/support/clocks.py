@@ -16,3 +16,10 @@ class FakeClock:
 
     def wall_ms(self) -> int:
         return self.now_ms + self._wall_offset_ms
+
+
+class OnlyClock:
+    """The only one of `SharedServices` that the router itself uses."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()

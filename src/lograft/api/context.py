@@ -11,6 +11,7 @@ from lograft.wire.apis import ApiSpec
 from lograft.wire.message import Message
 
 if TYPE_CHECKING:
+    from lograft.api.request_times import RequestTiming
     from lograft.api.router import Router
     from lograft.broker.broker import Broker
     from lograft.broker.shared_services import SharedServices
@@ -52,6 +53,7 @@ class Context:
         "served",
         "shared",
         "software",
+        "timing",
         "when_closed",
     )
 
@@ -103,6 +105,8 @@ class Context:
         #: of requests is done (Produce has appended): the next requests of the connection are then
         #: handled while this one waits.
         self.allows_pipelining = False
+        #: Set if the request is measured.
+        self.timing: RequestTiming | None = None
         #: A broker has checked the request and forwarded it in an Envelope.
         self.is_forwarded = False
 

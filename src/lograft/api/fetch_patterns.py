@@ -102,7 +102,7 @@ class Pattern:
 
 
 class FetchPatterns:
-    __slots__ = ("_count", "_patterns", "broker", "served", "woken")
+    __slots__ = ("_count", "_patterns", "broker", "measured", "served", "timed_at", "woken")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -111,6 +111,10 @@ class FetchPatterns:
         self.forget()
         #: Number of requests that the fast path served.
         self.served = 0
+        #: The number of served requests after which the next one is measured.
+        self.timed_at = 1
+        #: `served` when the last one was measured.
+        self.measured = 0
         self.woken = WokenFetches()
 
     def forget(self) -> None:

@@ -36,6 +36,7 @@ class ResponsePattern:
     """The common bytes of the responses to one client's requests for one partition."""
 
     __slots__ = (
+        "_errors",
         "_head",
         "_index",
         "_listener",
@@ -52,11 +53,17 @@ class ResponsePattern:
     )
 
     def __init__(
-        self, broker: Broker, listener: str, version: int, request: ProduceRequest
+        self,
+        broker: Broker,
+        listener: str,
+        version: int,
+        request: ProduceRequest,
+        errors: dict[ErrorCode, int],
     ) -> None:
-        """`request` has one partition."""
+        """`request` has one partition. `errors` counts the errors in responses."""
         (topic,) = request.topic_data
         self.broker = broker
+        self._errors = errors
         self._listener = listener
         self.version = version
         self._name = topic.name
@@ -95,6 +102,8 @@ class ResponsePattern:
     def build_failure(self, correlation_id: int, error: LograftError) -> EncodedResponse:
         partition_response = PartitionProduceResponse(index=self._index)
         set_error(partition_response, error)
+        code = ErrorCode(partition_response.error_code)
+        self._errors[code] = self._errors.get(code, 0) + 1
         response = self._build_response(partition_response)
         add_leaders(self.broker, self._listener, self.version, response)
         return EncodedResponse(self._encode(response, correlation_id))

@@ -20,7 +20,7 @@ from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
 from lograft.api.produce_acks import DelayedAck, ResponsePattern
 from lograft.api.produce_transactions import verify_immediately
 from lograft.broker.broker import Broker
-from lograft.model.errors import LograftError
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import EncodedResponse
 from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.apis import PRODUCE_KEY
@@ -61,7 +61,16 @@ _TAGS_BYTES: Final = 3
 
 
 class ProducePatterns:
-    __slots__ = ("_broker", "_count", "_listener", "_patterns", "served")
+    __slots__ = (
+        "_broker",
+        "_count",
+        "_listener",
+        "_patterns",
+        "errors",
+        "measured",
+        "served",
+        "timed_at",
+    )
 
     def __init__(self, broker: Broker, listener: str) -> None:
         self._broker = broker
@@ -71,6 +80,12 @@ class ProducePatterns:
         self.forget()
         #: Number of requests that the fast path served.
         self.served = 0
+        #: The number of served requests after which the next one is measured.
+        self.timed_at = 1
+        #: `served` when the last one was measured.
+        self.measured = 0
+        #: Error codes of responses, with their number.
+        self.errors: dict[ErrorCode, int] = {}
 
     def forget(self) -> None:
         self._count = 0
@@ -164,7 +179,7 @@ class ProducePatterns:
             self.forget()
         self._count += 1
         self._patterns[version][shared] = ResponsePattern(
-            self._broker, self._listener, version, request
+            self._broker, self._listener, version, request, self.errors
         )
 
 

@@ -17,10 +17,21 @@ from lograft import api
 from lograft.api.authorization import check_request
 from lograft.api.context import ANONYMOUS, ClientSoftware, Context, DelayedResponse
 from lograft.api.errors import code_of
+from lograft.api.fetch import is_from_replica
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_response
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
+from lograft.api.request_times import (
+    FAST_INTERVAL,
+    FOLLOWER_FETCH,
+    GENERAL_INTERVAL,
+    RequestTimes,
+    RequestTiming,
+    interval_after,
+    timed,
+)
+from lograft.api.response_errors import ERRORS, ErrorCounts
 from lograft.api.sasl_session import SaslSession
 from lograft.api.types import Needs
 from lograft.api.unsupported_apis import KEYS as UNSERVED
@@ -100,6 +111,8 @@ class Route:
 
     __slots__ = (
         "error_response",
+        "errors",
+        "follower_times",
         "handle",
         "is_forwarded",
         "needs",
@@ -108,6 +121,8 @@ class Route:
         "response_kind",
         "spec",
         "throttles",
+        "timed_at",
+        "times",
         "versions",
     )
 
@@ -117,17 +132,28 @@ class Route:
         self.is_forwarded = is_forwarded
         self.versions = range(spec.min_version, spec.max_version + 1)
         self.requests = 0
+        #: The number of requests after which the next one is measured.
+        self.timed_at = 0
+        self.times = RequestTimes(spec.name)
+        self.follower_times = RequestTimes(FOLLOWER_FETCH) if spec.key == FETCH_KEY else None
         handlers = import_module(f"{api.__name__}.{module or spec.module}")
         self.handle: Handle = handlers.handle
         #: Modules that serve several APIs declare what all of these need.
         self.needs: Needs = handlers.NEEDS if module else handlers.API.needs
         self.request_kind = request_class(spec.key)
         self.response_kind = response_class(spec.key)
+        self.errors = ErrorCounts(spec.name, self.response_kind)
         names = {field.name for field in self.response_kind.FIELDS}
         self.throttles = "throttle_time_ms" in names
         self.error_response: ErrorResponse | None = getattr(handlers, "error_response", None)
         if self.error_response is None and "error_code" in names:
             self.error_response = self._build_error_response("error_message" in names)
+
+    def collect_samples(self) -> Iterator[Sample]:
+        yield from self.times.collect_samples()
+        if self.follower_times is not None:
+            yield from self.follower_times.collect_samples()
+        yield from self.errors.collect_samples()
 
     def _build_error_response(self, has_message: bool) -> ErrorResponse:
         kind: Callable[..., Message] = self.response_kind
@@ -322,6 +348,7 @@ class Router:
         listener = self.listener
         for route in list(self._routes.values()):
             yield REQUESTS.sample(route.requests, listener, route.spec.name)
+            yield from route.collect_samples()
         fast = self.fast_paths
         for key, served in (
             (PRODUCE_KEY, 0 if fast is None else fast.produce.served),
@@ -332,6 +359,9 @@ class Router:
                 yield FAST_PATH_REQUESTS.sample(served, listener, api_name)
                 # Route.requests counts only the general path.
                 yield REQUESTS.sample(served, listener, api_name)
+        if fast is not None:
+            for code, count in list(fast.produce.errors.items()):
+                yield ERRORS.sample(count, self._specs[PRODUCE_KEY].name, code.name)
 
 
 def served_apis(
@@ -359,7 +389,15 @@ def narrow(spec: ApiSpec, ranges: ApiRanges) -> ApiSpec:
 class Session:
     """The frame handler of one connection."""
 
-    __slots__ = ("_on_end", "_peer", "_principal", "_router", "_software", "frame_bytes_max")
+    __slots__ = (
+        "_on_end",
+        "_peer",
+        "_principal",
+        "_router",
+        "_software",
+        "frame_bytes_max",
+        "received_ns",
+    )
 
     def __init__(self, router: Router, peer: Address) -> None:
         self._router = router
@@ -368,6 +406,7 @@ class Session:
         self._software = ClientSoftware()
         self._on_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
+        self.received_ns = 0
 
     def authenticate_as(self, principal: str) -> None:
         """Sets the principal of the following requests: "User:alice"."""
@@ -378,14 +417,45 @@ class Session:
         if len(frame) >= FRAME_BYTES_MIN and not frame[0] and fast is not None:
             # Most requests are a Produce or Fetch that the fast path can serve.
             if frame[1] == PRODUCE_KEY:
-                reply: Reply = fast.produce.serve(frame)
+                produce = fast.produce
+                reply: Reply = (
+                    produce.serve(frame)
+                    if produce.served < produce.timed_at
+                    else self._serve_timed(produce, PRODUCE_KEY, partial(produce.serve, frame))
+                )
                 if reply is not None:
                     return reply
             elif frame[1] == FETCH_KEY:
-                reply = fast.fetch.serve(frame, self._handle)
+                fetch = fast.fetch
+                reply = (
+                    fetch.serve(frame, self._handle)
+                    if fetch.served < fetch.timed_at
+                    else self._serve_timed(
+                        fetch, FETCH_KEY, partial(fetch.serve, frame, self._handle)
+                    )
+                )
                 if reply is not None:
                     return reply
         return self._handle(frame)
+
+    def _serve_timed(
+        self, patterns: ProducePatterns | FetchPatterns, key: int, serve: Callable[[], Reply]
+    ) -> Reply:
+        """Measures a request of the fast path."""
+        router = self._router
+        mono_ns = router.shared.clock.mono_ns
+        from_ns = mono_ns()
+        reply = serve()
+        if reply is None:
+            # The next one is measured instead.
+            return None
+        served = patterns.served
+        count, patterns.measured = served - patterns.measured, served
+        patterns.timed_at = served - 1 + interval_after(served, FAST_INTERVAL)
+        timing = RequestTiming(
+            router.route(key).times, mono_ns, self.received_ns, from_ns=from_ns, count=count
+        )
+        return timed(reply, timing)
 
     def _handle(self, frame: memoryview) -> Reply:
         """The general path."""
@@ -395,6 +465,9 @@ class Session:
         version = header.api_version
         if version not in route.versions:
             return self._reject_version(route, header)
+        timing = None
+        if route.requests >= route.timed_at:
+            timing = self._start_timing(route)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
         fast = router.fast_paths
@@ -404,8 +477,15 @@ class Session:
             elif type(request) is FetchRequest:
                 fast.fetch.learn(frame, version, header.client_id, request)
         context = self._context(header)
+        if timing is not None:
+            if type(request) is FetchRequest and is_from_replica(request):
+                assert route.follower_times is not None
+                timing.times = route.follower_times
+            context.timing = timing
         if route.is_forwarded:
             # The frame is valid only during this call. The controller checks the permissions.
+            if timing is not None:
+                timing.on_waiting()
             return PendingReply(self._forward(route, header, context, request, bytes(frame)))
         try:
             if context.authorizer is not None:
@@ -444,10 +524,16 @@ class Session:
         request: Message,
         outcome: HandlerResult,
     ) -> Reply:
+        timing = context.timing
         if outcome is None:
+            if timing is not None:
+                timing.on_completed()
+                timing.on_sent()
             return None
         if type(outcome) is route.response_kind:
             return self._encode(route, header, context, request, outcome)
+        if timing is not None:
+            timing.on_waiting()
         if isinstance(outcome, DelayedResponse):
             outcome.encode = partial(self._encode, route, header, context, request)
             return outcome
@@ -486,7 +572,10 @@ class Session:
         if isinstance(response, bytes):
             mute_ms = self._router.throttle(context, request)
             if mute_ms <= 0 or not route.throttles:
-                return EncodedResponse([len(response).to_bytes(4, "big") + response], mute_ms)
+                if context.timing is not None:
+                    context.timing.on_completed()
+                size = len(response).to_bytes(4, "big")
+                return EncodedResponse([size + response], mute_ms, timing=context.timing)
             response = read_response(response, header.api_key, header.api_version)
         return self._encode(route, header, context, request, response)
 
@@ -503,6 +592,9 @@ class Session:
         except Exception as error:
             response = _error_response(route, request, error)
         if response is None:
+            if context.timing is not None:
+                context.timing.on_completed()
+                context.timing.on_sent()
             return None
         return self._encode(route, header, context, request, response)
 
@@ -514,6 +606,10 @@ class Session:
         request: Message,
         response: Message,
     ) -> EncodedResponse:
+        timing = context.timing
+        if timing is not None:
+            timing.on_completed()
+        route.errors.add_all_of(response)
         mute_ms = self._router.throttle(context, request)
         if mute_ms > 0 and route.throttles:
             # The response reports the throttle time before the connection is muted (KIP-219).
@@ -528,7 +624,13 @@ class Session:
         except UnwritableMessage:
             LOGGER.exception("The response to a %s request cannot be encoded.", route.spec.name)
             raise CloseConnection(f"{route.spec.name} has no response") from None
-        return EncodedResponse(parts, mute_ms)
+        return EncodedResponse(parts, mute_ms, timing=timing)
+
+    def _start_timing(self, route: Route) -> RequestTiming:
+        count = interval_after(route.requests, GENERAL_INTERVAL)
+        route.timed_at = route.requests + count
+        mono_ns = self._router.shared.clock.mono_ns
+        return RequestTiming(route.times, mono_ns, self.received_ns, from_ns=mono_ns(), count=count)
 
     def _reject_version(self, route: Route, header: RequestHeader) -> EncodedResponse:
         """Like Kafka, closes the connection except for ApiVersions: a newer client sends its newest
@@ -540,6 +642,7 @@ class Session:
             )
         assert route.error_response is not None, "ApiVersions has an error response"
         response = route.error_response(None, ErrorCode.UNSUPPORTED_VERSION, "")
+        route.errors.add_all_of(response)
         parts = frame_response(response, 0, correlation_id=header.correlation_id, header_version=0)
         return EncodedResponse(parts)
 

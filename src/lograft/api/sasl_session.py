@@ -84,6 +84,14 @@ class SaslSession:
 
     # ── FrameHandler ─────────────────────────────────────────────────────────────────────────
 
+    @property
+    def received_ns(self) -> int:
+        return self._session.received_ns
+
+    @received_ns.setter
+    def received_ns(self, received_ns: int) -> None:
+        self._session.received_ns = received_ns
+
     def handle_frame(self, frame: memoryview) -> Reply:
         if self._state is State.COMPLETE:
             if self._expires_at_ms is None:

@@ -11,6 +11,13 @@ from lograft.model.errors import LograftError
 from lograft.model.seams import Channel, Part
 
 
+class Timing(Protocol):
+    """Measures one request."""
+
+    def on_sent(self) -> None:
+        """The operating system has accepted the whole response."""
+
+
 class EncodedResponse(NamedTuple):
     """One complete response: size, header and body (built by `wire.headers.frame_response`)."""
 
@@ -20,6 +27,8 @@ class EncodedResponse(NamedTuple):
     mute_ms: int = 0
     #: The connection is closed after this response, for example because authentication failed.
     closes: bool = False
+    #: None: the request is not measured.
+    timing: Timing | None = None
 
 
 class PendingReply(NamedTuple):
@@ -72,6 +81,8 @@ class FrameHandler(Protocol):
     #: Larger frames close the connection. May change between two frames: the limit is lower for
     #: peers that have not identified themselves.
     frame_bytes_max: int
+    #: When the frames that are being handled were received; set before they are.
+    received_ns: int
 
     def handle_frame(self, frame: memoryview) -> Reply:
         """`frame` excludes its size, is writable, and is valid only during the call: decode it

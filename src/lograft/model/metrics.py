@@ -162,9 +162,10 @@ class Recorder:
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """`count`: the number of equal observations that this one represents."""
+        self.counts[bisect_left(self._bounds, value)] += count
+        self.sum += value * count
 
 
 class Families:

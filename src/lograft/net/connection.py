@@ -34,9 +34,11 @@ from lograft.model.exchange import (
     EncodedResponse,
     FrameHandler,
     PendingReply,
+    Timing,
 )
 from lograft.model.printable_text import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
+from lograft.net.closed_connections import INCOMPLETE, TLS, ClosedConnections, cause_of
 from lograft.net.errors import HandshakeTimedOut
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.repeated_warnings import RepeatedWarnings
@@ -45,6 +47,9 @@ from lograft.wire.frames import FrameBuffer
 
 #: Responses to pipelined requests are sent in one system call, up to this size.
 _GATHER_BYTES: Final = 64 << 10
+NANOSECONDS_PER_MS: Final = 1_000_000
+#: With more, those of responses that are not sent completely count as sent.
+TIMINGS_MAX: Final = 256
 _NO_FRAMES: Final[Iterator[memoryview]] = iter(())
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -104,6 +109,7 @@ class Connection:
         "_capacity",
         "_channel",
         "_clock",
+        "_closed",
         "_closing",
         "_ended",
         "_frames",
@@ -119,6 +125,7 @@ class Connection:
         "_slots",
         "_spawn",
         "_swept_ms",
+        "_timings",
         "_unmute",
         "_unsent_seen",
         "_warnings",
@@ -136,8 +143,9 @@ class Connection:
         budget: FrameBudget,
         on_ended: Callable[["Connection"], None],
         warnings: RepeatedWarnings,
+        closed: ClosedConnections,
     ) -> None:
-        """`budget` and `warnings` are shared with other connections."""
+        """`budget`, `warnings` and `closed` are shared with other connections."""
         self._channel = channel
         self._handler = handler
         self._name = name
@@ -146,6 +154,7 @@ class Connection:
         self._limits = limits
         self._on_ended = on_ended
         self._warnings = warnings
+        self._closed = closed
         self._buffer = FrameBuffer(handler.frame_bytes_max)
         self._budget = budget
         #: Buffer capacity last reported to the frame budget.
@@ -168,6 +177,8 @@ class Connection:
         self._frames_since_ms = self._active_ms
         self._unsent_seen = 0
         self._swept_ms = self._active_ms
+        #: Measured requests whose responses have not been passed to the operating system yet.
+        self._timings: list[Timing] = []
 
     def __repr__(self) -> str:
         return f"Connection({self._name} {self._channel.peer}, {len(self._slots)} in flight)"
@@ -222,7 +233,8 @@ class Connection:
 
     def drop_frame(self) -> None:
         self._close_with(
-            CloseConnection("A frame has been incomplete for too long, and its memory is needed.")
+            CloseConnection("A frame has been incomplete for too long, and its memory is needed."),
+            INCOMPLETE,
         )
         # The channel may linger to send its last responses, but the memory is needed now.
         self._buffer = FrameBuffer(self._buffer.limit)
@@ -251,7 +263,8 @@ class Connection:
         return self._buffer.get_buffer()
 
     def on_received(self, count: int) -> None:
-        now_ms = self._active_ms = self._clock.mono_ms()
+        now_ns = self._handler.received_ns = self._clock.mono_ns()
+        now_ms = self._active_ms = now_ns // NANOSECONDS_PER_MS
         buffer = self._buffer
         if not buffer.pending_bytes:
             self._frames_since_ms = now_ms
@@ -261,6 +274,8 @@ class Connection:
         self._handle_frames()
 
     def on_drained(self) -> None:
+        if self._timings:
+            self._on_sent()
         if self._is_saturated:
             self._is_saturated = False
             self._handle_frames()
@@ -270,6 +285,7 @@ class Connection:
             return
         self._closing = self._ended = True
         if isinstance(error, ssl.SSLError | HandshakeTimedOut):
+            self._closed.add(TLS)
             self._log_closed(str(error))
         self._drop_waiting()
         self._frames, self._held = _NO_FRAMES, None
@@ -470,6 +486,8 @@ class Connection:
         for part in response.parts:
             self._out_bytes += part.size if type(part) is FileSlice else len(part)
         self._out.extend(response.parts)
+        if response.timing is not None:
+            self._timings.append(response.timing)
         if self._out_bytes > _GATHER_BYTES:
             self._flush()
         if response.closes:
@@ -477,6 +495,7 @@ class Connection:
             self.close()
             return
         if response.mute_ms > 0 and self._unmute is None:
+            self._closed.throttled += 1
             self._unmute = asyncio.get_running_loop().call_later(
                 response.mute_ms / 1000, self._on_unmuted
             )
@@ -486,8 +505,18 @@ class Connection:
             parts, self._out = self._out, []
             self._out_bytes = 0
             self._channel.send(parts)
+            if self._timings:
+                self._on_sent()
             if self._channel.unsent_bytes > self._limits.unsent_bytes_max:
                 self._is_saturated = True
+
+    def _on_sent(self) -> None:
+        if self._channel.unsent_bytes and len(self._timings) < TIMINGS_MAX:
+            # Called again when the channel has drained.
+            return
+        timings, self._timings = self._timings, []
+        for timing in timings:
+            timing.on_sent()
 
     def _on_unmuted(self) -> None:
         self._unmute = None
@@ -501,8 +530,9 @@ class Connection:
         for slot in slots:
             slot.cancel()
 
-    def _close_with(self, error: Exception) -> None:
+    def _close_with(self, error: Exception, cause: str = "") -> None:
         if not self._closing:
+            self._closed.add(cause or cause_of(error))
             self._log_closed(str(error) if isinstance(error, WireError | CloseConnection) else "")
             self._frames, self._held = _NO_FRAMES, None
             self.close()

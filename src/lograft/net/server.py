@@ -14,6 +14,7 @@ from typing import Final
 from lograft.model.exchange import HandlerFactory
 from lograft.model.metrics import LISTENER, Counter, Gauge, Sample
 from lograft.model.seams import Address, Channel, Listener, Runtime, Task, Transport
+from lograft.net.closed_connections import IDLE, ClosedConnections
 from lograft.net.connection import Connection, FlowLimits
 from lograft.net.connection_limits import UNTIL_RELEASED, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
@@ -54,6 +55,7 @@ class Server:
         "_accepted",
         "_bad_connections",
         "_budget",
+        "_closed",
         "_connections",
         "_early",
         "_empty",
@@ -102,6 +104,7 @@ class Server:
         self._sweep: Task | None = None
         self._accepted = 0
         self._rejected = 0
+        self._closed = ClosedConnections()
         self._rejections = RepeatedWarnings(LOGGER, runtime.clock, lines_max=1)
         self._bad_connections = RepeatedWarnings(
             logging.getLogger(Connection.__module__), runtime.clock
@@ -156,6 +159,7 @@ class Server:
         yield CONNECTIONS.sample(len(self._connections), self._name)
         yield ACCEPTED.sample(self._accepted, self._name)
         yield REJECTED.sample(self._rejected, self._name)
+        yield from self._closed.collect_samples(self._name)
 
     def _on_channel(self, channel: Channel) -> None:
         if self._early is not None:
@@ -208,6 +212,7 @@ class Server:
             budget=self._budget,
             on_ended=self._on_ended,
             warnings=self._bad_connections,
+            closed=self._closed,
         )
         self._connections[connection] = None
         connection.start()
@@ -240,4 +245,5 @@ class Server:
                 LOGGER.debug(
                     "%s: closed idle connection of %s", self._name, connection.channel.peer
                 )
+                self._closed.add(IDLE)
                 connection.close()

@@ -36,6 +36,7 @@ class TlsChannel:
         "_is_decrypt_scheduled",
         "_is_handshake_done",
         "_loop",
+        "_on_handshake",
         "_outgoing",
         "_paused",
         "_queue",
@@ -55,11 +56,14 @@ class TlsChannel:
         server_side: bool,
         server_hostname: str | None = None,
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
+        on_handshake: Callable[[bool], None] | None = None,
     ) -> None:
         """`context` is called once, by `start`: connections that are accepted before the node is
-        ready wait, and get the certificate that is current when they start."""
+        ready wait, and get the certificate that is current when they start. `on_handshake` is
+        called once, with whether the handshake succeeded."""
         self._below = below
         self._context = context
+        self._on_handshake = on_handshake
         self._server_side = server_side
         self._server_hostname = server_hostname
         self._incoming = ssl.MemoryBIO()
@@ -167,6 +171,8 @@ class TlsChannel:
         if self._handshake_deadline is not None:
             self._handshake_deadline.cancel()
             self._handshake_deadline = None
+        if self._on_handshake is not None and not self._is_handshake_done:
+            self._on_handshake(False)
         if self._receiver is not None:
             self._receiver.on_closed(self._failure or error)
 
@@ -182,6 +188,8 @@ class TlsChannel:
             self._fail(error)
             return
         self._is_handshake_done = True
+        if self._on_handshake is not None:
+            self._on_handshake(True)
         if self._handshake_deadline is not None:
             self._handshake_deadline.cancel()
             self._handshake_deadline = None
@@ -301,7 +309,7 @@ class TlsTransport:
     A context may be replaced at any time: connections whose handshake has started keep theirs.
     """
 
-    __slots__ = ("_below", "client", "server")
+    __slots__ = ("_below", "client", "handshakes", "handshakes_failed", "server")
 
     def __init__(
         self,
@@ -313,14 +321,30 @@ class TlsTransport:
         self._below = below
         self.server = server
         self.client = client
+        #: As a server, for the metrics.
+        self.handshakes = 0
+        self.handshakes_failed = 0
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
         assert self.server is not None, "this transport cannot listen"
 
         def on_plain_channel(channel: Channel) -> None:
-            on_channel(TlsChannel(channel, self._server_context, server_side=True))
+            on_channel(
+                TlsChannel(
+                    channel,
+                    self._server_context,
+                    server_side=True,
+                    on_handshake=self._on_handshake,
+                )
+            )
 
         return await self._below.listen(address, on_plain_channel)
+
+    def _on_handshake(self, succeeded: bool) -> None:
+        if succeeded:
+            self.handshakes += 1
+        else:
+            self.handshakes_failed += 1
 
     async def connect(self, address: Address, *, timeout_ms: int) -> Channel:
         channel = await self._below.connect(address, timeout_ms=timeout_ms)

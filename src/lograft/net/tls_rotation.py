@@ -8,17 +8,26 @@ is rejected, by Kafka's rules, and the old certificate stays.
 
 import logging
 import ssl
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from lograft.model.errors import InvalidConfig
+from lograft.model.metrics import LISTENER, Counter, Sample
 from lograft.model.seams import Transport
 from lograft.model.settings.broker import LISTENER_PREFIX, BrokerConfig
 from lograft.net.tls import TlsTransport
 from lograft.net.tls_contexts import TlsParameters, client_context, server_context
 from lograft.net.tls_settings import tls_parameters
 
+HANDSHAKES: Final = Counter(
+    "lograft_tls_handshakes_total", "TLS handshakes of clients and nodes that succeeded.", LISTENER
+)
+HANDSHAKES_FAILED: Final = Counter(
+    "lograft_tls_handshakes_failed_total",
+    "TLS handshakes of clients and nodes that failed, were not finished in time or ended early.",
+    LISTENER,
+)
 #: A handshake in which both sides run here takes three or four rounds.
 _TURNS_MAX: Final = 20
 
@@ -90,6 +99,11 @@ class TlsTransports:
             prefix = f"{LISTENER_PREFIX}{listener.lower()}.ssl."
             if any(name.startswith((prefix, "ssl.")) for name in named):
                 self._build_changed(listener, config)
+
+    def collect_samples(self) -> Iterator[Sample]:
+        for listener, transport in list(self._transports.items()):
+            yield HANDSHAKES.sample(transport.handshakes, listener)
+            yield HANDSHAKES_FAILED.sample(transport.handshakes_failed, listener)
 
     @property
     def failures(self) -> list[str]:

@@ -217,6 +217,14 @@ class FaultyHandler:
     def frame_bytes_max(self, limit: int) -> None:
         self._inner.frame_bytes_max = limit
 
+    @property
+    def received_ns(self) -> int:
+        return self._inner.received_ns
+
+    @received_ns.setter
+    def received_ns(self, received_ns: int) -> None:
+        self._inner.received_ns = received_ns
+
     def handle_frame(self, frame: memoryview) -> Reply:
         if self._faults and self._is_client():
             fault = self._faults.take(self._node_id, frame, self._router)

@@ -6,11 +6,10 @@ from typing import Final, cast
 
 import pytest
 
-from lograft.api.produce_acks import DelayedAck
 from lograft.api.router import Router, Session
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.exchange import PendingReply, Reply
+from lograft.model.exchange import DelayedReply, PendingReply, Reply
 from lograft.model.seams import Channel
 from lograft.wire.apis import PRODUCE_KEY, response_header_version
 from lograft.wire.codec import read_all
@@ -69,7 +68,7 @@ async def learned(cluster: Cluster, *, timeout_ms: int = 5_000) -> Session:
     broker = cluster.nodes[1].broker
     session = Router(broker.shared, broker, listener=LISTENER)(cast(Channel, Peer()))
     first = session.handle_frame(frame_of(timeout_ms=timeout_ms))
-    assert not isinstance(first, DelayedAck)
+    assert not isinstance(first, DelayedReply)
     assert only(await response_of(first)).error_code == 0
     return session
 
@@ -78,9 +77,9 @@ def waits_of(partition: Partition) -> int:
     return len(partition.acks_of(acks_all=True).waits)
 
 
-def parked(session: Session, frame: memoryview) -> DelayedAck:
+def parked(session: Session, frame: memoryview) -> DelayedReply:
     reply = session.handle_frame(frame)
-    assert isinstance(reply, DelayedAck)
+    assert isinstance(reply, DelayedReply)
     return reply
 
 
@@ -182,4 +181,4 @@ async def test_acks_1_waits_for_the_flush_that_the_topic_requires(bench: Bench, 
         assert partition.log.durable_offset < end
         assert only(await response_of(reply)).error_code == 0
         assert partition.log.durable_offset == end
-    assert isinstance(reply, DelayedAck)
+    assert isinstance(reply, DelayedReply)

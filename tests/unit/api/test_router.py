@@ -28,6 +28,7 @@ from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from lograft.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from tests.support.clocks import OnlyClock
 
 HEARTBEAT, OFFSET_DELETE, WRITE_TXN_MARKERS = 12, 47, 27
 Handle = Callable[[Context, Any], Any]
@@ -64,7 +65,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def router(calls: Calls) -> Router:
     keys = (HEARTBEAT, OFFSET_DELETE, WRITE_TXN_MARKERS, 18)
     return Router(
-        cast(SharedServices, None),
+        cast(SharedServices, OnlyClock()),
         None,
         listener="PLAINTEXT",
         served=tuple(API_VERSIONS[key] for key in keys),
@@ -238,7 +239,7 @@ def test_truncated_request_is_malformed(session: Session, calls: Calls, cut: int
 
 def test_client_above_its_quota_gets_throttle_time_and_is_muted(calls: Calls) -> None:
     router = Router(
-        cast(SharedServices, None),
+        cast(SharedServices, OnlyClock()),
         None,
         listener="PLAINTEXT",
         served=(API_VERSIONS[HEARTBEAT],),

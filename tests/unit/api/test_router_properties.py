@@ -15,6 +15,7 @@ from lograft.model.seams import Address, Channel
 from lograft.wire.apis import ApiSpec
 from lograft.wire.errors import WireError
 from lograft.wire.message import Message
+from tests.support.clocks import OnlyClock
 
 SERVED = served_apis("broker")
 
@@ -29,7 +30,7 @@ def no_response(context: Context, request: Message) -> None:
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    router = Router(cast(SharedServices, None), None, listener="PLAINTEXT", served=SERVED)
+    router = Router(cast(SharedServices, OnlyClock()), None, listener="PLAINTEXT", served=SERVED)
     for spec in SERVED:
         router.route(spec.key).handle = no_response
     return router(cast(Channel, Peer()))

@@ -5,8 +5,9 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
+from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply, Timing
 from lograft.model.seams import Address, FileSlice, Part, Receiver
+from lograft.net.closed_connections import ClosedConnections
 from lograft.net.connection import Connection, FlowLimits
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.repeated_warnings import RepeatedWarnings
@@ -90,6 +91,8 @@ class Script:
 
     def __init__(self) -> None:
         self.frame_bytes_max = 1 << 20
+        self.received_ns = 0
+        self.timing: Timing | None = None
         self.handled: list[bytes] = []
         self.gates: dict[bytes, asyncio.Future[None]] = {}
         self.cancelled: list[bytes] = []
@@ -112,7 +115,7 @@ class Script:
             return EncodedResponse([framed(body)], closes=True)
         if command in (b"w", b"p", b"N", b"E"):
             return PendingReply(self._later(body), allows_pipelining=command == b"p")
-        return EncodedResponse([framed(body)])
+        return EncodedResponse([framed(body)], timing=self.timing)
 
     async def _later(self, body: bytes) -> EncodedResponse | None:
         gate = self.gates[body] = asyncio.get_running_loop().create_future()
@@ -138,6 +141,7 @@ class Setting:
         self.handler = Script()
         self.clock = FakeClock()
         self.ended: list[Connection] = []
+        self.closed = ClosedConnections()
         self.connection = Connection(
             self.channel,
             self.handler,
@@ -148,6 +152,7 @@ class Setting:
             budget=budget,
             on_ended=self.ended.append,
             warnings=RepeatedWarnings(logging.getLogger("lograft.net.connection"), self.clock),
+            closed=self.closed,
         )
         self.connection.start()
 

@@ -6,7 +6,9 @@ import logging
 import pytest
 
 from lograft.model.exchange import CloseConnection
-from lograft.net.connection import FlowLimits
+from lograft.model.metrics import gather_all
+from lograft.net.closed_connections import CLOSED, THROTTLED
+from lograft.net.connection import TIMINGS_MAX, FlowLimits
 from lograft.net.frame_memory import FrameBudget
 from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import Setting, framed, setting, settle
@@ -345,3 +347,72 @@ async def test_stopping_node_accepts_no_new_waits() -> None:
     assert setup.channel.closed
     await settle()
     assert setup.ended == [setup.connection]
+
+
+class Sent:
+    """A `model.exchange.Timing`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_sent(self) -> None:
+        self.count += 1
+
+
+@scenario(run_on_loop)
+async def test_response_is_sent_when_the_channel_has_drained() -> None:
+    async with setting() as setup:
+        timing = setup.handler.timing = Sent()
+        setup.deliver(b"a")
+        assert timing.count == 1
+        setup.channel.takes_all = False
+        setup.deliver(b"b", b"c")
+        assert setup.responses == [b"a", b"b", b"c"]
+        assert timing.count == 1
+        setup.channel.drain()
+        assert timing.count == 3
+
+
+@scenario(run_on_loop)
+async def test_measured_responses_to_a_peer_that_never_drains_are_limited() -> None:
+    async with setting() as setup:
+        timing = setup.handler.timing = Sent()
+        setup.channel.takes_all = False
+        for _ in range(TIMINGS_MAX):
+            assert timing.count == 0
+            setup.deliver(b"a")
+        assert timing.count == TIMINGS_MAX
+
+
+@scenario(run_on_loop)
+async def test_time_of_receipt_is_that_of_the_last_bytes() -> None:
+    async with setting() as setup:
+        setup.channel.deliver(framed(b"first")[:5])
+        setup.clock.now_ms += 1_000
+        setup.channel.deliver(framed(b"first")[5:])
+        assert setup.handler.handled == [b"first"]
+        assert setup.handler.received_ns == setup.clock.mono_ns()
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"),
+    [
+        (framed(b"x"), "rejected"),
+        (framed(b"!"), "internal_error"),
+        ((1 << 30).to_bytes(4, "big"), "frame_too_large"),
+    ],
+)
+@scenario(run_on_loop)
+async def test_closed_connections_are_counted_by_cause(data: bytes, cause: str) -> None:
+    async with setting() as setup:
+        setup.channel.deliver(data)
+        await settle()
+        counted = gather_all(setup.closed.collect_samples("L")).by_metric[CLOSED]
+        assert {labels for labels, count in counted.items() if count} == {("L", cause)}
+
+
+@scenario(run_on_loop)
+async def test_muted_connections_are_counted() -> None:
+    async with setting() as setup:
+        setup.deliver(b"m")
+        assert gather_all(setup.closed.collect_samples("L")).by_metric[THROTTLED]["L",] == 1

@@ -48,6 +48,7 @@ class Echo:
 
     def __init__(self) -> None:
         self.frame_bytes_max = 100 << 20
+        self.received_ns = 0
 
     def handle_frame(self, frame: memoryview) -> Reply:
         body = bytes(frame)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from lograft.model.errors import InvalidConfig
+from lograft.model.metrics import value_of
 from lograft.model.seams import Address
 from lograft.model.settings.broker import BrokerConfig, with_dynamic
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsChannel
-from lograft.net.tls_rotation import TlsTransports
+from lograft.net.tls_rotation import HANDSHAKES, HANDSHAKES_FAILED, TlsTransports
 from tests.support.scenarios import scenario
 from tests.unit.net.certificates import Authority, Identity
 from tests.unit.net.event_loops import run_on_loop
@@ -365,3 +366,27 @@ def test_listener_that_dynamic_settings_add_and_remove(rotation: Rotation) -> No
     transports.reload(static)
     with pytest.raises(KeyError):
         transports.transport("ADDED")
+
+
+@scenario(run_on_loop)
+async def test_handshakes_are_counted_by_listener(rotation: Rotation) -> None:
+    def counts() -> tuple[float, float]:
+        transports = rotation.transports
+        return (
+            value_of(transports, HANDSHAKES, "INSIDE"),
+            value_of(transports, HANDSHAKES_FAILED, "INSIDE"),
+        )
+
+    async with Connections(rotation) as connections:
+        assert counts() == (0, 0)
+        connection = await connections.open()
+        connection.start()
+        await connection.exchange(b"hello")
+        await connection.close()
+        assert counts() == (1, 0)
+        # Its peer disconnects instead of sending the first message.
+        silent = await connections.open()
+        silent.server.start(silent.at_server)
+        silent.client.abort()
+        await silent.at_server.wait_closed()
+        assert counts() == (1, 1)

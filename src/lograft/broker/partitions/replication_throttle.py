@@ -27,7 +27,15 @@ class ReplicationThrottle:
     """Throttle of one direction on one broker: compares the bytes of the last seconds to the
     rate."""
 
-    __slots__ = ("_metadata", "_sample_ms", "_samples", "_setting", "_total", "_window_ms")
+    __slots__ = (
+        "_metadata",
+        "_sample_ms",
+        "_samples",
+        "_setting",
+        "_total",
+        "_window_ms",
+        "exceeded",
+    )
 
     def __init__(
         self,
@@ -44,6 +52,8 @@ class ReplicationThrottle:
         #: (start, bytes), oldest first.
         self._samples: deque[list[int]] = deque()
         self._total = 0
+        #: How often the rate was exceeded at a check.
+        self.exceeded = 0
 
     @property
     def rate(self) -> int | None:
@@ -69,7 +79,9 @@ class ReplicationThrottle:
         # A window shorter than a sample counts as a whole one, so that an initial burst does not
         # appear as a high rate.
         age_ms = max(self._sample_ms, now_ms - self._samples[0][0])
-        return self._total * 1000 >= rate * age_ms
+        is_exceeded = self._total * 1000 >= rate * age_ms
+        self.exceeded += is_exceeded
+        return is_exceeded
 
     def _forget(self, now_ms: int) -> None:
         while self._samples and now_ms - self._samples[0][0] > self._window_ms:

@@ -23,7 +23,7 @@ from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.replicas.raft_partitions import RaftPartitions
 from lograft.broker.replicas.replica_fetcher import FetcherContext, ReplicaFetcher
 from lograft.broker.replicas.suspect_brokers import SuspectBrokers
-from lograft.model.metrics import Counter, Gauge, Sample
+from lograft.model.metrics import Counter, Gauge, Sample, enum_label
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset
@@ -57,6 +57,12 @@ ISR_SHRINKS: Final = Counter(
 )
 ISR_EXPANSIONS: Final = Counter(
     "lograft_isr_expansions_total", "Times that a replica joined the ISR of a partition led here."
+)
+THROTTLED: Final = Counter(
+    "lograft_replication_throttled_total",
+    "Times that a throttle of reassignments delayed a partition, in sending (leader) or in fetching"
+    " (follower).",
+    enum_label("side", ("leader", "follower")),
 )
 
 
@@ -275,6 +281,8 @@ class Replicas:
         self._isr_expansions += any(replica not in before for replica in after)
 
     def collect_samples(self) -> Iterator[Sample]:
+        yield THROTTLED.sample(self.sending.exceeded, "leader")
+        yield THROTTLED.sample(self.fetching.exceeded, "follower")
         yield ISR_SHRINKS.sample(self._isr_shrinks)
         yield ISR_EXPANSIONS.sample(self._isr_expansions)
         yield WITH_FOLLOWERS.sample(len(self._led))
