@@ -64,12 +64,13 @@ on `metrics.recording.level`.
 `metric_reporters=[…]` is a list of functions. Each is called with the result of `metrics()` at the
 end of every window, and when the client closes. An exception of a reporter is logged.
 
-## One declaration, two names
+## One declaration, three names
 
 | where | name |
 |---|---|
 | `client.metrics()` | `record-send-total`, group `producer-topic-metrics`, tag `topic` |
 | KIP-714 | `org.apache.kafka.producer.topic.record.send.total`, attribute `topic` |
+| `/metrics` of a broker | `kafka_client_producer_topic_record_send_total`, label `topic` |
 
 Metrics are declared once, next to the object that measures them, and the other names follow. They
 are not named like the metrics of a node ([metrics.md](metrics.md)), because they exist in every

@@ -27,6 +27,11 @@ The metrics of a node; those of the clients of `lograft.client` are in
 [client-metrics.md](client-metrics.md). Names follow the conventions of Prometheus: a counter ends
 in `_total`, and the unit, if there is one, is the last word of the name before that. Where a label
 has a maximum, further values of it are added up under `other`.
+
+Metrics that clients push to a broker (KIP-714) have the prefix `kafka_client_` and the labels
+`client_id` and `client_instance_id`, until a client has missed three of its intervals: the metric
+`org.apache.kafka.producer.record.send.total` of any Kafka client becomes
+`kafka_client_producer_record_send_total`. `kafka-client-metrics` creates a subscription.
 [docs/internals/metrics.md](internals/metrics.md) describes how metrics are declared and collected.
 
 `python -m tools.generate_metrics` generates this page from the declarations. A test checks that it

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import gather_all
 from lograft.model.types import ZERO_UUID
 from lograft.node import Node
 from lograft.testing import Cluster
@@ -30,6 +31,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from lograft.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from lograft.wire.otlp import Point, encode_metrics
 from tests.compatibility import librdkafka
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.raw_requests import ask, connect_to
@@ -40,6 +42,9 @@ from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, ensure_program, kafka_ja
 pytestmark = [pytest.mark.clients]
 CLIENT_METRICS = 16
 TELEMETRY_KEYS = {71, 72}
+METRICS = encode_metrics(
+    [], [Point(f"m{number}", (), number) for number in range(40)], start_ns=1, now_ns=2
+)
 RECEIVER = REPOSITORY / "tools" / "kafka" / "TelemetryReceiver.java"
 
 
@@ -62,11 +67,28 @@ class LograftTarget:
         def read(node: Node) -> dict[str, int]:
             broker = node.broker
             return {
-                push.client["client_id"]: len(push.metrics())
+                push.client["client_id"]: push.size_bytes
                 for push in broker.telemetry.pushes(broker.clock.mono_ms())
             }
 
         found: dict[str, int] = self._cluster.call(1, read)
+        return found
+
+    def shown(self, client_id: str) -> dict[str, dict[str, str]]:
+        """The labels of the series at /metrics that this client pushed, by name."""
+
+        def read(node: Node) -> dict[str, dict[str, str]]:
+            families = gather_all(node.collect_samples())
+            found: dict[str, dict[str, str]] = {}
+            for metric, series in families.by_metric.items():
+                names = [label.name for label in metric.labels]
+                for values in series:
+                    labels = dict(zip(names, values, strict=True))
+                    if labels.get("client_id") == client_id:
+                        found[metric.name] = labels
+            return found
+
+        found: dict[str, dict[str, str]] = self._cluster.call(1, read)
         return found
 
 
@@ -171,7 +193,7 @@ class Client:
             **{
                 "client_instance_id": self.instance_id,
                 "subscription_id": self.subscription_id,
-                "metrics": b"metrics",
+                "metrics": METRICS,
                 **fields,
             }
         )
@@ -189,6 +211,12 @@ def raw_client(target: Target, client_id: str) -> Iterator[Client]:
 
 def has_pushed(target: Target, client_id: str, size: int) -> bool:
     return target.pushed().get(client_id, 0) >= size
+
+
+def check_labels(shown: dict[str, dict[str, str]]) -> None:
+    """A client has one instance id, in Kafka's notation."""
+    assert len({labels["client_instance_id"] for labels in shown.values()}) == 1
+    assert all(len(labels["client_instance_id"]) == 22 for labels in shown.values())
 
 
 def matches(target: Target, client_id: str, software: bool = True) -> tuple[list[str], int]:
@@ -246,9 +274,9 @@ def test_requests_of_one_client(target: Target) -> None:
         for codec in Codec:
             with raw_client(target, f"codec-{codec}") as client:
                 assert client.ask() == granted
-                packed = compress(codec, b"metrics" * 100)
+                packed = compress(codec, METRICS)
                 assert client.push(metrics=packed, compression_type=codec) == 0
-                wait_until(partial(has_pushed, target, client.client_id, 700))
+                wait_until(partial(has_pushed, target, client.client_id, len(METRICS)))
         with raw_client(target, "bomb") as client:
             assert client.ask() == granted
             bomb = compress(Codec.ZSTD, bytes(2_000_000))
@@ -264,6 +292,10 @@ def test_librdkafka_pushes_its_metrics(target: Target) -> None:
         producer = Producer({"bootstrap.servers": target.bootstrap, "client.id": "librdkafka-test"})
 
         wait_until(partial(has_pushed, target, "librdkafka-test", 1000))
+        if isinstance(target, LograftTarget):
+            shown = target.shown("librdkafka-test")
+            assert {"kafka_client_producer_connection_creation_total"} <= shown.keys(), shown
+            check_labels(shown)
         producer.flush()
 
 
@@ -279,6 +311,12 @@ def test_java_pushes_its_metrics(target: Target, java_tools: JavaTools) -> None:
             *("--timeout-ms", "2000", "--command-property", "client.id=java-test"),
         )
         wait_until(partial(has_pushed, target, "java-test", 1000))
+        if isinstance(target, LograftTarget):
+            shown = target.shown("java-test")
+            fetched = shown["kafka_client_consumer_fetch_manager_fetch_total"]
+            assert fetched["client_id"] == "java-test"
+            assert shown["kafka_client_consumer_node_request_total"]["node_id"]
+            check_labels(shown)
 
 
 @pytest.mark.interop

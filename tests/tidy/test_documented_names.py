@@ -15,8 +15,10 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from lograft.broker.client_series import metric_name
 from lograft.cli.commands import app
 from lograft.cli.kafka.tools import TOOLS
+from lograft.client.metering.names import MetricName
 from tests.support.repository import ROOT, tracked_files
 from tools.generate_client_metrics import declared_names, kafka_metrics
 
@@ -111,7 +113,9 @@ def vocabulary() -> Vocabulary:
             for owner in (*each.co_qualname.split("."), *file.with_suffix("").parts):
                 members[owner] |= found
     for metric in (*kafka_metrics(), *declared_names()):
-        words |= {metric.name, metric.group, *metric.tags}
+        telemetry_name = MetricName(metric.name, metric.group).telemetry_name
+        words |= {metric.name, metric.group, *metric.tags, telemetry_name}
+        words |= {metric_name(telemetry_name, is_counter=each) for each in (False, True)}
     return Vocabulary(frozenset(paths), frozenset(words), members)
 
 

@@ -478,6 +478,7 @@ class Broker:
         yield from self.coordinators.collect_samples()
         yield from self.claims.collect_samples()
         yield from self.telemetry.collect_samples()
+        yield from self.telemetry.collect_client_samples(self.clock.mono_ms())
 
 
 def _assignment_of(state: PartitionState) -> Assignment:

@@ -2,8 +2,9 @@
 
 The broker remembers the clients that requested their subscription, as Kafka's broker does: at most
 `CLIENTS_MAX`, and it evicts the least recently seen. An evicted client only has to request its
-subscription again. The broker keeps the last push of each client, within `KEPT_BYTES_MAX` for all
-of them. It requests cumulative values, so the last push of a client is complete.
+subscription again. The broker keeps the numbers of the last push of each client, at most
+`KEPT_POINTS_MAX` of all clients, and shows them at /metrics until they are outdated. It requests
+cumulative values, so the last push of a client is complete.
 """
 
 import logging
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from lograft.broker.client_series import ClientSeries
 from lograft.metadata.client_metrics import (
     Selection,
     Subscription,
@@ -21,13 +23,14 @@ from lograft.metadata.client_metrics import (
 )
 from lograft.metadata.types import ConfigResource, ResourceType
 from lograft.model.errors import ErrorCode, Rejected
-from lograft.model.metrics import Gauge, Sample
-from lograft.wire.compression import decompress
+from lograft.model.metrics import Counter, Gauge, Sample
+from lograft.wire.otlp import Point
 
 #: As Kafka's brokers.
 CLIENTS_MAX: Final = 16_384
-#: Of all pushes that are kept, compressed as they came.
-KEPT_BYTES_MAX: Final = 64 << 20
+#: Of all clients, and of one. A point takes some hundred bytes.
+KEPT_POINTS_MAX: Final = 100_000
+CLIENT_POINTS_MAX: Final = 10_000
 #: The last push of a client is outdated after so many of its intervals, but not before a minute.
 OUTDATED_INTERVALS: Final = 3
 OUTDATED_MS_MIN: Final = 60_000
@@ -45,8 +48,16 @@ SUBSCRIPTIONS: Final = Gauge(
 CLIENTS: Final = Gauge(
     "lograft_telemetry_clients", "Clients that asked this broker for a telemetry subscription."
 )
-KEPT_BYTES: Final = Gauge(
-    "lograft_telemetry_kept_bytes", "Size of the telemetry of clients that is kept in memory."
+KEPT_POINTS: Final = Gauge(
+    "lograft_telemetry_kept_points", "Numbers that clients pushed last, which are kept in memory."
+)
+PUSHES: Final = Counter("lograft_telemetry_pushes_total", "Pushes of clients that were accepted.")
+PUSHED_BYTES: Final = Counter(
+    "lograft_telemetry_pushed_bytes_total", "Size of the accepted pushes, decompressed."
+)
+DROPPED_POINTS: Final = Counter(
+    "lograft_telemetry_dropped_points_total",
+    "Points of pushes that are not kept: histograms, deltas, and those of a client beyond a limit.",
 )
 
 
@@ -60,14 +71,10 @@ class Push:
     #: By the broker's clock.
     received_ms: int
     is_terminating: bool
-    compression_type: int
-    compressed: bytes
-    #: No push has more bytes, decompressed.
-    bytes_max: int
-
-    def metrics(self) -> bytes:
-        """The decompressed metrics; they were validated when the push arrived."""
-        return bytes(decompress(self.compression_type, self.compressed, self.bytes_max))
+    #: Decompressed.
+    size_bytes: int
+    points: tuple[Point, ...]
+    dropped_points: int
 
 
 class Client:
@@ -126,16 +133,20 @@ class Subscribed(NamedTuple):
 
 class ClientTelemetry:
     def __init__(
-        self, *, clients_max: int = CLIENTS_MAX, kept_bytes_max: int = KEPT_BYTES_MAX
+        self, *, clients_max: int = CLIENTS_MAX, kept_points_max: int = KEPT_POINTS_MAX
     ) -> None:
         self._clients_max = clients_max
-        self._kept_bytes_max = kept_bytes_max
+        self._kept_points_max = kept_points_max
         self._subscriptions: tuple[Subscription, ...] = ()
         #: Grows with every change of the subscriptions.
         self._version = 0
         #: The least recently seen first.
         self._clients: OrderedDict[UUID, Client] = OrderedDict()
-        self._kept_bytes = 0
+        self._kept_points = 0
+        self._pushes = 0
+        self._pushed_bytes = 0
+        self._dropped_points = 0
+        self._series = ClientSeries()
 
     @property
     def has_subscriptions(self) -> bool:
@@ -194,16 +205,25 @@ class ClientTelemetry:
 
     def keep(self, push: Push) -> None:
         """Replaces the previous push of the client."""
+        self._pushes += 1
+        self._pushed_bytes += push.size_bytes
+        self._dropped_points += push.dropped_points
         client = self._clients.get(push.client_instance_id)
         if client is None:
             return  # forgotten meanwhile
         self._drop_push(client)
         client.push = push
-        self._kept_bytes += len(push.compressed)
-        for other in self._clients.values():
-            if self._kept_bytes <= self._kept_bytes_max:
+        self._kept_points += len(push.points)
+        self._series.add(push.points)
+        if self._kept_points > self._kept_points_max:
+            self._make_space()
+
+    def _make_space(self) -> None:
+        """Drops the pushes of the least recently seen clients."""
+        for client in self._clients.values():
+            if self._kept_points <= self._kept_points_max:
                 break
-            self._drop_push(other)
+            self._drop_push(client)
 
     def pushes(self, now_ms: int) -> Iterator[Push]:
         """The last push of every client that is not outdated."""
@@ -217,7 +237,22 @@ class ClientTelemetry:
     def collect_samples(self) -> Iterator[Sample]:
         yield SUBSCRIPTIONS.sample(len(self._subscriptions))
         yield CLIENTS.sample(len(self._clients))
-        yield KEPT_BYTES.sample(self._kept_bytes)
+        yield KEPT_POINTS.sample(self._kept_points)
+        yield PUSHES.sample(self._pushes)
+        yield PUSHED_BYTES.sample(self._pushed_bytes)
+        yield DROPPED_POINTS.sample(self._dropped_points)
+
+    def collect_client_samples(self, now_ms: int) -> Iterator[Sample]:
+        """Yields what clients pushed, by their names."""
+        pushes = list(self.pushes(now_ms))
+        yield from self._series.collect_samples(
+            (
+                push.client.get("client_id", ""),
+                push.client.get("client_instance_id", ""),
+                push.points,
+            )
+            for push in pushes
+        )
 
     def _client(self, instance_id: UUID, attributes: Mapping[str, str]) -> Client:
         client = self._clients.get(instance_id)
@@ -235,5 +270,6 @@ class ClientTelemetry:
 
     def _drop_push(self, client: Client) -> None:
         if client.push is not None:
-            self._kept_bytes -= len(client.push.compressed)
+            self._kept_points -= len(client.push.points)
+            self._series.remove(client.push.points)
             client.push = None

@@ -5,7 +5,7 @@ import pytest
 
 from lograft.broker.client_telemetry import (
     CLIENTS,
-    KEPT_BYTES,
+    KEPT_POINTS,
     OUTDATED_MS_MIN,
     SUBSCRIPTIONS,
     ClientTelemetry,
@@ -14,6 +14,7 @@ from lograft.broker.client_telemetry import (
 from lograft.metadata.types import ConfigResource, ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import value_of
+from lograft.wire.otlp import Point
 
 ALL = ConfigResource(ResourceType.CLIENT_METRICS, "all")
 INTERVAL_MS = 10_000
@@ -35,9 +36,9 @@ def push_of(client: UUID, size: int, now_ms: int = 0) -> Push:
         client=ATTRIBUTES,
         received_ms=now_ms,
         is_terminating=False,
-        compression_type=0,
-        compressed=b"m" * size,
-        bytes_max=size,
+        size_bytes=100 * size,
+        points=tuple(Point(f"m{number}", (), number) for number in range(size)),
+        dropped_points=0,
     )
 
 
@@ -106,8 +107,8 @@ def test_unusable_subscriptions_are_skipped_and_logged(caplog: pytest.LogCapture
     assert not telemetry.has_subscriptions
 
 
-def test_clients_and_bytes_are_bounded() -> None:
-    telemetry = subscribed(clients_max=3, kept_bytes_max=100)
+def test_clients_and_points_are_bounded() -> None:
+    telemetry = subscribed(clients_max=3, kept_points_max=100)
     clients = [UUID(int=number) for number in range(2, 6)]
     for client in clients[:3]:
         telemetry.ask(client, ATTRIBUTES, 0)
@@ -120,17 +121,32 @@ def test_clients_and_bytes_are_bounded() -> None:
     assert [push.client_instance_id for push in telemetry.pushes(0)] == [clients[1]]
     assert value_of(telemetry, SUBSCRIPTIONS) == 1
     assert value_of(telemetry, CLIENTS) == 3
-    assert value_of(telemetry, KEPT_BYTES) == 40
+    assert value_of(telemetry, KEPT_POINTS) == 40
     telemetry.keep(push_of(clients[1], 60))  # in place of its last one
     telemetry.keep(push_of(clients[2], 60))  # of a client that is forgotten
-    assert value_of(telemetry, KEPT_BYTES) == 60
+    assert value_of(telemetry, KEPT_POINTS) == 60
     telemetry.keep(push_of(clients[1], 101))
-    assert value_of(telemetry, KEPT_BYTES) == 0
+    assert value_of(telemetry, KEPT_POINTS) == 0
 
 
 def test_outdated_pushes_are_not_shown() -> None:
     telemetry = subscribed()
     telemetry.ask(CLIENT, ATTRIBUTES, 0)
     telemetry.keep(push_of(CLIENT, 5, now_ms=100))
-    assert [push.metrics() for push in telemetry.pushes(100 + OUTDATED_MS_MIN)] == [b"mmmmm"]
+    assert [len(push.points) for push in telemetry.pushes(100 + OUTDATED_MS_MIN)] == [5]
     assert list(telemetry.pushes(101 + OUTDATED_MS_MIN)) == []
+
+
+def test_pushes_become_series_until_they_are_outdated() -> None:
+    telemetry = subscribed()
+    telemetry.ask(CLIENT, ATTRIBUTES, 0)
+    telemetry.keep(push_of(CLIENT, 2, now_ms=100))
+
+    def shown(now_ms: int) -> list[tuple[str, float]]:
+        samples = telemetry.collect_client_samples(now_ms)
+        return [(sample.metric.name, float(str(sample.value))) for sample in samples]
+
+    assert shown(100) == [("kafka_client_m0", 0), ("kafka_client_m1", 1)]
+    assert shown(101 + OUTDATED_MS_MIN) == []
+    telemetry.keep(push_of(CLIENT, 1, now_ms=101))
+    assert shown(101) == [("kafka_client_m0", 0)]
