@@ -77,6 +77,15 @@ are not named like the metrics of a node ([metrics.md](metrics.md)), because the
 client of Kafka. Counting adds to attributes for each batch or request; the rest is computed when
 metrics are read.
 
+## Pushes to brokers (KIP-714)
+
+Producers and consumers push the metrics that a cluster asks for, as Kafka's clients do.
+`enable.metrics.push=false` disables it; admin clients push only with `enable.metrics.push=true`.
+An operator subscribes with `kafka-client-metrics`; until then a client sends no telemetry requests
+to a Lograft node. Pushes use connections that are open anyway. Their errors never reach the
+application: the client pushes again at the next interval, or never again if the broker rejects the
+content of its pushes.
+
 `python -m tools.generate_client_metrics` generates this page. Metrics that Kafka does not have are
 marked with \\*.
 """

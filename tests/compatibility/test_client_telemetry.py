@@ -13,6 +13,8 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Producer
 
+from lograft.client.blocking import Consumer as LograftConsumer
+from lograft.client.blocking import Producer as LograftProducer
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import gather_all
 from lograft.model.types import ZERO_UUID
@@ -100,7 +102,7 @@ class KafkaTarget(Server):
         return [*command[:-1], f"{command[-1]}:{self.classes}"]
 
     def pushed(self) -> dict[str, int]:
-        lines = re.findall(r"PUSHED (\S+) (\d+)", self.log_path.read_text())
+        lines = re.findall(r"PUSHED (\S+) (\d+) [1-9]", self.log_path.read_text())
         return {client_id: int(size) for client_id, size in lines}
 
 
@@ -277,6 +279,9 @@ def test_requests_of_one_client(target: Target) -> None:
                 packed = compress(codec, METRICS)
                 assert client.push(metrics=packed, compression_type=codec) == 0
                 wait_until(partial(has_pushed, target, client.client_id, len(METRICS)))
+        with raw_client(target, "malformed") as client:
+            assert client.ask() == granted
+            assert client.push(metrics=b"no metrics") == ErrorCode.INVALID_RECORD
         with raw_client(target, "bomb") as client:
             assert client.ask() == granted
             bomb = compress(Codec.ZSTD, bytes(2_000_000))
@@ -297,6 +302,25 @@ def test_librdkafka_pushes_its_metrics(target: Target) -> None:
             assert {"kafka_client_producer_connection_creation_total"} <= shown.keys(), shown
             check_labels(shown)
         producer.flush()
+
+
+def test_lograft_pushes_its_metrics(target: Target) -> None:
+    librdkafka.create_topic(target.bootstrap, "pushed")
+    with subscribed(target, "all", metrics="*", interval_ms="200"):
+        wait_until(lambda: matches(target, "any")[0] == ["*"])
+        settings = {"bootstrap.servers": target.bootstrap}
+        with LograftProducer(settings, client_id="lograft-producer") as producer:
+            producer.send("pushed", b"v")
+            wait_until(partial(has_pushed, target, "lograft-producer", 1000))
+        with LograftConsumer(settings, client_id="lograft-consumer", group_id="g") as consumer:
+            consumer.subscribe(["pushed"])
+            consumer.poll(timeout_ms=100)
+        # Its last push, when it closes, does not wait for the interval.
+        wait_until(partial(has_pushed, target, "lograft-consumer", 1000))
+        if isinstance(target, LograftTarget):
+            shown = target.shown("lograft-producer")
+            assert shown["kafka_client_producer_topic_record_send_total"]["topic"] == "pushed"
+            check_labels(shown)
 
 
 @pytest.mark.interop

@@ -63,6 +63,7 @@ class ClientSettings(Settings):
     metadata_max_age_ms: int = setting(300_000, at_least(0))
     metadata_recovery_strategy: str = setting("rebootstrap")
     metadata_recovery_rebootstrap_trigger_ms: int = setting(300_000, at_least(0))
+    enable_metrics_push: bool = setting(True)
     metric_reporters: tuple[MetricReporter, ...] = setting((), _are_callable, convert=_without_jmx)
     metrics_num_samples: int = setting(2, at_least(1))
     metrics_recording_level: str = setting("INFO", one_of(*(level.name for level in Level)))

@@ -14,6 +14,7 @@ from lograft.client.metadata_updates import NEVER_IDLE_MS, Metadata
 from lograft.client.metering.declarations import Level
 from lograft.client.metering.registry import MetricRegistry
 from lograft.client.network import Network
+from lograft.client.telemetry import TelemetryPusher, resource_of
 from lograft.client.tls import tls_context
 from lograft.model.seams import Runtime, Transport
 from lograft.net.channels import BufferSizes
@@ -69,6 +70,16 @@ class ClientCore(Generic[S]):
         #: Pending work is being completed, and new calls are rejected.
         self.is_closing = False
         self.is_closed = False
+        self._telemetry: TelemetryPusher | None = None
+        if settings.enable_metrics_push:
+            self._telemetry = TelemetryPusher(
+                self.runtime,
+                self.network,
+                self.metrics,
+                resource=resource_of(settings),
+                request_timeout_ms=settings.request_timeout_ms,
+            )
+            self._telemetry.start()
         self.metadata.start()
         self.metrics.start()
 
@@ -86,6 +97,8 @@ class ClientCore(Generic[S]):
         if self.is_closed:
             return
         self.is_closed = True
+        if self._telemetry is not None:
+            await self._telemetry.close()
         self.metrics.close()
         self.metadata.close()
         self.network.close()

@@ -31,6 +31,7 @@ class ClientKeywords(TypedDict, total=False):
     metadata_max_age_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    enable_metrics_push: bool
     metric_reporters: Sequence[MetricReporter]
     metrics_num_samples: int
     metrics_recording_level: str

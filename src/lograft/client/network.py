@@ -6,7 +6,7 @@ own lanes, because a broker responds to the requests of a connection in order.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -54,6 +54,8 @@ class Network:
         self._endpoints: dict[tuple[Node, str], _Endpoint] = {}
         self._is_closed = False
         self.metrics = NetworkMetrics()
+        #: Completes when the next connection is opened.
+        self._opened: asyncio.Future[None] | None = None
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -135,6 +137,19 @@ class Network:
         endpoint = self._endpoints.get((node, lane))
         return None if endpoint is None else endpoint.ready_connection()
 
+    def ready_connections(self) -> Iterator[BrokerConnection]:
+        """Yields the connections without long polls to which a request can be sent immediately."""
+        for (_, lane), endpoint in self._endpoints.items():
+            connection = endpoint.ready_connection() if lane == DEFAULT_LANE else None
+            if connection is not None:
+                yield connection
+
+    def wait_opened(self) -> "asyncio.Future[None]":
+        """Returns a future that completes when the next connection is opened."""
+        if self._opened is None or self._opened.done():
+            self._opened = asyncio.get_running_loop().create_future()
+        return self._opened
+
     async def connect_any(self) -> BrokerConnection:
         """Returns a connection to the least loaded broker that can be reached."""
         failure: ConnectionFailed | BrokerMissing | None = None
@@ -157,6 +172,9 @@ class Network:
         self._endpoints.clear()
 
     def _on_connection(self, node: Node, connection: BrokerConnection) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None and not opened.done():
+            opened.set_result(None)
         self.metrics.on_connection(connection, node, is_authenticated=self._settings.uses_sasl)
 
     def _sort_by_load(self, nodes: list[Node]) -> list[Node]:

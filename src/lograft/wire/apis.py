@@ -14,6 +14,8 @@ from lograft.wire.messages.index import APIS
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
+GET_TELEMETRY_SUBSCRIPTIONS_KEY: Final = 71
+PUSH_TELEMETRY_KEY: Final = 72
 
 
 class Versions(NamedTuple):

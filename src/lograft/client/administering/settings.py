@@ -1,11 +1,10 @@
 """The settings of an admin client."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from lograft.client.client_settings import ClientSettings
-from lograft.client.settings import UnsupportedSetting, at_least, between, setting
+from lograft.client.settings import at_least, between, setting
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
@@ -25,14 +24,11 @@ class AdminSettings(ClientSettings):
     #: Controllers to use instead of brokers; works while no broker is online.
     bootstrap_controllers: tuple[str, ...] = setting(())
     connections_max_idle_ms: int = setting(300_000)
+    enable_metrics_push: bool = setting(False)
     default_api_timeout_ms: int = setting(_API_TIMEOUT_MS, at_least(0))
     retries: int = setting(2_147_483_647, between(0, 2_147_483_647))
 
     kind: ClassVar[str] = "admin-client"
-    unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
-        **ClientSettings.unsupported,
-        "enable.metrics.push": UnsupportedSetting("false", "use metrics() to read metrics"),
-    }
 
     def check(self) -> None:
         super().check()

@@ -63,7 +63,6 @@ class ConsumerSettings(ClientSettings):
     kind: ClassVar[str] = "consumer"
     unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
         **ClientSettings.unsupported,
-        "enable.metrics.push": UnsupportedSetting("true", "use metrics() to read metrics"),
         "internal.throw.on.fetch.stable.offset.unsupported": UnsupportedSetting(
             "false", "it is for Kafka Streams; only stable offsets are fetched in any case"
         ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from lograft import __version__
-from lograft.client.metering.declarations import Level, Reading, gauge
+from lograft.client.metering.declarations import Level, Reading, Statistic, gauge
 from lograft.client.metering.names import ClientMetrics, MetricName, MetricValue
 from lograft.client.metering.windows import Windows
 from lograft.model.seams import Clock
@@ -70,13 +70,15 @@ class MetricRegistry:
 
     def metrics(self) -> ClientMetrics:
         """Returns the current values of all metrics."""
+        return ClientMetrics({name: value for name, _, value in self.measure()})
+
+    def measure(self) -> Iterator[tuple[MetricName, Statistic, MetricValue]]:
+        """Yields the current values of all metrics, and how they are computed."""
         now_ms = self._clock.mono_ms()
-        values: dict[MetricName, MetricValue] = {}
         for reading in self.readings():
             names = self._names_of(reading)
             for name, statistic in zip(names, reading.metric.names.values(), strict=True):
-                values[name] = self._windows.compute(statistic, reading, now_ms)
-        return ClientMetrics(values)
+                yield name, statistic, self._windows.compute(statistic, reading, now_ms)
 
     def _names_of(self, reading: Reading) -> list[MetricName]:
         metric, tag_values, _ = reading

@@ -85,7 +85,6 @@ class ProducerSettings(ClientSettings):
         "transaction.two.phase.commit.enable": UnsupportedSetting(
             "false", "two-phase commit with an external coordinator is not supported yet"
         ),
-        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with metrics()"),
     }
 
     def check(self) -> None:
