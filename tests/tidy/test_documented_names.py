@@ -40,7 +40,6 @@ EXCEPTIONS: Final = {
     "perf": "a program of Linux",
     "processing_guarantee": "a parameter of Quix Streams",
     "spark.archives": "a setting of Spark",
-    "spark.sql.adaptive.enabled": "a setting of Spark",
     "zkserver": "of the design notes",
 }
 

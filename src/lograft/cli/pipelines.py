@@ -80,7 +80,7 @@ def _run_and_show(name: str, config: str, folder: Path) -> None:
     )
     with journal.interruptible():
         try:
-            with _redirect_stderr(folder / _SPARK_LOG):
+            with redirect_stderr(folder / _SPARK_LOG):
                 run_pipeline(name, config, observer=observer)
         except BaseException as error:
             print(f"Spark's log: {folder / _SPARK_LOG}", flush=True)
@@ -182,7 +182,7 @@ def _lock(name: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _redirect_stderr(file: Path) -> Iterator[None]:
+def redirect_stderr(file: Path) -> Iterator[None]:
     """Redirects stderr to a file. Spark's processes (Java and Python) print warnings to stderr, and
     hundreds of lines when a query is stopped in the middle of a batch."""
     terminal = os.dup(2)

@@ -1,14 +1,17 @@
 """`lograft demo` as a process, without its Spark part; `make demo` runs all of it."""
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from lograft.cli.demo.requirements import find_java_problem
 from lograft.cli.demo.shop import BROKEN_EVERY, generate_orders
+from lograft.cli.demo.steps import spark_log
 
 LOGRAFT = str(Path(sys.executable).with_name("lograft"))
 
@@ -66,3 +69,15 @@ def test_the_events_of_the_shop_are_deterministic() -> None:
     first = list(generate_orders(count, 1_700_000_000_000))
     assert first == list(generate_orders(count, 1_700_000_000_000))
     assert sum(not event.value.endswith(b"}") for event in first) == 2
+
+
+def test_spark_logs_to_a_file_whose_path_is_shown_with_an_error(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    log = tmp_path / "spark.log"
+    with spark_log(log, console):
+        os.write(2, b"a warning\n")
+    assert log.read_text() == "a warning\n"
+    with pytest.raises(RuntimeError), spark_log(log, console):
+        raise RuntimeError
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == f"Spark's log: {log}\n"

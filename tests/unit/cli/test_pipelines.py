@@ -16,9 +16,9 @@ from lograft.cli.pipelines import (
     Status,
     _Journal,
     _lock,
-    _redirect_stderr,
     descriptions,
     progress_line,
+    redirect_stderr,
     run_and_show,
     status_lines,
     status_of,
@@ -105,7 +105,7 @@ def test_only_one_run_of_a_pipeline_at_a_time(config: str, tmp_path: Path) -> No
 
 
 def test_stderr_of_spark_goes_to_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with _redirect_stderr(tmp_path / "log"):
+    with redirect_stderr(tmp_path / "log"):
         subprocess.run([sys.executable, "-c", "import os; os.write(2, b'noise')"], check=True)
     os.write(2, b"ours")
     assert (tmp_path / "log").read_text() == "noise"

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,7 @@ from rich.table import Table
 
 from lograft.cli.demo.requirements import find_missing_for_spark
 from lograft.cli.demo.shop import Event, generate_orders, generate_web_log
+from lograft.cli.pipelines import redirect_stderr
 from lograft.client.admin import Admin, NewTopic
 from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
@@ -111,9 +112,14 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
         asyncio.run(write_events(address, ORDERS, islice(shop, FIRST_ORDERS)))
         console.print(asyncio.run(count_first_orders(address)))
     missing = find_missing_for_spark() if with_spark else []
-    uses_spark = with_spark and not missing
-    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
-        spark = pool.submit(_start_spark) if uses_spark else None
+    results: Path | None = None
+    with ExitStack() as stack:
+        spark: Future[SparkSession] | None = None
+        if with_spark and not missing:
+            results = Path(tempfile.mkdtemp(prefix="lograft-demo-"))
+            stack.enter_context(spark_log(results / "spark.log", console))
+            pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
+            spark = pool.submit(_start_spark)
         with steps.step("Produce"), steps.spinner("Writing the orders and the web log"):
             start = time.perf_counter()
             asyncio.run(write_events(address, ORDERS, shop))
@@ -122,11 +128,11 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
             console.print(f"{2 * EVENTS:,} events written and acknowledged, {rate:,.0f} per second")
             asyncio.run(consume_orders(address, "billing", EVENTS // 2))
             console.print(f"Group billing has read {EVENTS // 2:,} orders.")
-        if spark is not None:
-            return _run_pipelines(steps, address, spark)
+        if results is not None and spark is not None:
+            _run_pipelines(steps, address, results, spark)
     if missing:
         console.print(f"Skipping the Spark part: {' and '.join(missing)}.")
-    return None
+    return results
 
 
 def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str]:
@@ -201,13 +207,25 @@ def _start_spark() -> "SparkSession":
     return spark_session()
 
 
-def _run_pipelines(steps: Steps, address: str, starting: "Future[SparkSession]") -> Path:
+@contextmanager
+def spark_log(file: Path, console: Console) -> Iterator[None]:
+    """Redirects stderr to a file, and prints its path if an error occurs."""
+    try:
+        with redirect_stderr(file):
+            yield
+    except BaseException:
+        console.print(f"Spark's log: {file}")
+        raise
+
+
+def _run_pipelines(
+    steps: Steps, address: str, folder: Path, starting: "Future[SparkSession]"
+) -> None:
     from lograft.cli.demo.shop_pipelines import shop_settings, show_lake, show_windows
     from lograft.cli.pipelines import progress_line
     from lograft.spark.pipelines.running import RunObserver, run_settings
 
     console = steps.console
-    folder = Path(tempfile.mkdtemp(prefix="lograft-demo-"))
     settings = shop_settings(address, folder)
     observer = RunObserver(
         on_batch=lambda lag: console.print(progress_line(lag)), on_message=console.print
@@ -230,13 +248,13 @@ def _run_pipelines(steps: Steps, address: str, starting: "Future[SparkSession]")
             run_settings("audit", settings["audit"], spark=spark, observer=observer)
     finally:
         spark.stop()
-    return folder
 
 
 def _show_next_steps(console: Console, results: Path | None) -> None:
     if results is not None:
         console.print(f"\nAudit report: [bold]{results / 'audit' / 'audit.html'}[/]")
         console.print(f"Table: {results / 'lake'}")
+        console.print(f"Spark's log: {results / 'spark.log'}")
     console.print(
         "\nNext steps:\n"
         "  lograft start             start a node on localhost:9092, for any Kafka client\n"
