@@ -11,7 +11,7 @@ from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.json_schemas import infer_schema
 from lograft.spark.pipelines.record_frames import FIELDS, add_fields
 
-#: Records from which a schema is infer_schema.
+#: Number of records from which a schema is inferred.
 SAMPLE: Final = 2_000
 
 
