@@ -146,7 +146,7 @@ class ListenerSet:
                 failures += await self._update_listeners(config)
             except Exception as error:
                 # The open listeners continue, whatever the settings are.
-                LOGGER.exception("Failed to apply the settings of the listeners.")
+                LOGGER.exception("could not apply the settings of the listeners")
                 failures = [_Failure(f"listeners: {error!r}")]
             self._report(failures)
 
@@ -167,7 +167,7 @@ class ListenerSet:
         endpoints = {endpoint.name: endpoint for endpoint in config.broker_listeners}
         for name, server in list(self._servers.items()):
             if name not in endpoints and self.role_of(name) == BROKER:
-                LOGGER.info("Closing listener %s, which was removed from listeners.", name)
+                LOGGER.info("closing listener %s, which was removed from listeners", name)
                 del self._servers[name]
                 await server.stop()
         for name, endpoint in endpoints.items():
@@ -178,7 +178,7 @@ class ListenerSet:
             except (OSError, InvalidConfig) as error:
                 failures.append(_Failure(f"listeners: listener {endpoint} cannot open: {error}"))
             else:
-                LOGGER.info("Opened listener %s.", endpoint)
+                LOGGER.info("opened listener %s", endpoint)
         return failures
 
     def _describe_moved(self, endpoint: Endpoint) -> _Failure:

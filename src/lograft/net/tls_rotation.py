@@ -132,7 +132,7 @@ class TlsTransports:
                 self._contexts[listener] = changed
                 transport.server, transport.client = changed.server, changed.client
                 if not is_start:
-                    LOGGER.info("Listener %s uses new TLS settings for new connections.", listener)
+                    LOGGER.info("listener %s uses new TLS settings for new connections", listener)
 
     def _build_changed(
         self, listener: str, config: BrokerConfig, *, is_start: bool = False

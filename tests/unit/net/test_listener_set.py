@@ -214,7 +214,7 @@ def test_unexpected_error_is_reported_and_the_next_change_applied(
             await wait_until_open(listeners, "EXTRA")
 
     on_loop(main)
-    assert "Failed to apply the settings of the listeners" in caplog.text
+    assert "could not apply the settings of the listeners" in caplog.text
 
 
 @scenario(run_on_loop)

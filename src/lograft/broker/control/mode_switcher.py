@@ -315,7 +315,7 @@ def _build_decision(
                 moves[f"of {topic.name} from {before.text} to {after.text}"] += 1
                 records.append(record)
         for move, count in moves.items():
-            LOGGER.info("switching %d partitions %s", count, move)
+            LOGGER.info("switching %d partition(s) %s", count, move)
         return ControllerResult(tuple(records), None)
 
     return decide

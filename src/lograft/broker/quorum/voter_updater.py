@@ -167,4 +167,4 @@ class VoterUpdater:
         if code:
             LOGGER.info("controller %d could not %s, retrying: error %d", node_id, action, code)
         else:
-            LOGGER.info("controller %d succeeded to %s", node_id, action)
+            LOGGER.info("the quorum accepted the request of controller %d to %s", node_id, action)

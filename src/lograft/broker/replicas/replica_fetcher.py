@@ -386,7 +386,7 @@ class ReplicaFetcher:
         now_ms = self._context.clock.mono_ms()
         self._failures += 1
         if self._failures == 1:
-            LOGGER.warning("fetching from broker %d: %s", self.leader, error)
+            LOGGER.warning("could not fetch from broker %d, retrying: %s", self.leader, error)
         awaiting, self._awaiting = self._awaiting, {}
         self._end_session()
         for key, sent in awaiting.items():
