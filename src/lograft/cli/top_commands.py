@@ -25,7 +25,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print the figures once and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Show rates, lag, latency and the busiest topics of the cluster.
+    """Show rates, latency, lag and the busiest topics.
 
     Reads the HTTP listeners of the nodes, which are reachable from their own machine or through a
     tunnel. The view is updated until Ctrl-C; without a terminal, and with --json, the figures are
