@@ -15,6 +15,7 @@ import pytest
 
 from lograft.client.blocking import Admin
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
 from lograft.wire.messages.describe_configs import (
@@ -31,6 +32,7 @@ from tests.compatibility.servers import (
     Server,
     compares_two,
     free_port,
+    full_run_only,
     kinds_under_test,
 )
 from tests.support.waiting import wait_until
@@ -202,26 +204,32 @@ def alter(
             replaced = ask(connection, request, 2)
             assert isinstance(replaced, replacing.AlterConfigsResponse)
             return ErrorCode(replaced.responses[0].error_code).name
-        changes = [
-            incremental.AlterableConfig(
-                name=name, config_operation=DELETE if value is None else SET, value=value
-            )
-            for name, value in values.items()
-        ]
-        altered = ask(
-            connection,
-            incremental.IncrementalAlterConfigsRequest(
-                resources=[
-                    incremental.AlterConfigsResource(
-                        resource_type=BROKER, resource_name=broker, configs=changes
-                    )
-                ],
-                validate_only=validate_only,
-            ),
-            1,
+        return alter_alone(connection, broker, values, validate_only=validate_only)
+
+
+def alter_alone(
+    connection: socket.socket,
+    broker: str,
+    values: Mapping[str, str | None],
+    *,
+    validate_only: bool,
+) -> str:
+    """Changes these settings, and no others."""
+    changes = [
+        incremental.AlterableConfig(
+            name=name, config_operation=DELETE if value is None else SET, value=value
         )
-        assert isinstance(altered, incremental.IncrementalAlterConfigsResponse)
-        return ErrorCode(altered.responses[0].error_code).name
+        for name, value in values.items()
+    ]
+    resource = incremental.AlterConfigsResource(
+        resource_type=BROKER, resource_name=broker, configs=changes
+    )
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=[resource], validate_only=validate_only
+    )
+    altered = ask(connection, request, 1)
+    assert isinstance(altered, incremental.IncrementalAlterConfigsResponse)
+    return ErrorCode(altered.responses[0].error_code).name
 
 
 def undo(server: Server, broker: str, change: Mapping[str, str]) -> None:
@@ -344,6 +352,59 @@ def test_the_same_change_gets_the_same_answers(
         for kind, node in nodes.items()
     }
     assert found["lograft"] == found["kafka"]
+
+
+# ── odd values ───────────────────────────────────────────────────────────────────────────────
+
+ODD_VALUES: Final = (
+    *("", " ", "0", "-0", "+5", "-1", "-2", "007", "1", "1,2", "1L", "1f", "1.5", "1e3", "1_000"),
+    *("0x10", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808"),
+    *("Infinity", "-Infinity", "true", "TRUE", "yes", "null", "none", "abc", "a,b", "a,,b", ","),
+    *("*", "0:1", " 5 ", "\t7\n", "\N{NO-BREAK SPACE}7", "$ {a}", "${a"),
+)
+#: Settings of which Lograft rejects values that Kafka accepts, with the values; None: any value.
+STRICTER: Final[dict[str, tuple[str, ...] | None]] = {
+    "config.providers": None,
+    "log.flush.interval.ms": ("-1", "-2"),
+    "max.connections.per.ip.overrides": (",",),
+    "principal.builder.class": None,
+    "ssl.engine.factory.class": None,
+    "ssl.provider": None,
+}
+
+
+def odd_cases() -> Iterator[tuple[str, str]]:
+    for name in sorted(DYNAMIC_BROKER_CONFIGS):
+        # Lograft's own settings are unknown to Kafka.
+        if name.startswith(("auto.create.partitions.", "lograft.")):
+            continue
+        stricter = STRICTER.get(name, ())
+        for value in ODD_VALUES:
+            if stricter is not None and value not in stricter:
+                yield name, value
+
+
+def odd_answers(server: Server, broker: str) -> list[str]:
+    with connect(server) as connection:
+        return [
+            alter_alone(connection, broker, {name: value}, validate_only=True)
+            for name, value in odd_cases()
+        ]
+
+
+@full_run_only()
+@compares_two()
+@pytest.mark.parametrize("broker", ["1", ""], ids=["broker", "cluster"])
+def test_odd_values_get_the_same_answers(nodes: dict[str, Server], broker: str) -> None:
+    found = {kind: odd_answers(node, broker) for kind, node in nodes.items()}
+    different = [
+        f"{name}={value!r}: Kafka {kafkas}, Lograft {ours}"
+        for (name, value), kafkas, ours in zip(
+            odd_cases(), found["kafka"], found["lograft"], strict=True
+        )
+        if kafkas != ours
+    ]
+    assert not different, "\n".join(different)
 
 
 # ── effects ──────────────────────────────────────────────────────────────────────────────────
