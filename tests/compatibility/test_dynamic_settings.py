@@ -45,6 +45,9 @@ MAP: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 #: {port}, {controller} and {extra} are ports, {data} is the log dir.
 LISTENERS: Final = f"PLAINTEXT://{HOST}:{{port}},CONTROLLER://{HOST}:{{controller}}"
 EXTRA: Final = f"{LISTENERS},EXTRA://{HOST}:{{extra}}"
+PLAIN_USERS: Final = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="secret";'
+)
 
 pytestmark = pytest.mark.interop
 
@@ -100,7 +103,8 @@ CHANGES: Final[tuple[dict[str, str], ...]] = (
     {"listener.name.plaintext.ssl.client.auth": "rubbish"},
     {"sasl.enabled.mechanisms": "PLAIN"},
     {"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"},
-    {"listener.name.plaintext.plain.sasl.jaas.config": "rubbish;"},
+    # Lograft rejects a malformed one, which Kafka stores.
+    {"listener.name.plaintext.plain.sasl.jaas.config": PLAIN_USERS},
     # Classes.
     {"metric.reporters": "no.such.Reporter"},
     {"metric.reporters": ""},
