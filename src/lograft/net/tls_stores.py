@@ -152,6 +152,8 @@ def pem_block(label: str, der: bytes) -> str:
 
 
 def _check_type(settings: StoreSettings) -> None:
+    if settings.type.upper() == "JCEKS" and settings.location is not None:
+        _read_file(settings)  # Rejects such a store with the command that converts it.
     if settings.type.upper() not in TYPES:
         settings.reject(
             f"{settings.setting}.type is {settings.type}, but must be one of {', '.join(TYPES)}"

@@ -154,20 +154,27 @@ def test_key_store_is_not_a_trust_store_and_vice_versa() -> None:
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
 @pytest.mark.parametrize(
-    ("content", "kind", "name", "target"),
+    ("content", "store_type", "kind", "name", "target"),
     [
-        (JKS, "JKS", "my.jks", "my.p12"),
-        (JCEKS, "JCEKS", "my.p12", "my.pkcs12"),
-        ((KEYTOOL / "keystore.jks").read_bytes(), "JKS", "keystore", "keystore.p12"),
+        (JKS, "JKS", "JKS", "my.jks", "my.p12"),
+        (JCEKS, "JKS", "JCEKS", "my.p12", "my.pkcs12"),
+        (JCEKS, "jceks", "JCEKS", "my.jceks", "my.p12"),
+        ((KEYTOOL / "keystore.jks").read_bytes(), "JKS", "JKS", "keystore", "keystore.p12"),
     ],
 )
 def test_old_java_stores_are_rejected_with_a_conversion_command(
-    tmp_path: Path, store: Store, content: bytes, kind: str, name: str, target: str
+    tmp_path: Path,
+    store: Store,
+    content: bytes,
+    store_type: str,
+    kind: str,
+    name: str,
+    target: str,
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InvalidConfig) as rejected:
-        read(store, location=str(path), password="changeit")
+        read(store, type=store_type, location=str(path), password="changeit")
     assert str(rejected.value) == (
         f"ssl.{store}.location: {path} is a Java key store ({kind}), which only Java reads: convert"
         f" it with `keytool -importkeystore -srckeystore {path} -srcstoretype {kind}"
