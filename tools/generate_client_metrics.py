@@ -28,12 +28,8 @@ ABSENT: Final = {
         "Kafka's clients have a thread that polls sockets. Here the event loop does, which belongs"
         " to the application."
     ),
-    r"(failed|successful)-reauthentication-(rate|total)|reauthentication-latency-(avg|max)": (
-        "Before a session expires, the client opens a new connection instead, which counts as"
-        " `successful-authentication`."
-    ),
     r"successful-authentication-no-reauth-total": (
-        "Follows from the one above: no connection is authenticated again."
+        "It counts the clients of a server; Kafka's clients count every connection in it."
     ),
     r"(application|background)-event.*|unsent-requests-.*|time-between-network-thread-poll-.*": (
         "Queues between the two threads of Kafka's consumer (group.protocol=consumer)."

@@ -50,7 +50,9 @@ class BrokerConnection:
         self.is_lograft = False
         #: No request may be sent before this time of the monotonic clock: the broker throttles us.
         self.throttled_until_ms = 0
-        #: When the client has to authenticate again, by the monotonic clock; None: never.
+        #: When the session was begun or renewed last, and when the client has to renew it, by the
+        #: monotonic clock; None: never.
+        self.authenticated_ms: int | None = None
         self.expires_at_ms: int | None = None
         self.last_used_ms = clock.mono_ms()
         #: Shared by all connections to the broker.

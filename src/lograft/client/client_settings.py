@@ -12,9 +12,9 @@ from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
 from lograft.net.tls_stores import TYPES as STORE_TYPES
+from lograft.security.client_mechanisms import CLIENT_MECHANISMS, Credentials, jaas_credentials
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 #: Values of client.dns.lookup. With both, a connection tries every address of its host.
 USE_ALL_DNS_IPS: Final = "use_all_dns_ips"
 RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY: Final = "resolve_canonical_bootstrap_servers_only"
@@ -102,11 +102,8 @@ class ClientSettings(Settings):
                 f"security.protocol is {self.security_protocol!r}, but must be one of"
                 f" {', '.join(PROTOCOLS)}"
             )
-        if self.uses_sasl and self.sasl_mechanism not in MECHANISMS:
-            raise InvalidConfig(
-                f"sasl.mechanism is {self.sasl_mechanism!r}, but must be one of"
-                f" {', '.join(MECHANISMS)}"
-            )
+        if self.uses_sasl:
+            self._check_sasl()
         if self.metadata_recovery_strategy.lower() not in ("rebootstrap", "none"):
             raise InvalidConfig(
                 f"metadata.recovery.strategy is {self.metadata_recovery_strategy!r}, but must be"
@@ -120,6 +117,36 @@ class ClientSettings(Settings):
                 raise InvalidConfig(
                     f"{name} is {store!r}, but must be one of {', '.join(STORE_TYPES)}"
                 )
+
+    def _check_sasl(self) -> None:
+        if self.sasl_mechanism not in CLIENT_MECHANISMS:
+            raise InvalidConfig(
+                f"sasl.mechanism is {self.sasl_mechanism!r}, but must be one of"
+                f" {', '.join(CLIENT_MECHANISMS)}"
+            )
+        if self.sasl_mechanism != "OAUTHBEARER":
+            self.sasl_credentials()
+        elif self.oauth_token is None:
+            raise InvalidConfig(
+                "sasl.mechanism OAUTHBEARER requires oauth_token, an async function that returns a"
+                " token"
+            )
+
+    def sasl_credentials(self) -> Credentials:
+        """Returns sasl.username and sasl.password, or else those in sasl.jaas.config. Raises
+        InvalidConfig."""
+        if self.sasl_username is not None and self.sasl_password is not None:
+            return Credentials(self.sasl_username, self.sasl_password.reveal())
+        found = None
+        if self.sasl_jaas_config is not None:
+            text = self.sasl_jaas_config.reveal()
+            found = jaas_credentials(text, self.sasl_mechanism, setting="sasl.jaas.config")
+        if found is None:
+            raise InvalidConfig(
+                f"sasl.mechanism {self.sasl_mechanism} requires sasl.username and sasl.password,"
+                " or username and password in sasl.jaas.config"
+            )
+        return found
 
     def bootstrap_addresses(self) -> list[Address]:
         if not self.bootstrap_servers:

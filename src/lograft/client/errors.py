@@ -65,6 +65,10 @@ class AuthenticationFailed(ConnectionFailed):
 
     is_retriable = False
 
+    def __init__(self, address: Address, mechanism: str, cause: str, advice: str = "") -> None:
+        super().__init__(address, "authentication", f"{mechanism}: {cause}", advice)
+        self.mechanism = mechanism
+
 
 class BrokerMissing(ClientError):
     """The cluster has no broker with that id, or the broker is down.

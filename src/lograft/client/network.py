@@ -10,11 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from lograft.client.authentication import authenticate, can_renew
 from lograft.client.backoff import backoff_ms
 from lograft.client.bootstrap import Bootstrap
 from lograft.client.broker_connection import BrokerConnection, Request
 from lograft.client.client_settings import ClientSettings
-from lograft.client.errors import AuthenticationFailed, BrokerMissing, Closed, ConnectionFailed
+from lograft.client.errors import (
+    AuthenticationFailed,
+    BrokerMissing,
+    Closed,
+    ConnectionFailed,
+    OutcomeUnknown,
+)
 from lograft.client.handshake import open_connection
 from lograft.client.network_metrics import NetworkMetrics
 from lograft.model.seams import Address, Runtime, Transport
@@ -124,13 +131,10 @@ class Network:
                 self._transport,
                 address,
                 self._settings,
+                self.metrics,
                 partial(self._on_connection, node),
             )
-        try:
-            return await endpoint.connect()
-        except AuthenticationFailed:
-            self.metrics.authentication_failures += 1
-            raise
+        return await endpoint.connect()
 
     def ready_connection(self, node: Node, lane: str = DEFAULT_LANE) -> BrokerConnection | None:
         """Returns the connection to a broker if a request can be sent immediately."""
@@ -208,6 +212,7 @@ class _Endpoint:
         transport: Transport,
         address: Address,
         settings: ClientSettings,
+        metrics: NetworkMetrics,
         on_connection: Callable[[BrokerConnection], None],
     ) -> None:
         """`on_connection`: called with each connection that is ready for requests."""
@@ -215,6 +220,7 @@ class _Endpoint:
         self._transport = transport
         self.address = address
         self._settings = settings
+        self._metrics = metrics
         self._on_connection = on_connection
         self._connection: BrokerConnection | None = None
         self._connecting = asyncio.Lock()
@@ -240,7 +246,7 @@ class _Endpoint:
             return connection
         async with self._connecting:
             await self._wait_until_allowed()
-            return self.ready_connection() or await self._open()
+            return self.ready_connection() or await self._renew() or await self._open()
 
     async def _wait_until_allowed(self) -> None:
         """Waits until the broker's throttle time or the back-off is over."""
@@ -252,6 +258,26 @@ class _Endpoint:
             until_ms = self._next_attempt_ms
         if until_ms > now_ms:
             await asyncio.sleep((until_ms - now_ms) / 1000)
+
+    async def _renew(self) -> BrokerConnection | None:
+        """Renews the session of the open connection and returns the connection; None if a new one
+        is needed. Until then, no other request is sent: the connection is not ready."""
+        connection = self._connection
+        if connection is None or not can_renew(connection, self._runtime.clock.mono_ms()):
+            return None
+        started_ms = self._runtime.clock.mono_ms()
+        try:
+            await authenticate(connection, self._settings, self._runtime)
+        except OutcomeUnknown:
+            return None  # the connection is closed
+        except BaseException as error:
+            connection.close("its session was not renewed")
+            if isinstance(error, AuthenticationFailed):
+                self._metrics.reauthentication_failures += 1
+                self._on_failure()
+            raise
+        self._metrics.reauthentications.record(self._runtime.clock.mono_ms() - started_ms)
+        return connection
 
     async def _open(self) -> BrokerConnection:
         settings = self._settings
@@ -270,14 +296,9 @@ class _Endpoint:
                     randomness,
                 ),
             )
-        except ConnectionFailed:
-            self.failures += 1
-            self._next_attempt_ms = self._runtime.clock.mono_ms() + backoff_ms(
-                settings.reconnect_backoff_ms,
-                settings.reconnect_backoff_max_ms,
-                self.failures,
-                randomness,
-            )
+        except ConnectionFailed as error:
+            self._metrics.authentication_failures += isinstance(error, AuthenticationFailed)
+            self._on_failure()
             raise
         if self._is_closed:
             connection.close()
@@ -290,6 +311,17 @@ class _Endpoint:
             old.close("its authentication expired")
         self._close_when_idle(connection)
         return connection
+
+    def _on_failure(self) -> None:
+        """The next attempt waits for the back-off."""
+        settings = self._settings
+        self.failures += 1
+        self._next_attempt_ms = self._runtime.clock.mono_ms() + backoff_ms(
+            settings.reconnect_backoff_ms,
+            settings.reconnect_backoff_max_ms,
+            self.failures,
+            self._runtime.randomness,
+        )
 
     def _close_when_idle(self, connection: BrokerConnection) -> None:
         """Closes the connection if it has not been used for connections.max.idle.ms."""

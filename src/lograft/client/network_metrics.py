@@ -29,6 +29,15 @@ AUTHENTICATIONS: Final = meter(
 AUTHENTICATION_FAILURES: Final = meter(
     "failed-authentication", CLIENT, "Connections whose authentication failed."
 )
+REAUTHENTICATIONS: Final = meter(
+    "successful-reauthentication", CLIENT, "Sessions that were renewed on their connection."
+)
+REAUTHENTICATION_FAILURES: Final = meter(
+    "failed-reauthentication", CLIENT, "Sessions whose renewal was rejected."
+)
+REAUTHENTICATION_LATENCIES: Final = distribution(
+    "reauthentication-latency", CLIENT, "Milliseconds that the renewal of a session took."
+)
 NETWORK_OPERATIONS: Final = meter(
     "network-io", CLIENT, "Reads and writes of all connections together."
 )
@@ -92,6 +101,9 @@ class NetworkMetrics:
         self._operations = 0
         self._authenticated = 0
         self.authentication_failures = 0
+        #: Their durations in milliseconds.
+        self.reauthentications = Distribution()
+        self.reauthentication_failures = 0
 
     def on_connection(
         self, connection: "BrokerConnection", node: object, *, is_authenticated: bool
@@ -118,6 +130,9 @@ class NetworkMetrics:
         yield CONNECTIONS_CLOSED.read(self._closed)
         yield AUTHENTICATIONS.read(self._authenticated)
         yield AUTHENTICATION_FAILURES.read(self.authentication_failures)
+        yield REAUTHENTICATIONS.read(self.reauthentications.count)
+        yield REAUTHENTICATION_FAILURES.read(self.reauthentication_failures)
+        yield REAUTHENTICATION_LATENCIES.read(self.reauthentications)
         operations = sum(connection.operations for connection in self._open)
         yield NETWORK_OPERATIONS.read(self._operations + operations)
         all_traffic = Traffic()

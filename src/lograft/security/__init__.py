@@ -4,9 +4,10 @@ Pure: no I/O, no clock, no randomness. An implementation of `Authorizer` would b
 none yet.
 
 Entry points: `plain` and `scram` are the SASL mechanisms of a server, as exchanges of bytes that
-`sasl` defines; `scram_credentials` derives what is stored instead of a password; `authorization`
-defines operations, resources and the `Authorizer` protocol that `api/` calls; `principals` encodes
-the principal of a forwarded request.
+`sasl` defines; `client_sasl` defines those of a client, which `client_mechanisms` creates;
+`scram_credentials` derives what is stored instead of a password; `authorization` defines
+operations, resources and the `Authorizer` protocol that `api/` calls; `principals` encodes the
+principal of a forwarded request.
 
 Invariants: an exchange never raises, and its results never contain a secret; secrets are compared
 in constant time; operations and resource types have the numbers of Kafka's ACLs; an `Authorizer`

@@ -20,6 +20,9 @@ from lograft.client.metering.registry import START_TIME, VERSION
 from lograft.client.network_metrics import (
     AUTHENTICATION_FAILURES,
     AUTHENTICATIONS,
+    REAUTHENTICATION_FAILURES,
+    REAUTHENTICATION_LATENCIES,
+    REAUTHENTICATIONS,
     NetworkMetrics,
     Traffic,
 )
@@ -33,8 +36,16 @@ from tools.generate_client_metrics import declared_metrics
 
 #: They do not move.
 CONSTANT = {VERSION, START_TIME, BUFFER_SIZE}
-#: The simulated broker neither authenticates nor prefers replicas; tested below.
-ELSEWHERE = {AUTHENTICATIONS, AUTHENTICATION_FAILURES, PREFERRED_REPLICA}
+#: The simulated broker neither authenticates nor prefers replicas; tested below, and renewals in
+#: test_authentication.
+ELSEWHERE = {
+    AUTHENTICATIONS,
+    AUTHENTICATION_FAILURES,
+    REAUTHENTICATIONS,
+    REAUTHENTICATION_FAILURES,
+    REAUTHENTICATION_LATENCIES,
+    PREFERRED_REPLICA,
+}
 
 
 class Watch:
