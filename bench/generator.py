@@ -44,7 +44,7 @@ class Repeated:
     def next_frame(self) -> bytes:
         return self.frame
 
-    def answered(self, response: memoryview) -> None:
+    def on_response(self, response: memoryview) -> None:
         check_error(response, self.error_position)
         self.acknowledged += 1
 
@@ -60,7 +60,7 @@ class Sequenced:
     def next_frame(self) -> bytes:
         return self.frame.next()
 
-    def answered(self, response: memoryview) -> None:
+    def on_response(self, response: memoryview) -> None:
         check_error(response, self.error_position)
         self.acknowledged += 1
 
@@ -77,7 +77,7 @@ class Reading:
     def next_frame(self) -> bytes | None:
         return self.frame.at(self.offset) if self.offset < self.end else None
 
-    def answered(self, response: memoryview) -> None:
+    def on_response(self, response: memoryview) -> None:
         self.received_bytes += len(response)
         self.offset = max(self.offset, last_offset_in(response) + 1)
 

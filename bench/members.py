@@ -67,7 +67,7 @@ class ClassicMember:
         self._answer = self._joined
         self.frame = self._join_frame()
 
-    def answered(self, response: memoryview) -> float:
+    def on_response(self, response: memoryview) -> float:
         return self._answer(response)
 
     def _joined(self, response: memoryview) -> float:
@@ -159,7 +159,7 @@ class ConsumerMember:
     def partitions(self) -> int:
         return sum(map(len, self.owned.values()))
 
-    def answered(self, response: memoryview) -> float:
+    def on_response(self, response: memoryview) -> float:
         if response == self._last:
             return self._period_seconds
         answer = read_all(ConsumerGroupHeartbeatResponse, CONSUMER_VERSION, response, BODY_POSITION)

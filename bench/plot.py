@@ -63,7 +63,7 @@ class Measured(NamedTuple):
     kafka: float
 
 
-def measured(bars: tuple[Bar, ...], results: Results) -> list[Measured]:
+def find_measured(bars: tuple[Bar, ...], results: Results) -> list[Measured]:
     """The bars for which the run has figures of both servers."""
     found = []
     for bar in bars:
@@ -86,8 +86,8 @@ def write_plot(results: Results, form: str) -> None:
     from matplotlib import pyplot
 
     panels = [
-        ("Less is better", measured(LESS_IS_BETTER, results), False),
-        ("More is better", measured(MORE_IS_BETTER, results), True),
+        ("Less is better", find_measured(LESS_IS_BETTER, results), False),
+        ("More is better", find_measured(MORE_IS_BETTER, results), True),
     ]
     rows = max(len(bars) for _title, bars, _more in panels)
     if not rows:

@@ -20,7 +20,7 @@ class Source(Protocol):
     def next_frame(self) -> bytes | None:
         """None: nothing more to send."""
 
-    def answered(self, response: memoryview) -> None:
+    def on_response(self, response: memoryview) -> None:
         """Called in order; the bytes are valid only during the call."""
 
 
@@ -82,7 +82,7 @@ class Line:
                     self._buffer = bytearray(SIZE_BYTES + size) if position == 0 else buffer
                     self._buffer[: self._filled] = buffer[: self._filled]
                 break
-            self._source.answered(memoryview(buffer)[position + SIZE_BYTES : end])
+            self._source.on_response(memoryview(buffer)[position + SIZE_BYTES : end])
             answers += 1
             position = end
         if position:

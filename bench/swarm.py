@@ -25,7 +25,7 @@ class Peer(Protocol):
     #: What is sent when it is due.
     frame: bytes
 
-    def answered(self, response: memoryview) -> float:
+    def on_response(self, response: memoryview) -> float:
         """Seconds until the next frame, or NEVER; the bytes are valid only during the call."""
 
 
@@ -88,7 +88,7 @@ class Swarm:
         now = time.perf_counter()
         if self.waits is not None:
             self.waits.append(now - self._sent_at[handle])
-        delay = self._peers[handle].answered(received[SIZE_BYTES:])
+        delay = self._peers[handle].on_response(received[SIZE_BYTES:])
         if delay != NEVER:
             heapq.heappush(self._due, (now + delay, handle))
 

@@ -64,9 +64,9 @@ class Transactor:
         self.committed = 0
         self.retries = 0
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
-        self.frame = framed(request, INIT_VERSION)
+        self.frame = build_frame(request, INIT_VERSION)
 
-    def answered(self, response: memoryview) -> float:
+    def on_response(self, response: memoryview) -> float:
         return self._step(response)
 
     def _initialised(self, response: memoryview) -> float:
@@ -95,7 +95,7 @@ class Transactor:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=self._topic, partition_data=data)],
         )
-        self._produce = bytearray(framed(produce, PRODUCE_VERSION[self._protocol]))
+        self._produce = bytearray(build_frame(produce, PRODUCE_VERSION[self._protocol]))
         self._batch_start = self._produce.index(batch)
         self._batch_end = self._batch_start + len(batch)
         end = EndTxnRequest(
@@ -104,7 +104,7 @@ class Transactor:
             producer_epoch=epoch,
             committed=True,
         )
-        self._end = bytearray(framed(end, END_VERSION[self._protocol]))
+        self._end = bytearray(build_frame(end, END_VERSION[self._protocol]))
         self._end_identity = self._end.index(struct.pack(">qh", producer_id, epoch))
         add = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._name,
@@ -114,7 +114,7 @@ class Transactor:
                 AddPartitionsToTxnTopic(name=self._topic, partitions=[self._partition])
             ],
         )
-        self._add = framed(add, ADD_VERSION)
+        self._add = build_frame(add, ADD_VERSION)
 
     def _begin(self) -> float:
         if self._protocol == 1:
@@ -164,7 +164,7 @@ class Transactor:
         return RETRY_SECONDS
 
 
-def framed(request: Any, version: int) -> bytes:
+def build_frame(request: Any, version: int) -> bytes:
     return frame_request(request, version, correlation_id=1, client_id="bench")
 
 

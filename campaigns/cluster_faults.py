@@ -131,19 +131,19 @@ class FaultInjector:
     def _end(self, fault: ClusterFault, node_id: int, host: Host) -> None:
         match fault.kind:
             case "kill" | "power" if host.is_up and self._atlas.survives_kill_of(node_id):
-                host.end(self._allowed(node_id, fault.kind))
+                host.end(self._allow(node_id, fault.kind))
                 self._stay_down(fault, host)
             case "crash-kill" | "crash-power" if host.is_up:
                 kind = fault.kind.removeprefix("crash-")
                 life = host.life
                 assert life is not None
                 # Decided at the time of the crash, because other faults may happen before it.
-                life.disk.crash_after(fault.amount, lambda: host.end(self._allowed(node_id, kind)))
+                life.disk.crash_after(fault.amount, lambda: host.end(self._allow(node_id, kind)))
             case "kill-all" | "power-all":
                 kind = fault.kind.removesuffix("-all")
                 for each_id, each in self._cluster.hosts.items():
                     if each.is_up and self._atlas.survives_kill_of(each_id):
-                        each.end(self._allowed(each_id, kind))
+                        each.end(self._allow(each_id, kind))
             case "stop" if host.is_up:
                 self._cluster.loop.create_task(self._stop(fault, host), name="stop")
             case "rolling" if self._rolling is None or self._rolling.done():
@@ -151,7 +151,7 @@ class FaultInjector:
             case _:
                 pass
 
-    def _allowed(self, node_id: int, kind: str) -> str:
+    def _allow(self, node_id: int, kind: str) -> str:
         if kind == "power" and not self._atlas.survives_loss_of(node_id):
             return "kill"
         return kind

@@ -260,7 +260,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     ),
     "divergence not detected": ClusterMutant(
         "a leader considers any follower's log a prefix of its own",
-        [(IsrLeader, "_diverging", _never_diverges)],
+        [(IsrLeader, "_find_divergence", _never_diverges)],
         kills,
     ),
     "unclean shutdown not detected": ClusterMutant(

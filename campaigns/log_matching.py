@@ -80,7 +80,7 @@ def differs_from_replay(partition: Any) -> bool:
             batch = data[position : position + header.size_bytes]
             fields = unpack_header(memoryview(data), position)
             replay_batch(replayed, fields, batch if header.is_control else None)
-    return bool(replayed.derived() != log.producers.derived())
+    return bool(replayed.derived_state() != log.producers.derived_state())
 
 
 def batches(log: Any, start: int, end: int) -> bytes:

@@ -75,7 +75,7 @@ def hunt_node(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int |
     return hunt_with(_fails, NODE_MUTANTS[name][1], seeds=range(first, first + seeds_max))
 
 
-def _guided(seed: int) -> NodeOptions:
+def _plan_power_losses(seed: int) -> NodeOptions:
     """Plans power losses in quick succession, many at disk operations, that is, before an fsync."""
     random = Random(f"{seed}:guided")
     kinds = ("power", "crash-power", "crash-power", "stop", "reset")
@@ -88,6 +88,6 @@ def _guided(seed: int) -> NodeOptions:
 
 def _fails(seed: int) -> bool:
     try:
-        return bool(run_node(seed, _guided(seed)).violations)
+        return bool(run_node(seed, _plan_power_losses(seed)).violations)
     except Exception:
         return True

@@ -178,7 +178,7 @@ class SeveralChangesAtOnce(RaftCore):
     """Voters change again before the last change is committed."""
 
     def _may_change_voters(self) -> bool:
-        leadership = self._leading()
+        leadership = self._require_leadership()
         return (leadership.change is None or leadership.change.stage is Stage.COMMITTING) and (
             NO_OFFSET < leadership.epoch_start < self.high_watermark
         )
@@ -188,7 +188,10 @@ class ChangeBeforeOwnCommit(RaftCore):
     """A new leader changes the voters before an entry of its epoch is committed."""
 
     def _may_change_voters(self) -> bool:
-        return self._leading().change is None and self.log.voters_offset < self.high_watermark
+        return (
+            self._require_leadership().change is None
+            and self.log.voters_offset < self.high_watermark
+        )
 
 
 class CutTooDeep(RaftCore):

@@ -98,7 +98,7 @@ def report(
         parts.append(
             f"| {kind} | {total.seeds:,} | {total.distinct_traces:,} |"
             f" {total.simulated_seconds / 3600:.2f} | {total.cpu_seconds / 60:.1f} |"
-            f" {_failed(total, still_fails)} | {total.commit[:10]} |\n"
+            f" {_describe_failure(total, still_fails)} | {total.commit[:10]} |\n"
         )
     parts.append("\n")
     parts += [f"- {kind}: {DESCRIPTIONS[kind]}\n" for kind in DESCRIPTIONS if kind in by_kind]
@@ -112,7 +112,7 @@ def report(
     return "".join(parts)
 
 
-def _failed(total: Line, still_fails: Callable[[str, int], bool]) -> str:
+def _describe_failure(total: Line, still_fails: Callable[[str, int], bool]) -> str:
     if not total.violations:
         return "0"
     found = ", ".join(sorted({invariant for _, invariant in total.violations}))

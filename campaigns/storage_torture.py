@@ -289,7 +289,7 @@ class Torture:
             (self._new_epoch, 3), (self._compare, 4),
         )  # fmt: skip
 
-    def _numbered(self, data: bytes, base_offset: int) -> ModelBatch:
+    def _assign_offsets(self, data: bytes, base_offset: int) -> ModelBatch:
         """Returns the batch with its offset and epoch in the log."""
         numbered = bytearray(data)
         patch(numbered, 0, base_offset, self.leader_epoch)
@@ -324,7 +324,7 @@ class Torture:
         new = []
         for _ in range(self._random.randint(1, 3)):
             draft = self._maker.draw(replay, self.now_ms, self.log.log_start_offset)
-            batch = self._numbered(draft.data, extended.end)
+            batch = self._assign_offsets(draft.data, extended.end)
             extended.append(batch)
             replay.apply(batch)
             new.append(batch)
@@ -467,7 +467,7 @@ class Torture:
 
     def _check_rejects_appends(self) -> None:
         """A disk failure is permanent: the log must reject further appends."""
-        if not self.log.failed:
+        if not self.log.has_failed:
             return
         data = bytearray(self._maker.draw(Replay(), self.now_ms, 0).data)
         try:

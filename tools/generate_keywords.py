@@ -78,7 +78,7 @@ def name_of(kind: Any) -> str:
     return NAMES[kind]
 
 
-def generated() -> str:
+def generate() -> str:
     parts = [HEAD]
     inherited: set[str] = set()
     for name, settings in CLASSES:
@@ -101,4 +101,4 @@ def generated() -> str:
 
 
 if __name__ == "__main__":
-    OUTPUT.write_text(generated())
+    OUTPUT.write_text(generate())

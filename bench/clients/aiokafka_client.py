@@ -26,7 +26,7 @@ from bench.clients.work import (
 from lograft.runtime import event_loop
 
 
-def _running(work: Callable[[Order], Coroutine[Any, Any, Figures]]) -> Work:
+def _run_in_loop(work: Callable[[Order], Coroutine[Any, Any, Figures]]) -> Work:
     return lambda order: event_loop.run(work(order))
 
 
@@ -119,4 +119,4 @@ async def echo(order: Order) -> Figures:
         await consumer.stop()
 
 
-AIOKAFKA: Final = Client(_running(produce), _running(consume), _running(echo))
+AIOKAFKA: Final = Client(_run_in_loop(produce), _run_in_loop(consume), _run_in_loop(echo))

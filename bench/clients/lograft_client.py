@@ -32,7 +32,7 @@ TABLE_BATCH_BYTES: Final = 900_000
 WAIT_MS: Final = WAIT_SECONDS * 1000
 
 
-def _running(work: Callable[[Order], Coroutine[Any, Any, Figures]]) -> Work:
+def _run_in_loop(work: Callable[[Order], Coroutine[Any, Any, Figures]]) -> Work:
     return lambda order: event_loop.run(work(order))
 
 
@@ -144,5 +144,5 @@ async def echo(order: Order) -> Figures:
         return percentiles(latencies, time.process_time() - cpu)
 
 
-LOGRAFT: Final = Client(_running(produce), _running(consume), _running(echo))
-LOGRAFT_ARROW: Final = Client(_running(produce_columns), _running(consume_columns))
+LOGRAFT: Final = Client(_run_in_loop(produce), _run_in_loop(consume), _run_in_loop(echo))
+LOGRAFT_ARROW: Final = Client(_run_in_loop(produce_columns), _run_in_loop(consume_columns))

@@ -142,7 +142,7 @@ def measure(pipe: Pipe, work: Callable[[], None]) -> tuple[float, float, float, 
     return after[0] - before[0], after[1] - before[1], after[2] - before[2], wall
 
 
-def framed(kind: bytes, size: int) -> bytes:
+def build_frame(kind: bytes, size: int) -> bytes:
     return size.to_bytes(4, "big") + kind + bytes(size - 1)
 
 
@@ -162,9 +162,9 @@ def main() -> None:
         server.start()
         port = ours.recv()
         produce, fetch, small = (
-            framed(b"p", BATCH_BYTES),
-            framed(b"f", 100),
-            framed(b"e", SMALL_BYTES),
+            build_frame(b"p", BATCH_BYTES),
+            build_frame(b"f", 100),
+            build_frame(b"e", SMALL_BYTES),
         )
         for name, work, divisor, unit in (
             (
@@ -176,7 +176,7 @@ def main() -> None:
             ("produce 1 MiB", lambda: exchange(port, produce, 12, count), gigabytes, "/GB"),
             (
                 "produce 16 KiB",
-                lambda: exchange(port, framed(b"p", 16 << 10), 12, count * 16),
+                lambda: exchange(port, build_frame(b"p", 16 << 10), 12, count * 16),
                 gigabytes / 4,
                 "/GB",
             ),

@@ -13,7 +13,7 @@ PARTITIONS = 1000
 REPLICAS = 3
 
 
-def placed(brokers: int) -> list[Holding]:
+def place_replicas(brokers: int) -> list[Holding]:
     chosen = place_partitions(
         "orders",
         range(PARTITIONS),
@@ -32,9 +32,10 @@ def spread(assignments: Iterable[tuple[int, ...]]) -> str:
 
 def main() -> None:
     for brokers in (3, 4, 5, 10):
-        print(f"new topic on {brokers:2} brokers: {spread(h.replicas for h in placed(brokers))}")
+        counts = spread(holding.replicas for holding in place_replicas(brokers))
+        print(f"new topic on {brokers:2} brokers: {counts}")
     for before, after in ((3, 4), (4, 5), (9, 10), (5, 4)):
-        holdings = placed(before)
+        holdings = place_replicas(before)
         moves = plan_moves(holdings, dict.fromkeys(range(after)))
         now = {holding.partition: holding.replicas for holding in holdings}
         now.update({move.partition: move.after for move in moves})

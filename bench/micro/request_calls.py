@@ -126,7 +126,7 @@ class Workload(NamedTuple):
     rounds: int = REQUESTS
 
 
-def framed(request: Message, version: int) -> bytes:
+def build_frame(request: Message, version: int) -> bytes:
     return frame_request(request, version, correlation_id=1, client_id="bench")
 
 
@@ -166,7 +166,9 @@ def produce_two_partitions(load: Load) -> Calls:
     batch = build_batch(values(1, VALUE_BYTES))
     partitions = [PartitionProduceData(index=index, records=batch) for index in range(2)]
     topic = TopicProduceData(name=name, partition_data=partitions)
-    frame = framed(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), PRODUCE_VERSION)
+    frame = build_frame(
+        ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), PRODUCE_VERSION
+    )
     return load.measure(lambda: check_code(load.ask(frame), produce_error_position(name)))
 
 
@@ -199,7 +201,7 @@ def fetch_two_partitions(load: Load) -> Calls:
         max_bytes=1 << 20,
         topics=[FetchTopic(topic_id=topic_id, partitions=partitions)],
     )
-    frame = framed(request, FETCH_VERSION)
+    frame = build_frame(request, FETCH_VERSION)
     return load.measure(lambda: check_fetched(load.ask(frame)))
 
 
@@ -255,7 +257,7 @@ def consumer_group_heartbeat(load: Load) -> Calls:
 def measure_member(load: Load, member: ClassicMember | ConsumerMember, group: str) -> Calls:
     def step() -> None:
         # Members delay a retry by a pause, and a heartbeat by their period, which is zero.
-        time.sleep(member.answered(memoryview(load.ask(member.frame))))
+        time.sleep(member.on_response(memoryview(load.ask(member.frame))))
 
     load.subject.wait_coordinator(group, GROUP_KEY)
     while not member.is_steady:
@@ -267,7 +269,7 @@ def offset_commit(load: Load) -> Calls:
     load.subject.create_topic("committed")
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
     topic = OffsetCommitRequestTopic(name="committed", partitions=[partition])
-    frame = framed(OffsetCommitRequest(group_id="committing", topics=[topic]), 9)
+    frame = build_frame(OffsetCommitRequest(group_id="committing", topics=[topic]), 9)
     wait_coordinator(load, "committing", GROUP_KEY, frame, COMMIT_ERROR_POSITION)
     return load.measure(lambda: check_code(load.ask(frame), COMMIT_ERROR_POSITION))
 
@@ -278,7 +280,7 @@ def init_producer_id(load: Load) -> Calls:
     def frame() -> bytes:
         name = f"initialised-{next(numbers)}"
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        return framed(request, 4)
+        return build_frame(request, 4)
 
     wait_coordinator(load, "initialised-0", TRANSACTION_KEY, frame(), INIT_ERROR_POSITION)
     return load.measure(lambda: check_code(load.ask(frame()), INIT_ERROR_POSITION))
@@ -294,7 +296,7 @@ def transaction(load: Load, *, protocol: int) -> Calls:
     def step() -> None:
         target = producer.committed + 1
         while producer.committed < target:
-            time.sleep(producer.answered(memoryview(load.ask(producer.frame))))
+            time.sleep(producer.on_response(memoryview(load.ask(producer.frame))))
 
     return load.measure(step)
 
@@ -316,7 +318,7 @@ def create_topics(load: Load, name: str, *, topics: int, count: int) -> Calls:
             ],
             timeout_ms=60_000,
         )
-        load.ask(framed(request, 7))
+        load.ask(build_frame(request, 7))
 
     return load.measure(step, count=count, warm_up=2)
 
@@ -324,7 +326,7 @@ def create_topics(load: Load, name: str, *, topics: int, count: int) -> Calls:
 def metadata(load: Load) -> Calls:
     load.subject.create_topic("described")
     topic = MetadataRequestTopic(name="described")
-    frame = framed(MetadataRequest(topics=[topic], allow_auto_topic_creation=False), 12)
+    frame = build_frame(MetadataRequest(topics=[topic], allow_auto_topic_creation=False), 12)
     return load.measure(lambda: load.ask(frame))
 
 

@@ -34,7 +34,7 @@ class Reader:
     def next_frame(self) -> bytes:
         return REQUEST
 
-    def answered(self, response: memoryview) -> None:
+    def on_response(self, response: memoryview) -> None:
         self.received += len(response)
 
 

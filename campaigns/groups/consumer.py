@@ -62,7 +62,7 @@ class ConsumerMember(Membership):
             rebalance_timeout_ms=REBALANCE_MS if is_full else -1,
             subscribed_topic_names=self.subscribed if is_full else None,
             server_assignor=self._assignor if is_full else None,
-            topic_partitions=self._owned() if is_full else None,
+            topic_partitions=self._owned_partitions() if is_full else None,
         )
         arguments: dict[str, Any] = {"member": self.member_id, "epoch": epoch, "owns": owns}
         self._must_send_all = True
@@ -98,7 +98,7 @@ class ConsumerMember(Membership):
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self._reset_identity()
 
-    def _owned(self) -> list[beating.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def _owned_partitions(self) -> list[beating.ConsumerGroupHeartbeatRequestTopicPartitions]:
         by_topic: dict[str, list[int]] = {}
         for topic, index in self.assigned:
             by_topic.setdefault(topic, []).append(index)

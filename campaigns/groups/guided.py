@@ -99,7 +99,9 @@ def twins(seed: int) -> GroupsOptions:
     return _with_events(seed, options, ("twin", "twin", "silence"))
 
 
-def _transacting(*, copiers: int = 0, transfers: int = 0, version: int = 2) -> list[ActorPlan]:
+def _transactional_actors(
+    *, copiers: int = 0, transfers: int = 0, version: int = 2
+) -> list[ActorPlan]:
     copying = [
         ActorPlan(f"x{number}", "copier", "g-copy", "consumer", version=version)
         for number in range(1, copiers + 1)
@@ -143,12 +145,12 @@ def pipelines(seed: int) -> GroupsOptions:
 
 def transfers(seed: int) -> GroupsOptions:
     """No faults except frequent late requests."""
-    return replace(_plan(seed, actors=_transacting(transfers=2)), late_permille=150)
+    return replace(_plan(seed, actors=_transactional_actors(transfers=2)), late_permille=150)
 
 
 def transfer_coordinators_die(seed: int) -> GroupsOptions:
     targets = ("transaction-coordinator",)
-    return _plan(seed, actors=_transacting(transfers=2), targets=targets)
+    return _plan(seed, actors=_transactional_actors(transfers=2), targets=targets)
 
 
 def one_way_coordinators(seed: int) -> GroupsOptions:
@@ -157,7 +159,7 @@ def one_way_coordinators(seed: int) -> GroupsOptions:
     coordinator does not know the outcome that one partition already has, and may complete it
     differently."""
     random = Random(f"{seed}:deaf")
-    options = replace(_plan(seed, actors=_transacting(transfers=4)), late_permille=0)
+    options = replace(_plan(seed, actors=_transactional_actors(transfers=4)), late_permille=0)
     faults: list[ClusterFault] = []
     events: list[ActorEvent] = []
     for begin_ms in (1_200, 3_200, 5_000):
@@ -177,7 +179,7 @@ def one_way_coordinators(seed: int) -> GroupsOptions:
 def transfer_leaders_die(seed: int) -> GroupsOptions:
     """Kills leaders repeatedly while many transactions are being completed."""
     random = Random(f"{seed}:leaders-die")
-    options = replace(_plan(seed, actors=_transacting(transfers=5)), late_permille=0)
+    options = replace(_plan(seed, actors=_transactional_actors(transfers=5)), late_permille=0)
     faults = [
         ClusterFault(at_ms + random.randrange(300), "kill", "leader", 200, 1)
         for at_ms in range(1_000, 6_000, 1_000)
@@ -187,16 +189,16 @@ def transfer_leaders_die(seed: int) -> GroupsOptions:
 
 
 def transfers_die(seed: int) -> GroupsOptions:
-    options = _plan(seed, actors=_transacting(transfers=2))
+    options = _plan(seed, actors=_transactional_actors(transfers=2))
     return _with_events(seed, options, ("crash", "gone", "twin", "pause"))
 
 
 def transfer_twins(seed: int) -> GroupsOptions:
     """Two producers with the same transactional ID are active at the same time."""
-    options = replace(_plan(seed, actors=_transacting(transfers=1)), late_permille=0)
+    options = replace(_plan(seed, actors=_transactional_actors(transfers=1)), late_permille=0)
     return _with_events(seed, options, ("twin",))
 
 
 def copiers_die(seed: int) -> GroupsOptions:
-    options = _plan(seed, actors=_transacting(copiers=2))
+    options = _plan(seed, actors=_transactional_actors(copiers=2))
     return _with_events(seed, options, ("crash", "silence", "pause", "twin"))

@@ -88,7 +88,7 @@ def _same_identity(self: TransactionShard, transactional_id: str, found: Any, re
 
 
 def _abort_with_its_epoch(self: TransactionShard, found: Transaction) -> Transaction:
-    return found.prepared(
+    return found.prepare(
         commit=False,
         bumps_epoch=False,
         client_version=found.client_version,
@@ -104,10 +104,10 @@ def _all_stable(self: Log, high_watermark: Any) -> Any:
 def _agree(
     self: TransactionVerification, transactional_id: Any, producer: Any, partitions: Any, **_: Any
 ) -> Any:
-    async def agreed() -> dict[Any, ErrorCode]:
+    async def without_conflicts() -> dict[Any, ErrorCode]:
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
-    return agreed()
+    return without_conflicts()
 
 
 def _visible_at_once(
@@ -129,7 +129,7 @@ def _give_up(self: MarkerSender, transaction: Any, partition: Any) -> None:
 
 
 _WHEN_COMMITTED: Final[Any] = Shard._release_when_committed
-_PREPARED: Final[Any] = Transaction.prepared
+_PREPARED: Final[Any] = Transaction.prepare
 _ON_LOADED: Final[Any] = TransactionShard.on_loaded
 _CLOSE: Final[Any] = Shard.close
 _SET: Final[Any] = OffsetTable.set
@@ -197,14 +197,14 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     ),
     "no epoch bump": GroupMutant(
         "the end of a transaction does not bump the producer epoch",
-        [(Transaction, "prepared", _never_bump)],
+        [(Transaction, "prepare", _never_bump)],
         guided.transfers,
     ),
     "zombie not fenced": GroupMutant(
         "InitProducerId returns an identity that is in use",
         [
             (TransactionShard, "_next_identity", _same_identity),
-            (TransactionShard, "_fenced", _abort_with_its_epoch),
+            (TransactionShard, "_abort_and_fence", _abort_with_its_epoch),
         ],
         guided.transfer_twins,
     ),

@@ -26,7 +26,7 @@ def _ends(history: History) -> dict[str, Operation]:
     }
 
 
-def _committed(history: History) -> dict[str, list[str]]:
+def _committed_records(history: History) -> dict[str, list[str]]:
     """Returns the final committed records by partition."""
     return {
         final.arguments["tp"]: [uid for _, uid in final.result["records"]]
@@ -56,7 +56,7 @@ def nothing_aborted_is_read(history: History) -> Iterator[Violation]:
 
 def all_or_nothing(history: History) -> Iterator[Violation]:
     """T2, T3: committed transactions are visible, and no transaction is visible in part."""
-    committed = {tp: set(uids) for tp, uids in _committed(history).items()}
+    committed = {tp: set(uids) for tp, uids in _committed_records(history).items()}
     if not committed:
         return
     for txn, end in _ends(history).items():
@@ -97,7 +97,7 @@ def no_circular_reading(history: History) -> Iterator[Violation]:
 
 def copied_once(history: History) -> Iterator[Violation]:
     """T8: every original record is copied exactly once."""
-    committed = _committed(history)
+    committed = _committed_records(history)
     copies: dict[str, str] = {}
     for tp, uids in committed.items():
         for uid in uids if tp.startswith("out-") else ():
@@ -123,7 +123,7 @@ def copied_once(history: History) -> Iterator[Violation]:
 def sum_is_constant(history: History) -> Iterator[Violation]:
     """T9: transfers do not change the sum."""
     amounts: dict[str, int] = defaultdict(int)
-    for tp, uids in _committed(history).items():
+    for tp, uids in _committed_records(history).items():
         for uid in uids if tp.startswith("accounts-") else ():
             txn, _, amount = uid.rpartition(":")
             if txn:

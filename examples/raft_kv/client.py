@@ -108,13 +108,13 @@ async def _status(client: KvClient, peer: Peer) -> str:
         status = await client.status(peer.address)
     except OutcomeUnknown as error:
         return f"server {peer.node_id}: {error}"
-    fields = [f"{name} {_shown(value)}" for name, value in status.items() if name != "id"]
-    return f"server {_shown(status['id'])}: {', '.join(fields)}"
+    fields = [f"{name} {_format_value(value)}" for name, value in status.items() if name != "id"]
+    return f"server {_format_value(status['id'])}: {', '.join(fields)}"
 
 
-def _shown(value: Value) -> str:
+def _format_value(value: Value) -> str:
     if isinstance(value, tuple):
-        return " ".join(_shown(each) for each in value)
+        return " ".join(_format_value(each) for each in value)
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

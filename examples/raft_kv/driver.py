@@ -174,7 +174,7 @@ class RaftDriver:
         await self._in_worker(self._close)
 
     def _close(self) -> None:
-        if not self.log.failed:
+        if not self.log.has_failed:
             self.log.close(clean=True)
             folder.write_recovery_point(self._runtime.disk, self._path, self.log.durable_offset)
 
@@ -336,7 +336,7 @@ class RaftDriver:
             await self._do(self._append(batch))
 
     def _flush(self) -> None:
-        """One fsync at a time: what is appended meanwhile shares the next one."""
+        """Starts an fsync unless one is running: records appended meanwhile share the next one."""
         if self._is_flushing or self.log.durable_offset >= self.log.end_offset:
             return
         self._is_flushing = True
@@ -344,7 +344,7 @@ class RaftDriver:
 
     async def _run_flush(self, plan: FlushPlan) -> None:
         await self._in_worker(partial(self._flush_job, plan))
-        self._post(lambda: self._flushed(plan))
+        self._post(lambda: self._finish_flush(plan))
 
     def _flush_job(self, plan: FlushPlan) -> None:
         plan.run()
@@ -353,8 +353,8 @@ class RaftDriver:
             self._marked_ms = now_ms
             folder.write_recovery_point(self._runtime.disk, self._path, plan.upto)
 
-    def _flushed(self, plan: FlushPlan) -> Effects:
-        # Of a log that was cut meanwhile the plan says nothing, and the log knows that.
+    def _finish_flush(self, plan: FlushPlan) -> Effects:
+        # The log ignores the plan if it was truncated in the meantime.
         self.log.mark_durable(plan)
         self._is_flushing = False
         if self.log.durable_offset <= self.core.log.durable:
@@ -479,7 +479,7 @@ class RaftDriver:
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 
     def _send(self, send: Send) -> None:
-        message = self._filled(send.message)
+        message = self._fill_entries(send.message)
         if isinstance(message, VoterChangeResponse):
             self._end_change(message)
             return
@@ -515,7 +515,7 @@ class RaftDriver:
         except Malformed as error:
             LOGGER.warning("a server answers what cannot be read: %s", error)
 
-    def _filled(self, message: Message) -> Message:
+    def _fill_entries(self, message: Message) -> Message:
         """With the bytes that the core asks for."""
         if isinstance(message, FetchResponse) and message.read_from != NO_OFFSET:
             part = self.log.read(message.read_from, bytes_max=FETCH_BYTES_MAX)

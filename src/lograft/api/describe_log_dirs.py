@@ -32,11 +32,11 @@ def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirs
     if request.topics is not None:
         requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = [_describe(broker, directory, requested) for directory in broker.logs.directories]
-    results += [_failed(path) for path in broker.logs.unusable]
+    results += [_build_error_result(path) for path in broker.logs.unusable]
     return DescribeLogDirsResponse(results=results)
 
 
-def _failed(path: str) -> DescribeLogDirsResult:
+def _build_error_result(path: str) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
 
 
@@ -44,7 +44,7 @@ def _describe(
     broker: Broker, directory: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     if directory.offline:
-        return _failed(directory.path)
+        return _build_error_result(directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in broker.partitions:
         log = partition.log

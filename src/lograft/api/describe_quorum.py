@@ -35,13 +35,15 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
             if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0:
                 described.partitions.append(_metadata_quorum(shared, context.api_version))
             else:
-                described.partitions.append(_unknown(topic.topic_name, partition.partition_index))
+                described.partitions.append(
+                    _build_unknown_partition(topic.topic_name, partition.partition_index)
+                )
     if context.api_version >= 2:
         response.nodes = _nodes(shared)
     return response
 
 
-def _unknown(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
+def _build_unknown_partition(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
     return DescribeQuorumResponsePartitionData(
         partition_index=index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

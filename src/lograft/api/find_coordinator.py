@@ -70,14 +70,16 @@ def error_response(
 ) -> FindCoordinatorResponse:
     if request.coordinator_keys:
         return FindCoordinatorResponse(
-            coordinators=[_unknown(key, code, message) for key in request.coordinator_keys]
+            coordinators=[
+                _build_error_coordinator(key, code, message) for key in request.coordinator_keys
+            ]
         )
     return FindCoordinatorResponse(
         error_code=code, error_message=message, node_id=NO_NODE, host="", port=-1
     )
 
 
-def _unknown(key: str, code: ErrorCode, message: str) -> Coordinator:
+def _build_error_coordinator(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(
         key=key, node_id=NO_NODE, host="", port=-1, error_code=code, error_message=message
     )
@@ -96,7 +98,7 @@ async def _find(context: Context, key_type: int, key: str) -> Coordinator:
         if state is None or end is None:
             raise CoordinatorNotAvailable(f"{coordinators.topic}-{index} has no leader.")
     except LograftError as error:
-        return _unknown(key, code_of(error), str(error))
+        return _build_error_coordinator(key, code_of(error), str(error))
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port)
 
 

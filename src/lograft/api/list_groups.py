@@ -54,7 +54,7 @@ async def _list_users(context: Context, request: ListGroupsRequest) -> ListGroup
     listed = [group for response in responses for group in response.groups]
     listed += (
         ListedGroup(group_id=group_id, used_topics=[topic])
-        for group_id, topic in context.broker.claims.claiming(request.used_topics)
+        for group_id, topic in context.broker.claims.find_pending(request.used_topics)
         if not request.group_ids or group_id in request.group_ids
     )
     return ListGroupsResponse(groups=listed, partitions=partitions)

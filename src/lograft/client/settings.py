@@ -96,7 +96,7 @@ class Settings:
             check: Check | None = setting_field.metadata.get(_CHECK)
             problem = None if check is None else check(getattr(self, name))
             if problem is not None:
-                raise InvalidConfig(f"{dotted(name)} is {getattr(self, name)!r}, but {problem}")
+                raise InvalidConfig(f"{to_dotted(name)} is {getattr(self, name)!r}, but {problem}")
         self.check()
 
     def check(self) -> None:
@@ -105,7 +105,7 @@ class Settings:
     @classmethod
     def setting_names(cls) -> frozenset[str]:
         """Returns Kafka's dotted names of these settings."""
-        return frozenset(dotted(field.name) for field in fields(cls))
+        return frozenset(to_dotted(field.name) for field in fields(cls))
 
     @classmethod
     def read(cls: type[S], settings: Mapping[str, Any], **keywords: Any) -> S:
@@ -114,18 +114,18 @@ class Settings:
         known = {field.name: field.metadata.get(_CONVERT) for field in fields(cls)}
         kinds = typing.get_type_hints(cls)
         values: dict[str, Any] = {}
-        for name, value in {**_underscored(settings), **_underscored(keywords)}.items():
+        for name, value in {**_to_keywords(settings), **_to_keywords(keywords)}.items():
             if name in known:
                 convert = known[name]
                 converted = value if convert is None else convert(value)
-                values[name] = _convert(dotted(name), converted, kinds[name])
-            elif (unsupported := cls.unsupported.get(dotted(name))) is not None:
+                values[name] = _convert(to_dotted(name), converted, kinds[name])
+            elif (unsupported := cls.unsupported.get(to_dotted(name))) is not None:
                 if not unsupported.is_default(value):
-                    raise InvalidConfig(f"{dotted(name)} cannot be set: {unsupported.reason}")
+                    raise InvalidConfig(f"{to_dotted(name)} cannot be set: {unsupported.reason}")
             else:
-                LOGGER.warning("unknown setting %s: this client ignores it", dotted(name))
+                LOGGER.warning("unknown setting %s: this client ignores it", to_dotted(name))
         missing = [
-            dotted(field.name)
+            to_dotted(field.name)
             for field in fields(cls)
             if field.default is MISSING
             and field.default_factory is MISSING
@@ -136,11 +136,11 @@ class Settings:
         return cls(**values)
 
 
-def dotted(name: str) -> str:
+def to_dotted(name: str) -> str:
     return name.replace("_", ".")
 
 
-def _underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _to_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace(".", "_"): value for name, value in settings.items()}
 
 

@@ -143,7 +143,7 @@ class RaftCore:
         self._trace = trace
         self._next_request_id = first_request_id
         self._on_disk = hard_state
-        self._persisting: HardState | None = None
+        self._unpersisted: HardState | None = None
         #: Effects of the current call so far, which `_take_effects` returns.
         self._effects = NOTHING
         self._sends: list[Send] = []
@@ -204,9 +204,9 @@ class RaftCore:
         return self._on_disk is self.hard_state or self._on_disk == self.hard_state
 
     @property
-    def persisting(self) -> HardState | None:
-        """What was to be persisted and is not known to be on disk yet."""
-        return self._persisting
+    def unpersisted_state(self) -> HardState | None:
+        """The state of the last `persist` effect until it is on disk."""
+        return self._unpersisted
 
     @property
     def is_leader(self) -> bool:
@@ -306,8 +306,8 @@ class RaftCore:
 
     def on_persisted(self, now_ms: int) -> Effects:
         """The state of the last `persist` effect is on disk."""
-        assert self._persisting is not None, "no state is being persisted"
-        self._on_disk, self._persisting = self._persisting, None
+        assert self._unpersisted is not None, "no state is being persisted"
+        self._on_disk, self._unpersisted = self._unpersisted, None
         if self.is_settled and self.role is Role.CANDIDATE and self.election is not None:
             self.election.grant(self.me.node_id)
             self._count_votes(self.election, now_ms)
@@ -327,7 +327,7 @@ class RaftCore:
     def on_appended(self, end: Offset, now_ms: int, *, voters: VoterSet | None = None) -> Effects:
         """The leader appended up to `end`; the first call reports the batch of the `lead` effect.
         A voter set in the last record applies from now on."""
-        leadership = self._leading()
+        leadership = self._require_leadership()
         if not self.is_leader:
             raise NotLeading(f"node {self.me.node_id} does not lead epoch {self.epoch} yet")
         if leadership.epoch_start == NO_OFFSET:
@@ -482,7 +482,7 @@ class RaftCore:
     def resign(self, now_ms: int, *, preferred: NodeId | None = None) -> Effects:
         """Resigns for good in the epoch that this replica leads and names successors: before a
         shutdown, in favour of a preferred leader, or after a disk failure."""
-        self._leading()
+        self._require_leadership()
         self._resign(now_ms, preferred)
         return self._take_effects(now_ms)
 
@@ -898,7 +898,7 @@ class RaftCore:
             self._installing = chunk.snapshot
             self._emit(install=chunk.snapshot)
 
-    def _leading(self) -> Leadership:
+    def _require_leadership(self) -> Leadership:
         if self.leadership is None:
             raise NotLeading(f"node {self.me.node_id} does not lead epoch {self.epoch}")
         return self.leadership
@@ -917,7 +917,7 @@ class RaftCore:
         if error is not Error.NONE:
             self._respond(request, error)
             return
-        leadership = self._leading()
+        leadership = self._require_leadership()
         leadership.progress_of(request.sender, self.log, now_ms).last_contact_ms = now_ms
         difference = self.log.compare(request.log_end)
         if isinstance(difference, SnapshotId):
@@ -953,7 +953,9 @@ class RaftCore:
         if error is not Error.NONE:
             self._respond(request, error)
             return
-        self._leading().progress_of(request.sender, self.log, now_ms).last_contact_ms = now_ms
+        self._require_leadership().progress_of(
+            request.sender, self.log, now_ms
+        ).last_contact_ms = now_ms
         size_bytes = self.snapshots.get(request.snapshot)
         if size_bytes is None:
             self._respond(request, Error.SNAPSHOT_NOT_FOUND)
@@ -971,7 +973,7 @@ class RaftCore:
 
     def _advance(self, now_ms: int) -> None:
         """Advances the high watermark and the voter change after progress of a replica."""
-        leadership = self._leading()
+        leadership = self._require_leadership()
         reached = leadership.committed(self.log)
         if reached > self.high_watermark:
             self._commit(reached)
@@ -988,7 +990,7 @@ class RaftCore:
                 self.log.voters,
                 request,
                 leader=self.me,
-                descriptions=self._leading().descriptions,
+                descriptions=self._require_leadership().descriptions,
                 may_change=self._may_change_voters(),
             )
         elif not self._may_change_voters():
@@ -1000,7 +1002,7 @@ class RaftCore:
         if isinstance(voters, Error):
             self._respond(request, voters)
             return
-        self._leading().change = VoterChange(
+        self._require_leadership().change = VoterChange(
             request,
             voters,
             target=self.log.end.offset,
@@ -1011,7 +1013,7 @@ class RaftCore:
     def _may_change_voters(self) -> bool:
         """Each change must be committed before the next, and this leader must have committed a
         record of its own epoch."""
-        leadership = self._leading()
+        leadership = self._require_leadership()
         return (
             leadership.change is None
             and self.log.voters_offset < self.high_watermark
@@ -1019,7 +1021,7 @@ class RaftCore:
         )
 
     def _advance_change(self, now_ms: int) -> None:
-        leadership = self._leading()
+        leadership = self._require_leadership()
         change = leadership.change
         if change is not None and change.stage is Stage.CATCHING_UP:
             newcomer = change.newcomer
@@ -1039,7 +1041,7 @@ class RaftCore:
 
     def _tick_leader(self, now_ms: int) -> None:
         """Handles the timeouts of a leader."""
-        leadership = self._leading()
+        leadership = self._require_leadership()
         majority_ms = leadership.majority_deadline_ms(self.log)
         disk_ms = leadership.flush_deadline_ms()
         if (majority_ms is not None and now_ms >= majority_ms) or (
@@ -1055,7 +1057,7 @@ class RaftCore:
         self._announce_leadership(now_ms)
 
     def _announce_leadership(self, now_ms: int) -> None:
-        for key in self._leading().voters_to_notify(self.log, now_ms):
+        for key in self._require_leadership().voters_to_notify(self.log, now_ms):
             request = BeginQuorumEpochRequest(
                 sender=self.me,
                 to=key,
@@ -1068,7 +1070,7 @@ class RaftCore:
     def _resign(self, now_ms: int, preferred: NodeId | None = None) -> None:
         """Sends the voters the order of succession, and starts an election itself only after all
         of them."""
-        successors = self._leading().successors(self.log, preferred)
+        successors = self._require_leadership().successors(self.log, preferred)
         for key in successors:
             request = EndQuorumEpochRequest(
                 sender=self.me,
@@ -1130,8 +1132,8 @@ class RaftCore:
             step_down, persist = self._effects.step_down, None
             if step_down is not None:
                 self._emit(step_down=None)
-            if self._persisting is None:
-                persist = self._persisting = self.hard_state
+            if self._unpersisted is None:
+                persist = self._unpersisted = self.hard_state
             return Effects(persist=persist, step_down=step_down)
         effects, self._effects = self._effects, NOTHING
         if self._sends:

@@ -87,7 +87,7 @@ class VoterSet:
     def without(self, node_id: NodeId) -> "VoterSet":
         return VoterSet(tuple(voter for voter in self.voters if voter.key.node_id != node_id))
 
-    def replacing(self, voter: Voter) -> "VoterSet":
+    def replace_voter(self, voter: Voter) -> "VoterSet":
         return VoterSet(
             tuple(voter if old.key.node_id == voter.key.node_id else old for old in self.voters)
         )

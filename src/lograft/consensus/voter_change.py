@@ -97,8 +97,10 @@ def change_voters(
     if isinstance(request, RemoveVoterRequest):
         return Error.LAST_VOTER if len(voters.voters) == 1 else voters.without(key.node_id)
     if isinstance(request, RenameVoterRequest):
-        return voters.replacing(known._replace(key=ReplicaKey(key.node_id, request.directory_id)))
-    return voters.replacing(request.voter)
+        return voters.replace_voter(
+            known._replace(key=ReplicaKey(key.node_id, request.directory_id))
+        )
+    return voters.replace_voter(request.voter)
 
 
 def change_static_voters(

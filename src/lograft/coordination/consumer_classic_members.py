@@ -131,7 +131,7 @@ class ConsumerClassicMembers:
                 if replaces is None
                 else replaces._replace(member_id=member_id, epoch=JOIN, previous_epoch=JOIN)
             )
-        new = _updated(old, request, subscription, client)
+        new = _update_member(old, request, subscription, client)
         if (
             replaces is not None
             and replaces.classic is None
@@ -147,7 +147,9 @@ class ConsumerClassicMembers:
             epoch = group.epoch
         else:
             change = MemberChange(group=group, context=context, old=old, new=new, replaces=replaces)
-            member = change.apply(_reported(subscription.owned_partitions, context.image))
+            member = change.apply(
+                _reported_partitions(subscription.owned_partitions, context.image)
+            )
             outcome, epoch = CoordinatorResult(records=change.records), member.epoch
             self._groups.extend_session(
                 group.group_id, member_id, now_ms, request.session_timeout_ms
@@ -261,7 +263,7 @@ class ConsumerClassicMembers:
             )
             responses.append(response)
             try:
-                member = _leaving(group, identity)
+                member = _find_leaving_member(group, identity)
                 leaving[member.member_id] = member
             except Rejected as rejection:
                 response.error_code = rejection.code
@@ -298,7 +300,7 @@ def _check_protocols(
     return subscription
 
 
-def _updated(
+def _update_member(
     old: ConsumerMember,
     request: JoinGroupRequest,
     subscription: ConsumerProtocolSubscription,
@@ -316,7 +318,9 @@ def _updated(
     )
 
 
-def _reported(topics: Iterable[TopicPartition], image: MetadataImage) -> dict[UUID, list[int]]:
+def _reported_partitions(
+    topics: Iterable[TopicPartition], image: MetadataImage
+) -> dict[UUID, list[int]]:
     ids = image.topic_ids
     return {ids[topic.topic]: topic.partitions for topic in topics if topic.topic in ids}
 
@@ -329,7 +333,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Co
     return _check_classic(member)
 
 
-def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+def _find_leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
     if identity.group_instance_id is not None and not identity.member_id:
         # An admin client removes a static member without knowing its member id.
         member = group.static_member(identity.group_instance_id)

@@ -41,13 +41,13 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_written(member.held(), image),
-        target_assignment=_written(group.target(member.member_id), image),
+        assignment=_encode_assignment(member.held(), image),
+        target_assignment=_encode_assignment(group.target(member.member_id), image),
         member_type=1 if member.classic is None else 0,
     )
 
 
-def _written(assignment: Assignment, image: MetadataImage) -> wire.Assignment:
+def _encode_assignment(assignment: Assignment, image: MetadataImage) -> wire.Assignment:
     """Without deleted topics."""
     return wire.Assignment(
         topic_partitions=[

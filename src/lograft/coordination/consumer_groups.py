@@ -85,7 +85,7 @@ class ConsumerGroups:
         group.is_stale = True
         return group, records
 
-    def upgraded(self, group_id: str, now_ms: int) -> list[Reply]:
+    def on_upgrade_appended(self, group_id: str, now_ms: int) -> list[Reply]:
         """Called before the records of `find_or_create_group` are appended. If they convert a
         classic group, starts new sessions for its members and returns the replies to its parked
         requests."""

@@ -143,17 +143,17 @@ def _change(
         group=group,
         context=context,
         old=old,
-        new=_updated(old, request, client),
+        new=_update_member(old, request, client),
         replaces=replaces,
         records=records,
     )
-    member = change.apply(_reported(request))
+    member = change.apply(_reported_partitions(request))
     if member != change.new:
         groups.update_revocation_timeout(request.group_id, member, now_ms)
     outcome = _answer(groups, request, old, member, ticket=ticket, now_ms=now_ms)
     outcome.records = change.records
     if is_join:
-        outcome.replies = [*outcome.replies, *groups.upgraded(request.group_id, now_ms)]
+        outcome.replies = [*outcome.replies, *groups.on_upgrade_appended(request.group_id, now_ms)]
     return outcome
 
 
@@ -182,7 +182,7 @@ def _answer(
         and request.topic_partitions is not None
     )
     if request.member_epoch == JOIN or tells_everything or member.assigned != old.assigned:
-        response.assignment = _written(member.assigned)
+        response.assignment = _encode_assignment(member.assigned)
     return CoordinatorResult(replies=[(ticket, response)])
 
 
@@ -288,7 +288,7 @@ def find_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -
     return member
 
 
-def _updated(
+def _update_member(
     old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerMember:
     """Applies the request; omitted fields keep their values."""
@@ -308,12 +308,12 @@ def _updated(
     )
 
 
-def _reported(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | None:
+def _reported_partitions(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | None:
     topics = request.topic_partitions
     return None if topics is None else {topic.topic_id: topic.partitions for topic in topics}
 
 
-def _written(owned: Owned) -> Assignment:
+def _encode_assignment(owned: Owned) -> Assignment:
     return Assignment(
         topic_partitions=[
             ConsumerGroupHeartbeatResponseTopicPartitions(

@@ -119,8 +119,8 @@ class ConsumerMember(NamedTuple):
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
-            assigned_partitions=_written(self.assigned),
-            partitions_pending_revocation=_written(self.revoking),
+            assigned_partitions=_encode_partitions(self.assigned),
+            partitions_pending_revocation=_encode_partitions(self.revoking),
         )
 
     def with_current_assignment(self, value: CurrentAssignmentValue | None) -> "ConsumerMember":
@@ -153,7 +153,7 @@ def iterate_partitions(*owned: Owned) -> Iterator[tuple[UUID, int]]:
                 yield topic_id, partition
 
 
-def _written(owned: Owned) -> list[TopicPartitions]:
+def _encode_partitions(owned: Owned) -> list[TopicPartitions]:
     return [
         TopicPartitions(
             topic_id=topic_id,

@@ -64,7 +64,7 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Coordi
     """This API does not describe groups of other kinds than classic."""
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
-        described = _described(group)
+        described = _describe(group)
     else:
         described = DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -77,7 +77,7 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Coordi
     return CoordinatorResult(replies=[(ticket, described)])
 
 
-def _described(group: ClassicGroup) -> DescribedGroup:
+def _describe(group: ClassicGroup) -> DescribedGroup:
     """The members' metadata is included only once they have agreed on a protocol."""
     protocol = group.protocol if group.state is GroupState.STABLE else None
     return DescribedGroup(

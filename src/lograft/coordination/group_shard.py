@@ -141,7 +141,7 @@ class GroupShard:
     def on_loaded(self, now_ms: int) -> CoordinatorResult:
         self.offset_expiry.on_loaded(now_ms)
         self.unclaimed_readers.on_loaded()
-        return _merged([family.on_loaded(now_ms) for family in self.families])
+        return _merge_results([family.on_loaded(now_ms) for family in self.families])
 
     def load_notes(self) -> Sequence[str]:
         return self.unsupported.load_notes()
@@ -172,7 +172,7 @@ class GroupShard:
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         self.offset_expiry.on_image(delta)
         self.unclaimed_readers.on_image(delta)
-        return _merged([family.on_image(delta) for family in self.families])
+        return _merge_results([family.on_image(delta) for family in self.families])
 
     def collect_samples(self) -> Iterator[Sample]:
         yield OFFSETS.sample(len(self.offsets))
@@ -184,7 +184,7 @@ class GroupShard:
             yield MEMBERS.sample(len(group.members), group.kind.value)
 
 
-def _merged(outcomes: Sequence[CoordinatorResult]) -> CoordinatorResult:
+def _merge_results(outcomes: Sequence[CoordinatorResult]) -> CoordinatorResult:
     """Combines results into one batch; none of them has a `failed` callback."""
     assert all(outcome.failed is None and outcome.producer is None for outcome in outcomes), (
         outcomes

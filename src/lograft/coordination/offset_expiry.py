@@ -92,7 +92,7 @@ class OffsetExpiry:
         for _ in range(min(len(self._unchecked), GROUPS_PER_PIECE)):
             group = shard.groups.get(self._unchecked.popleft())
             if group is not None:
-                records += self._expired(group, wall_ms)
+                records += self._expire_group(group, wall_ms)
             if len(records) >= RECORDS_PER_PIECE:
                 break
         assert self._expiry_due is not None
@@ -102,7 +102,7 @@ class OffsetExpiry:
         # Offsets that cannot be removed now are found again in the next pass.
         return CoordinatorResult(records=records, separable=True) if records else NOTHING
 
-    def _expired(self, group: Group, wall_ms: int) -> list[Record]:
+    def _expire_group(self, group: Group, wall_ms: int) -> list[Record]:
         """Tombstones for its expired offsets, and for the group if it is empty and has no more."""
         table, group_id = self._shard.offsets, group.group_id
         records = []

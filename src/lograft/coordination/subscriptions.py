@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from lograft.coordination.pattern_matching import PatternMatching
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.topic_claims import unclaimed
+from lograft.metadata.topic_claims import find_unclaimed
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.patterns import InvalidPattern
 
@@ -48,7 +48,7 @@ def resolve(
     found: dict[str, ResolvedRegex] = {}
     for regex, (names, version) in matched.items():
         topics = {name for name in names if name in image.topic_ids and can_describe(name)}
-        topics.difference_update(unclaimed(image, group_id, topics))
+        topics.difference_update(find_unclaimed(image, group_id, topics))
         found[regex] = ResolvedRegex(tuple(sorted(topics)), version, wall_ms)
     return found
 

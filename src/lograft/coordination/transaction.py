@@ -57,7 +57,7 @@ class Transaction(NamedTuple):
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
-    def initialized(
+    def initialize(
         self, producer_id: int, epoch: int, *, timeout_ms: int, wall_ms: int
     ) -> "Transaction":
         """A producer starts, or continues after an error."""
@@ -93,7 +93,7 @@ class Transaction(NamedTuple):
             self.started_ms if self.state is ONGOING else wall_ms,
         )
 
-    def prepared(
+    def prepare(
         self,
         *,
         commit: bool,
@@ -117,7 +117,7 @@ class Transaction(NamedTuple):
             self.started_ms if self.state is ONGOING else wall_ms,
         )
 
-    def completed(self, wall_ms: int) -> "Transaction":
+    def complete(self, wall_ms: int) -> "Transaction":
         """Every partition has its marker."""
         producer_id, epoch = self.next_identity()
         return Transaction(

@@ -175,7 +175,7 @@ class TransactionShard:
                 return self._abort_to_init(ticket, transactional_id, found, request)
             asked_with = request.producer_epoch
             producer_id, epoch = self._next_identity(transactional_id, found, request)
-        after = found.initialized(producer_id, epoch, timeout_ms=timeout_ms, wall_ms=wall_ms)
+        after = found.initialize(producer_id, epoch, timeout_ms=timeout_ms, wall_ms=wall_ms)
         if asked_with == NO_PRODUCER_EPOCH:
             self._previous_epochs.pop(transactional_id, None)
         else:
@@ -226,7 +226,7 @@ class TransactionShard:
         again = InitProducerIdResponse(
             error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=NO_PRODUCER_EPOCH
         )
-        return self._end(transactional_id, self._fenced(found), ticket, again)
+        return self._end(transactional_id, self._abort_and_fence(found), ticket, again)
 
     def _next_identity(
         self, transactional_id: str, found: Transaction, request: InitProducerIdRequest
@@ -317,7 +317,7 @@ class TransactionShard:
         if found.state is not ONGOING and (request.committed or not bumps):
             raise invalid_state(found, committed=request.committed)
         rotates = bumps and found.has_exhausted_epochs
-        after = found.prepared(
+        after = found.prepare(
             commit=request.committed,
             bumps_epoch=bumps,
             client_version=client_version,
@@ -341,16 +341,16 @@ class TransactionShard:
         """Every partition of these transactions has its marker or was deleted."""
         wall_ms = self.context.wall_ms()
         records = [
-            self._record(each.transactional_id, found.completed(wall_ms))
+            self._record(each.transactional_id, found.complete(wall_ms))
             for each in ended
-            if (found := self._pending(each)) is not None
+            if (found := self._find_pending(each)) is not None
         ]
         # If this leader loses the records, the next one writes the markers again.
         return CoordinatorResult(
             records=records, replies=((ticket, EndTxnResponse()),), waits=False, separable=True
         )
 
-    def _pending(self, ended: WriteMarkers) -> Transaction | None:
+    def _find_pending(self, ended: WriteMarkers) -> Transaction | None:
         """None if another leader completed the transaction in the meantime."""
         found = self.transactions.get(ended.transactional_id)
         if found is None or not found.is_pending:
@@ -361,11 +361,11 @@ class TransactionShard:
     def _markers(self, transactional_id: str, transaction: Transaction) -> WriteMarkers:
         return WriteMarkers(transactional_id, transaction, self._epoch)
 
-    def _fenced(self, found: Transaction) -> Transaction:
+    def _abort_and_fence(self, found: Transaction) -> Transaction:
         """Aborted by the coordinator: the next epoch fences the producer."""
         bumps = self.version >= EPOCH_BUMP_SINCE
         rotates = bumps and found.has_exhausted_epochs
-        return found.prepared(
+        return found.prepare(
             commit=False,
             bumps_epoch=True,
             client_version=self.version if bumps else 0,
@@ -381,7 +381,7 @@ class TransactionShard:
         if after.partitions:
             effect = self._markers(transactional_id, after)
             return CoordinatorResult(records=(record,), replies=replies, effects=(effect,))
-        closed = self._record(transactional_id, after.completed(after.updated_ms))
+        closed = self._record(transactional_id, after.complete(after.updated_ms))
         return CoordinatorResult(records=(record, closed), replies=replies)
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────
@@ -433,7 +433,7 @@ class TransactionShard:
             if not found.has_timed_out(wall_ms):
                 continue
             try:
-                after = self._fenced(found)
+                after = self._abort_and_fence(found)
             except Rejected:
                 # No producer id available: the next sweep tries again.
                 continue

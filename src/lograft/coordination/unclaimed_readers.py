@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lograft.coordination.types import NOTHING, CoordinatorResult
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.topic_claims import unclaimed
+from lograft.metadata.topic_claims import find_unclaimed
 from lograft.metadata.types import ResourceType
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class UnclaimedReaders:
         group = self._shard.groups.get(group_id)
         if group is None or group.is_empty():
             return False
-        missing = unclaimed(self._shard.context.image(), group_id, topics)
+        missing = find_unclaimed(self._shard.context.image(), group_id, topics)
         return any(group.reads(topic) for topic in missing)
 
     def _fence(self, group_id: str, topics: set[str], now_ms: int) -> CoordinatorResult:

@@ -187,7 +187,7 @@ class HttpConnection:
             "http_version": request.http_version.decode(),
             "method": request.method.decode(),
             "scheme": self._scheme,
-            "path": _unquoted(path),
+            "path": _unquote_path(path),
             "raw_path": path,
             "query_string": query,
             "root_path": "",
@@ -288,5 +288,5 @@ class HttpConnection:
             self._watch_sending()
 
 
-def _unquoted(path: bytes) -> str:
+def _unquote_path(path: bytes) -> str:
     return unquote_to_bytes(path).decode(errors="replace")

@@ -27,12 +27,12 @@ def activation_records(
         first = bootstrap_records(bootstrap)
         records += first
         if any(isinstance(r, FeatureLevelRecord) and r.name == ELR_VERSION for r in first):
-            records += uniform_min_isr(_replayed(first), min_insync_replicas)
+            records += uniform_min_isr(_replay(first), min_insync_replicas)
         records.append(EndTransactionRecord())
     return tuple(records)
 
 
-def _replayed(records: Iterable[Message]) -> MetadataImage:
+def _replay(records: Iterable[Message]) -> MetadataImage:
     image = MetadataImage()
     for record in records:
         image.replay(record)

@@ -18,7 +18,7 @@ def handle_departure(
 ) -> Iterator[Message]:
     """For a broker that is fenced or shuts down: it leads no partition and leaves every ISR. It
     keeps its records and remains eligible where it has all committed ones."""
-    return _without(
+    return _remove_broker(
         image,
         broker_id,
         config,
@@ -29,7 +29,7 @@ def handle_departure(
 def handle_loss(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
     """For a broker that stopped without closing its logs or is removed permanently: unflushed
     records are lost, so it is neither in sync nor eligible as a leader."""
-    return _without(
+    return _remove_broker(
         image,
         broker_id,
         config,
@@ -54,7 +54,7 @@ def handle_directory_failure(
     image: MetadataImage, broker_id: int, directories: Collection[UUID], config: BrokerConfig
 ) -> Iterator[Message]:
     """For a broker that lost some of its log directories: their replicas go offline."""
-    return _without(
+    return _remove_broker(
         image,
         broker_id,
         config,
@@ -75,7 +75,7 @@ def handle_arrival(image: MetadataImage, broker_id: int, config: BrokerConfig) -
             yield record
 
 
-def _without(
+def _remove_broker(
     image: MetadataImage,
     broker_id: int,
     config: BrokerConfig,

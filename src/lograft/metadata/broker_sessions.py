@@ -85,7 +85,7 @@ class BrokerSessions:
             and now_ms - session.last_heartbeat_ms <= self._timeout_ms
         )
 
-    def expired(self, now_ms: int) -> list[tuple[int, int]]:
+    def find_expired(self, now_ms: int) -> list[tuple[int, int]]:
         """The brokers whose sessions have expired, with their epochs."""
         return [
             (broker_id, session.epoch)

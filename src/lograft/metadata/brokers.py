@@ -130,7 +130,7 @@ def heartbeat(
     Kafka's rule, the log up to `fenced_at`. Until then it may still act as the leader of partitions
     that have other leaders now.
     """
-    broker = _registered(image, request.broker_id, request.broker_epoch)
+    broker = _require_registration(image, request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     records: list[Message] = []
     cordoned = request.cordoned_log_dirs
@@ -291,7 +291,7 @@ def _check_registration(
             )
 
 
-def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState:
+def _require_registration(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")

@@ -12,10 +12,10 @@ K = TypeVar("K")
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     delta = MetadataDelta(
-        configs=_changed(before.configs, after.configs),
-        brokers=_changed(before.brokers, after.brokers),
-        controllers=_changed(before.controllers, after.controllers),
-        features=_changed(before.features, after.features),
+        configs=_find_changed(before.configs, after.configs),
+        brokers=_find_changed(before.brokers, after.brokers),
+        controllers=_find_changed(before.controllers, after.controllers),
+        features=_find_changed(before.features, after.features),
         producer_ids=before.producer_ids_next != after.producer_ids_next,
         security=(before.acls, before.scram, before.delegation_tokens)
         != (after.acls, after.scram, after.delegation_tokens),
@@ -29,12 +29,12 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         if known is None:
             delta.created_topics[topic_id] = None
             continue
-        indexes = _changed(known.partitions, topic.partitions)
+        indexes = _find_changed(known.partitions, topic.partitions)
         if indexes:
             delta.changed_topics[topic_id] = indexes
     return delta
 
 
-def _changed(before: Mapping[K, object], after: Mapping[K, object]) -> dict[K, None]:
+def _find_changed(before: Mapping[K, object], after: Mapping[K, object]) -> dict[K, None]:
     keys = {**dict.fromkeys(before), **dict.fromkeys(after)}
     return {key: None for key in keys if before.get(key) != after.get(key)}

@@ -69,7 +69,7 @@ class LeadershipRules:
         rules = self._rules.get(topic)
         if rules is None:
             overrides = self._image.config_of(ResourceType.TOPIC, topic)
-            rules = _overridden(self._defaults, overrides) if overrides else self._defaults
+            rules = _override_rules(self._defaults, overrides) if overrides else self._defaults
             self._rules[topic] = rules
         return rules
 
@@ -99,11 +99,11 @@ def _cluster_rules(image: MetadataImage, config: BrokerConfig) -> TopicRules:
         config.topic_defaults.unclean_leader_election_enable,
     )
     for name in ("", str(config.node_id)):
-        rules = _overridden(rules, image.config_of(ResourceType.BROKER, name))
+        rules = _override_rules(rules, image.config_of(ResourceType.BROKER, name))
     return rules
 
 
-def _overridden(rules: TopicRules, values: dict[str, str]) -> TopicRules:
+def _override_rules(rules: TopicRules, values: dict[str, str]) -> TopicRules:
     number, allowed = valid_value(MIN_ISR, values), valid_value(UNCLEAN_ELECTIONS, values)
     if isinstance(number, int):
         rules = rules._replace(min_insync_replicas=number)

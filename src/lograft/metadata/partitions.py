@@ -67,7 +67,7 @@ def create_partitions(
     return ControllerResult(tuple(records), CreatePartitionsResponse(results=results))
 
 
-def placed(
+def place_replicas(
     image: MetadataImage,
     topic_name: str,
     indexes: range,
@@ -180,7 +180,9 @@ def _new_replicas(
     present = len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
-        return placed(image, topic.name, range(present, requested.count), replication_factor=factor)
+        return place_replicas(
+            image, topic.name, range(present, requested.count), replication_factor=factor
+        )
     if len(requested.assignments) != requested.count - present:
         raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

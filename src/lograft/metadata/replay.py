@@ -140,11 +140,11 @@ def changed_partition(before: PartitionState, record: PartitionChangeRecord) -> 
     return PartitionState(
         replicas=replicas,
         directories=directories,
-        isr=_changed(before.isr, record.isr),
-        removing_replicas=_changed(before.removing_replicas, record.removing_replicas),
-        adding_replicas=_changed(before.adding_replicas, record.adding_replicas),
-        elr=_changed(before.elr, record.eligible_leader_replicas),
-        last_known_elr=_changed(before.last_known_elr, record.last_known_elr),
+        isr=_new_or_unchanged(before.isr, record.isr),
+        removing_replicas=_new_or_unchanged(before.removing_replicas, record.removing_replicas),
+        adding_replicas=_new_or_unchanged(before.adding_replicas, record.adding_replicas),
+        elr=_new_or_unchanged(before.elr, record.eligible_leader_replicas),
+        last_known_elr=_new_or_unchanged(before.last_known_elr, record.last_known_elr),
         leader=record.leader if new_leader else before.leader,
         leader_recovery=record.leader_recovery_state if new_recovery else before.leader_recovery,
         leader_epoch=before.leader_epoch + new_leader,
@@ -366,7 +366,7 @@ def _broker_of(image: "MetadataImage", broker_id: int, epoch: int) -> BrokerStat
     return broker
 
 
-def _changed(before: tuple[int, ...], after: list[int] | None) -> tuple[int, ...]:
+def _new_or_unchanged(before: tuple[int, ...], after: list[int] | None) -> tuple[int, ...]:
     return before if after is None else tuple(after)
 
 

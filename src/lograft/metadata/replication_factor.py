@@ -4,7 +4,7 @@ replicas where possible."""
 from collections.abc import Sequence
 
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.partitions import placed
+from lograft.metadata.partitions import place_replicas
 from lograft.metadata.reassignment import alter_reassignments, target_of
 from lograft.metadata.types import TopicState
 from lograft.model.errors import ErrorCode, Rejected
@@ -66,7 +66,7 @@ def resize(
 def _replicas(image: MetadataImage, topic: TopicState, index: int, factor: int) -> list[int]:
     """With fewer replicas, the first ones are kept; with more, the ring selects the others."""
     current = target_of(topic.partitions[index])
-    (ring,) = placed(
+    (ring,) = place_replicas(
         image, topic.name, range(index, index + 1), replication_factor=factor, holders=current
     )
     replicas = [*current, *(broker for broker in ring if broker not in current)]

@@ -94,7 +94,7 @@ def check_group_configs(values: Mapping[str, str], config: BrokerConfig) -> None
         key = GROUP_CONFIGS.get(name)
         if key is None:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group configuration {name}.")
-        value = _parsed(key, text)
+        value = _parse_value(key, text)
         if name == "share.auto.offset.reset" and not _OFFSET_RESET.fullmatch(text.strip()):
             raise Rejected(
                 ErrorCode.INVALID_CONFIG,
@@ -114,7 +114,7 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration {name}."
             )
-        value = _parsed(key, text)
+        value = _parse_value(key, text)
         if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
@@ -164,7 +164,7 @@ def client_metrics_documentation(name: str) -> str | None:
     return with_effect(CLIENT_METRICS_DOCS.get(name), CLIENT_METRICS_CONFIGS.get(name))
 
 
-def _parsed(key: ConfigKey, text: str) -> object:
+def _parse_value(key: ConfigKey, text: str) -> object:
     try:
         return key.parse(text)
     except InvalidConfig as error:

@@ -28,7 +28,7 @@ from lograft.wire.messages.incremental_alter_configs import (
 from lograft.wire.records.config_record import ConfigRecord
 
 
-def unclaimed(image: MetadataImage, group_id: str, topics: Iterable[str]) -> list[str]:
+def find_unclaimed(image: MetadataImage, group_id: str, topics: Iterable[str]) -> list[str]:
     """The topics that this group may not read now: claimed by another group, or not claimed yet."""
     claims = image.claims
     return [topic for topic in topics if claims.get(topic, group_id) != group_id] if claims else []

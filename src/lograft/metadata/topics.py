@@ -12,7 +12,7 @@ from lograft.metadata.partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     check_assignment,
     new_partition,
-    placed,
+    place_replicas,
 )
 from lograft.metadata.topic_names import check_topic_name, similar_form
 from lograft.metadata.types import ControllerResult, ResourceType
@@ -243,7 +243,7 @@ def _placed_assignments(
         count = config.num_partitions
     if factor == -1:
         factor = config.default_replication_factor
-    return placed(image, topic.name, range(count), replication_factor=factor)
+    return place_replicas(image, topic.name, range(count), replication_factor=factor)
 
 
 def _generate_topic_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:

@@ -196,7 +196,7 @@ class IsrLeader:
         if error is not ErrorCode.NONE:
             return FetchVerdict(error, None, NO_EFFECTS)
         assert view is not None
-        diverging = self._diverging(fetch, epoch_end)
+        diverging = self._find_divergence(fetch, epoch_end)
         if diverging is not None:
             # Its offset belongs to a diverging log, so it does not count.
             return FetchVerdict(ErrorCode.NONE, diverging, NO_EFFECTS)
@@ -268,7 +268,7 @@ class IsrLeader:
         newest = view.broker_epoch if registered is None else max(view.broker_epoch, registered)
         return fetch.broker_epoch < newest
 
-    def _diverging(self, fetch: FollowerFetch, epoch_end: EpochEnd) -> EpochEnd | None:
+    def _find_divergence(self, fetch: FollowerFetch, epoch_end: EpochEnd) -> EpochEnd | None:
         if fetch.last_fetched_epoch == NO_EPOCH:
             return None
         return diverging_epoch(

@@ -367,7 +367,7 @@ class ModeReplica:
                 self._writing = None
             return True
         raft = self.raft
-        if raft is not None and raft.core.persisting == state:
+        if raft is not None and raft.core.unpersisted_state == state:
             raft.on_persisted()
         return False
 

@@ -348,7 +348,7 @@ def integrity(history: History) -> Iterator[Violation]:
             )
 
 
-def _idempotent(history: History) -> dict[str, Operation]:
+def _first_attempts(history: History) -> dict[str, Operation]:
     """Returns the first attempt of each record of an idempotent producer."""
     sends: dict[str, Operation] = {}
     for send in history.operations("send"):
@@ -359,7 +359,7 @@ def _idempotent(history: History) -> dict[str, Operation]:
 
 def no_duplicates(history: History) -> Iterator[Violation]:
     """P1: a record of an idempotent producer is in the log at most once."""
-    idempotent = _idempotent(history)
+    idempotent = _first_attempts(history)
     for final in _ok(history, "final"):
         seen: dict[str, int] = {}
         for offset, uid in final.result["records"]:
@@ -371,7 +371,7 @@ def no_duplicates(history: History) -> Iterator[Violation]:
 def producer_order(history: History) -> Iterator[Violation]:
     """P2: records of an idempotent producer are in the order of their sequence numbers, which
     restart with every epoch."""
-    idempotent = _idempotent(history)
+    idempotent = _first_attempts(history)
     for final in _ok(history, "final"):
         last: dict[tuple[int, int], tuple[int, str]] = {}
         for _, uid in final.result["records"]:

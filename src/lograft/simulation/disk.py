@@ -118,7 +118,7 @@ class SimulatedFile:
 
     def truncate(self, size: int) -> None:
         self._disk.begin("truncate", self._path, size)
-        self._disk.reserve(size - self._node.occupied, self._path)
+        self._disk.reserve(size - self._node.occupied_bytes, self._path)
         self._node.reserved = 0
         self._node.resize(size)
         self._size = size
@@ -127,7 +127,7 @@ class SimulatedFile:
     def reserve(self, size: int) -> bool:
         self._disk.begin("reserve", self._path, size)
         try:
-            self._disk.reserve(max(0, size - self._node.occupied), self._path)
+            self._disk.reserve(max(0, size - self._node.occupied_bytes), self._path)
         except OSError:
             return False
         self._node.reserved = max(self._node.reserved, size)
@@ -244,7 +244,7 @@ class SimulatedDisk:
             if crash.countdown <= 0:
                 node.write(data[: self._random.randint(0, len(data))], position)
                 self._die()
-        growth = max(0, position + len(data) - node.occupied)
+        growth = max(0, position + len(data) - node.occupied_bytes)
         free_bytes = self.platter.capacity_bytes - self.platter.used_bytes
         if growth > free_bytes:
             # Like a kernel: the part that fits is written, and the next write fails.
@@ -326,14 +326,14 @@ class SimulatedDisk:
         if replaced is node:
             return
         if isinstance(replaced, FileNode):
-            self.platter.used_bytes -= replaced.occupied
+            self.platter.used_bytes -= replaced.occupied_bytes
         target_folder.change(Move(source_folder, source_name, target_name, node))
 
     def unlink(self, path: str) -> None:
         folder, name = self._parent(path)
         node = self.platter.file(path)
         self.begin("unlink", path)
-        self.platter.used_bytes -= node.occupied
+        self.platter.used_bytes -= node.occupied_bytes
         folder.change(Unlink(name))
 
     def remove_tree(self, path: str) -> None:

@@ -60,7 +60,7 @@ class FileNode:
         self.is_suspect = False
 
     @property
-    def occupied(self) -> int:
+    def occupied_bytes(self) -> int:
         return max(len(self.live), self.reserved)
 
     def write(self, data: bytes, position: int) -> None:
@@ -216,7 +216,7 @@ class Platter:
         _reload_folder(self.root)
         for _, node in self.files():
             node.reserved = 0
-        self.used_bytes = sum(node.occupied for _, node in self.files())
+        self.used_bytes = sum(node.occupied_bytes for _, node in self.files())
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Flips a bit in the page cache and on stable storage."""

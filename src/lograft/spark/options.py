@@ -218,7 +218,7 @@ class _OptionReader:
         names = {name.lower() for name in (*self._known, *_SPARK_OPTIONS)}
         for name in self._values:
             if name not in names and not name.startswith(CLIENT_PREFIX):
-                raise InvalidConfig(_unknown(name, self._known))
+                raise InvalidConfig(_describe_unknown_option(name, self._known))
 
     def text(self, name: str) -> str | None:
         value = self._values.get(name.lower())
@@ -248,11 +248,11 @@ class _OptionReader:
     def duration_ms(self, name: str, *, default: str) -> int:
         return parse_duration_ms(name, self.text(name) or default)
 
-    def named(self, names: Iterable[str]) -> list[str]:
+    def given_names(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name.lower() in self._values]
 
     def reject(self, names: Iterable[str], reason: str) -> None:
-        for name in self.named(names):
+        for name in self.given_names(names):
             raise InvalidConfig(f"{name} cannot be set: {reason}")
 
     def client_settings(self, kind: type[ClientSettings]) -> dict[str, str]:
@@ -289,7 +289,7 @@ def _unknown_setting(name: str) -> str:
     return f"{CLIENT_PREFIX}{name} is not a setting of Kafka's consumer or producer{hint}"
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> str:
+def _describe_unknown_option(name: str, known: tuple[str, ...]) -> str:
     canonical = {option.lower(): option for option in known}
     close = get_close_matches(name, canonical, n=1)
     hint = f"; did you mean {canonical[close[0]]}?" if close else ""
@@ -298,7 +298,7 @@ def _unknown(name: str, known: tuple[str, ...]) -> str:
 
 
 def _subscription(options: _OptionReader) -> Subscription:
-    named = options.named(_SUBSCRIPTIONS)
+    named = options.given_names(_SUBSCRIPTIONS)
     if len(named) != 1:
         raise InvalidConfig(
             f"exactly one of {', '.join(_SUBSCRIPTIONS)} must be set"

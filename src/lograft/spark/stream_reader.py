@@ -81,8 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(latest, self._ids)
         self._commit_progress(start)
         start_ids = ids_in(start)
-        replaced = self._replaced(start_ids, self._ids)
-        known = self._known(from_json(start), latest, replaced)
+        replaced = self._find_replaced_topics(start_ids, self._ids)
+        known = self._find_valid_offsets(from_json(start), latest, replaced)
         if limit is None or isinstance(limit, ReadAllAvailable):
             return to_json(latest, self._ids)
         begin = self._begin(known, latest)
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_ms = self._clock.mono_ms() - self._last_batch_ms
         return self._target is None and waited_ms < self._options.trigger_delay_ms_max
 
-    def _known(self, start: Offsets, latest: Offsets, replaced: set[str]) -> Offsets:
+    def _find_valid_offsets(self, start: Offsets, latest: Offsets, replaced: set[str]) -> Offsets:
         """Returns the offsets in `start` that are valid for the current topics. A deleted partition
         keeps its offset until `partitions` reports it."""
         known = {}
@@ -162,7 +162,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             **{partition: max(known[partition], first.get(partition, 0)) for partition in known},
         }
 
-    def _replaced(self, before: Mapping[str, UUID], now: Mapping[str, UUID]) -> set[str]:
+    def _find_replaced_topics(
+        self, before: Mapping[str, UUID], now: Mapping[str, UUID]
+    ) -> set[str]:
         """Reports and returns the topics that were deleted and recreated."""
         names = {name for name, topic_id in before.items() if now.get(name, topic_id) != topic_id}
         for name in sorted(names):
@@ -179,10 +181,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = self._topics or self._refresh_topics()
         self._commit_progress(start)
         planned = ids_in(end)
-        replaced = self._replaced(ids_in(start), planned)
+        replaced = self._find_replaced_topics(ids_in(start), planned)
         # A repeated batch whose topic was recreated since it was planned is empty; the next batch
         # starts the new topic.
-        outdated = self._replaced(planned, self._ids)
+        outdated = self._find_replaced_topics(planned, self._ids)
         rule.report_deleted(begins.keys() - ends.keys())
         existing = cluster.partitions(topics)
         rule.report_deleted(ends.keys() - existing)

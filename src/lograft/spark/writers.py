@@ -37,10 +37,10 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, *self._name, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        publish(self._options, _staged(messages))
+        publish(self._options, _collect_staged(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        discard(self._options, _staged(messages))
+        discard(self._options, _collect_staged(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -52,10 +52,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, query, batch_id, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        publish(self._options, _staged(messages))
+        publish(self._options, _collect_staged(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        discard(self._options, _staged(messages))
+        discard(self._options, _collect_staged(messages))
 
 
 def write_from_driver(options: WriteOptions, rows: pa.Table) -> None:
@@ -76,7 +76,7 @@ def _write(
     return Written(*stage(options, Slot(query, _task().partitionId()), batch_id, batches))
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedTransaction]:
+def _collect_staged(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedTransaction]:
     """Returns the transactions of the completed tasks; a failed task has no message."""
     written = [message for message in messages if isinstance(message, Written)]
     return [message.staged for message in written if message.staged is not None]

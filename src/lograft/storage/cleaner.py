@@ -217,7 +217,7 @@ class Cleaning:
         """Yields the number of bytes read or written since the previous yield."""
         yield from self._build_map()
         self.first_dirty = Offset(max(self._latest.latest + 1, self.cleanable.first_dirty))
-        for group in self._grouped():
+        for group in self._group_segments():
             yield from self._clean_group(group)
         self._disk.fsync_dir(self.directory)
 
@@ -245,7 +245,7 @@ class Cleaning:
                 if last_offset >= self.cleanable.first_dirty:
                     self._latest.latest = last_offset
 
-    def _grouped(self) -> list[list[Segment]]:
+    def _group_segments(self) -> list[list[Segment]]:
         """Groups adjacent segments that fit into one new segment."""
         groups: list[list[Segment]] = []
         size = 0

@@ -227,7 +227,7 @@ class Log:
         return sum(segment.size for segment in self.segments)
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return isinstance(self._closed, DiskFailed)
 
     def fail_with(self, error: OSError) -> DiskFailed:

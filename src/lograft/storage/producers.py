@@ -101,7 +101,7 @@ class Producer:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def derived(self) -> tuple[object, ...]:
+    def derived_state(self) -> tuple[object, ...]:
         """The state that a replay of the log must reproduce."""
         return (
             self.producer_id,
@@ -134,12 +134,12 @@ class ProducerStates:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProducerStates):
             return NotImplemented
-        return self.derived() == other.derived()
+        return self.derived_state() == other.derived_state()
 
     __hash__ = None  # type: ignore[assignment]
 
-    def derived(self) -> dict[int, tuple[object, ...]]:
-        return {key: entry.derived() for key, entry in self._producers.items()}
+    def derived_state(self) -> dict[int, tuple[object, ...]]:
+        return {key: entry.derived_state() for key, entry in self._producers.items()}
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)

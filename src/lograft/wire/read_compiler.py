@@ -119,7 +119,7 @@ class ReadCompiler(SourceBuilder):
     def compile(self) -> Callable[..., Any]:
         return self._compile(self.source(), "read")
 
-    def _fixed(self, form: str, target: str, after: str = "") -> None:
+    def _read_fixed(self, form: str, target: str, after: str = "") -> None:
         self._formats.append(form)
         self._targets.append(target)
         if after:
@@ -154,7 +154,7 @@ class ReadCompiler(SourceBuilder):
         if not self._flexible:
             return
         count = self._name("tags")
-        self._fixed("B", count)
+        self._read_fixed("B", count)
         self._flush()
         if tagged:
             self._emit(f"if {count}:")
@@ -195,7 +195,7 @@ class ReadCompiler(SourceBuilder):
             self._emit(f"{target} = {local}")
             return
         presence = self._name("there")
-        self._fixed("b", presence)
+        self._read_fixed("b", presence)
         self._flush()
         # Null is -1, but 0 where the struct is tagged.
         self._emit(f"if {presence} < {1 if is_tagged else 0}: {target} = None")
@@ -211,13 +211,13 @@ class ReadCompiler(SourceBuilder):
         as encoded: one more than the length, 0 for null."""
         size = self._name("n")
         if self._flexible:
-            self._fixed("B", size)
+            self._read_fixed("B", size)
             self._flush()
             grow = f"{size}, position = continue_uvarint(data, position, {size})"
             self._emit(f"if {size} > 127: {grow}")
             null = f"not {size}"
         else:
-            self._fixed(wide, size)
+            self._read_fixed(wide, size)
             self._flush()
             null = f"{size} < 0"
         if not nullable:
@@ -228,10 +228,10 @@ class ReadCompiler(SourceBuilder):
         """Reads a number, UUID, string or bytes."""
         if kind == "uuid":
             raw = self._name("u")
-            self._fixed("16s", raw, f"{target} = uuids[{raw}]")
+            self._read_fixed("16s", raw, f"{target} = uuids[{raw}]")
             return
         if kind in FORMATS:
-            self._fixed(FORMATS[kind], target)
+            self._read_fixed(FORMATS[kind], target)
             return
         size, null = self._length("h" if kind == "string" else "i", label, nullable)
         if nullable:

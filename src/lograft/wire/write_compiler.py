@@ -55,7 +55,7 @@ class WriteCompiler(SourceBuilder):
     def compile(self) -> Callable[..., bytes]:
         return self._compile(self.source(), "write")
 
-    def _fixed(self, form: str, value: str) -> None:
+    def _write_fixed(self, form: str, value: str) -> None:
         self._formats.append(form)
         if form != "x":
             self._values.append(value)
@@ -150,7 +150,7 @@ class WriteCompiler(SourceBuilder):
         for field in run:
             self._plain(field, f"{source}.{field.name}")
         if ends and self._flexible:
-            self._fixed("x", "")
+            self._write_fixed("x", "")
         self._end_run(follower, size)
         self._emit("else:")
         self._depth += 1
@@ -186,17 +186,17 @@ class WriteCompiler(SourceBuilder):
             null = "0" if self._flexible else "-1"
             if field.is_nullable_in(self._version):
                 empty = f"{null} if {source} is None else {empty}"
-            self._fixed("B" if self._flexible else "i", empty)
+            self._write_fixed("B" if self._flexible else "i", empty)
         elif self._flexible:
-            self._fixed("x", "")
+            self._write_fixed("x", "")
         else:
-            self._fixed("h" if field.kind == "string" else "i", "-1")
+            self._write_fixed("h" if field.kind == "string" else "i", "-1")
 
     def _tags(self, tagged: list[Field], source: str) -> None:
         if not self._flexible:
             return
         if not tagged:
-            self._fixed("x", "")
+            self._write_fixed("x", "")
             return
         any_set = " or ".join(self._is_set(field, source) for field in tagged)
         function = self._tags_function(tagged)
@@ -284,7 +284,7 @@ class WriteCompiler(SourceBuilder):
         self._emit(f"if {local} is None: w({null!r})")
         self._emit("else:")
         self._depth += 1
-        self._fixed("b", "1")
+        self._write_fixed("b", "1")
         self._struct(kind, local)
         self._flush()
         self._depth -= 1
@@ -294,14 +294,14 @@ class WriteCompiler(SourceBuilder):
         if self._flexible:
             self._flush_with_uvarint(size)
         else:
-            self._fixed(wide, size)
+            self._write_fixed(wide, size)
 
     def _value(self, kind: str, source: str) -> None:
         """Writes a number or UUID."""
         if kind == "uuid":
-            self._fixed("16s", f"{source}.int.to_bytes(16, 'big')")
+            self._write_fixed("16s", f"{source}.int.to_bytes(16, 'big')")
         else:
-            self._fixed(FORMATS[kind], source)
+            self._write_fixed(FORMATS[kind], source)
 
     def _write_sized(self, field: Field, source: str) -> None:
         """Writes a string, bytes or record batches."""

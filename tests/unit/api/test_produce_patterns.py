@@ -154,7 +154,7 @@ def play(
             assert partition.log is not None
             file = partition.log.active.file
             seen.append((repr(partition), file.pread(file.size, 0)))
-            seen.append(partition.log.producers.derived())
+            seen.append(partition.log.producers.derived_state())
         fast_path_counts.append(fast_paths_of(router).produce.served)
         seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
 

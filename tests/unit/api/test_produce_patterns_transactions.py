@@ -119,7 +119,7 @@ def live(
             assert partition.log is not None
             file = partition.log.active.file
             seen.append((repr(partition), file.pread(file.size, 0)))
-            seen.append(partition.log.producers.derived())
+            seen.append(partition.log.producers.derived_state())
         fast_path_counts.append(fast_paths_of(router).produce.served)
 
     play(scenario)

@@ -111,9 +111,9 @@ async def test_repeated_marker_gets_the_same_response(bench: Bench, /) -> None:
     begin(partition)
     marker = marker_of(("a", 0), epoch=1, version=2, commit=False)
     assert await write(bench, marker) == [0]
-    known = partition.leader_log().producers.derived()
+    known = partition.leader_log().producers.derived_state()
     assert await write(bench, marker) == [0]
-    assert partition.leader_log().producers.derived() == known
+    assert partition.leader_log().producers.derived_state() == known
     assert len(partition.leader_log().aborted_transactions(0, 10)) == 1
 
 

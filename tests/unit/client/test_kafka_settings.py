@@ -16,9 +16,9 @@ from lograft.client.administering.settings import AdminSettings
 from lograft.client.client_settings import ClientSettings
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.producing.settings import ProducerSettings
-from lograft.client.settings import Secret, dotted
+from lograft.client.settings import Secret, to_dotted
 from lograft.model.errors import InvalidConfig
-from tools.generate_keywords import OUTPUT, generated
+from tools.generate_keywords import OUTPUT, generate
 
 ROOT = Path(__file__).parents[3]
 KAFKA_SETTINGS = ROOT / "tests" / "golden" / "clients" / "settings-4.3.1.tsv"
@@ -72,7 +72,7 @@ def kafka_settings() -> list[KafkaSetting]:
 
 
 def defaults_of(settings: type[ClientSettings]) -> dict[str, Any]:
-    return {dotted(field.name): field.default for field in fields(settings)}
+    return {to_dotted(field.name): field.default for field in fields(settings)}
 
 
 def as_kafka_prints(value: Any) -> str:
@@ -132,4 +132,4 @@ def test_every_setting_is_read(client: str) -> None:
 
 
 def test_typed_keywords_are_up_to_date() -> None:
-    assert OUTPUT.read_text() == generated(), "run python -m tools.generate_keywords"
+    assert OUTPUT.read_text() == generate(), "run python -m tools.generate_keywords"

@@ -16,7 +16,7 @@ from lograft.metadata.brokers import (
 )
 from lograft.metadata.directories import assign_directories
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.partitions import placed
+from lograft.metadata.partitions import place_replicas
 from lograft.metadata.types import RECORDS_PER_BATCH, ControllerResult, LeaderRecovery
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import ReplicationMode, TopicIdPartition
@@ -387,17 +387,17 @@ def test_sessions_end_in_silence() -> None:
     sessions = BrokerSessions(timeout_ms=100)
     sessions.expect(1, epoch=5, now_ms=0)
     assert not sessions.is_alive(1, epoch=5, now_ms=0)  # never heard of by us
-    assert sessions.expired(100) == []
+    assert sessions.find_expired(100) == []
     assert sessions.next_expiry_ms() == 101
-    assert sessions.expired(101) == [(1, 5)]
+    assert sessions.find_expired(101) == [(1, 5)]
     sessions.on_heartbeat(1, epoch=5, metadata_offset=9, now_ms=101)
     assert sessions.is_alive(1, epoch=5, now_ms=201)
     assert not sessions.is_alive(1, epoch=6, now_ms=201)
     assert not sessions.is_alive(1, epoch=5, now_ms=202)
     sessions.forget(1, epoch=4)  # of an earlier registration
-    assert sessions.expired(10_000) == [(1, 5)]
+    assert sessions.find_expired(10_000) == [(1, 5)]
     sessions.forget(1, epoch=5)
-    assert sessions.expired(10_000) == []
+    assert sessions.find_expired(10_000) == []
 
 
 def test_a_broker_without_a_connection_is_suspect_until_it_speaks() -> None:
@@ -433,15 +433,15 @@ def test_cordoned_log_dirs_are_noted_and_new_replicas_go_elsewhere(
     # Said again, nothing changes; a heartbeat of an older broker says nothing.
     assert beat(image, cordoned_log_dirs=directories).records == ()
     assert beat(image).records == ()
-    assert placed(image, "t", range(20), replication_factor=1) == [(2,)] * 20
+    assert place_replicas(image, "t", range(20), replication_factor=1) == [(2,)] * 20
     with pytest.raises(Rejected, match="only 1 registered broker"):
-        placed(image, "t", range(1), replication_factor=2)
+        place_replicas(image, "t", range(1), replication_factor=2)
     # One that holds a replica keeps it when the number grows.
-    ((first, second),) = placed(image, "t", range(1), replication_factor=2, holders=(1,))
+    ((first, second),) = place_replicas(image, "t", range(1), replication_factor=2, holders=(1,))
     assert {first, second} == {1, 2}
     apply(image, beat(image, 2, cordoned_log_dirs=list(image.brokers[2].log_dirs)).records)
     with pytest.raises(Rejected, match="cordoned") as refusal:
-        placed(image, "t", range(1), replication_factor=1)
+        place_replicas(image, "t", range(1), replication_factor=1)
     assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
     apply(image, beat(image, cordoned_log_dirs=[]).records)
     assert image.brokers[1].takes_replicas

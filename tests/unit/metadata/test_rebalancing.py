@@ -31,7 +31,7 @@ from tests.unit.metadata.conftest import append, make_config
 Placed = dict[tuple[str, int], tuple[int, ...]]
 
 
-def placed(brokers: int, *, partitions: int = 1000, factor: int = 3) -> list[Holding]:
+def place_replicas(brokers: int, *, partitions: int = 1000, factor: int = 3) -> list[Holding]:
     replicas = place_partitions(
         "t",
         range(partitions),
@@ -64,7 +64,7 @@ def width(counts: Counter[int], brokers: int) -> int:
 
 @pytest.mark.parametrize("brokers", [3, 4, 5, 9])
 def test_a_broker_that_joins_takes_its_share_and_nothing_else_moves(brokers: int) -> None:
-    holdings = placed(brokers)
+    holdings = place_replicas(brokers)
     moves = plan_moves(holdings, dict.fromkeys(range(brokers + 1)))
     now = after(holdings, moves)
     share = loads(now)[brokers]
@@ -76,7 +76,7 @@ def test_a_broker_that_joins_takes_its_share_and_nothing_else_moves(brokers: int
 
 
 def test_what_a_broker_holds_that_goes_is_spread() -> None:
-    holdings = placed(5)
+    holdings = place_replicas(5)
     held = sum(4 in holding.replicas for holding in holdings)
     moves = plan_moves(holdings, dict.fromkeys(range(4)))
     now = after(holdings, moves)
@@ -86,7 +86,7 @@ def test_what_a_broker_holds_that_goes_is_spread() -> None:
 
 
 def test_racks_stay_apart() -> None:
-    holdings = placed(3)
+    holdings = place_replicas(3)
     racks: dict[int, str | None] = {broker_id: "abc"[broker_id % 3] for broker_id in range(6)}
     now = after(holdings, plan_moves(holdings, racks))
     assert all(len({racks[b] for b in replicas}) == 3 for replicas in now.values())

@@ -11,7 +11,7 @@ from lograft.metadata.configs import (
     topics_with_new_subscriptions,
 )
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.topic_claims import claim_request, claim_topics, unclaimed
+from lograft.metadata.topic_claims import claim_request, claim_topics, find_unclaimed
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.broker import BrokerConfig
@@ -101,11 +101,11 @@ def controller(image: MetadataImage, config: BrokerConfig) -> Controller:
 
 
 def test_the_first_group_gets_the_topic(controller: Controller) -> None:
-    assert unclaimed(controller.image, "a", ["t", "other"]) == ["t"]
+    assert find_unclaimed(controller.image, "a", ["t", "other"]) == ["t"]
     assert controller.claim("a") is ErrorCode.NONE
     assert controller.set == {MODE: "ptp", GROUP: "a"}
-    assert unclaimed(controller.image, "a", ["t"]) == []
-    assert unclaimed(controller.image, "b", ["t"]) == ["t"]
+    assert find_unclaimed(controller.image, "a", ["t"]) == []
+    assert find_unclaimed(controller.image, "b", ["t"]) == ["t"]
     assert controller.claim("b") is ErrorCode.POLICY_VIOLATION
     assert (
         "Group 'b' may subscribe to it or commit to it only after group 'a' has left"
@@ -137,7 +137,7 @@ def test_a_topic_for_all_needs_no_claim(controller: Controller) -> None:
     assert controller.alter(["a", "b"], **{MODE: "psb"}) is ErrorCode.NONE
     assert controller.claim("a") is ErrorCode.NONE
     assert controller.set == {MODE: "psb"}
-    assert unclaimed(controller.image, "a", ["t"]) == []
+    assert find_unclaimed(controller.image, "a", ["t"]) == []
 
 
 def test_a_mode_that_fits_those_who_read(controller: Controller) -> None:

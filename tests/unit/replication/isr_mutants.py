@@ -87,7 +87,7 @@ class JoinsUnknown(IsrLeader):
 
 
 class NoDivergenceCheck(IsrLeader):
-    def _diverging(self, fetch: FollowerFetch, epoch_end: EpochEnd) -> EpochEnd | None:
+    def _find_divergence(self, fetch: FollowerFetch, epoch_end: EpochEnd) -> EpochEnd | None:
         return None
 
 

@@ -462,7 +462,7 @@ def test_a_failed_write_is_final() -> None:
     disk.platter.capacity_bytes = CAPACITY_BYTES
     with pytest.raises(DiskFailed):
         append(log)
-    assert log.failed
+    assert log.has_failed
     assert len(read_all(log)) == 1
 
 

@@ -255,7 +255,7 @@ class Controller:
             self.sessions.on_disconnected(broker_id, epoch=broker_epoch)
             self._failure_detector.check()
 
-    def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
+    def find_registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
         """Returns the broker if this is its current registration and it is not fenced."""
         broker = None if self._image is None else self._image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or broker.fenced:
@@ -266,7 +266,7 @@ class Controller:
         """Fences the broker if this is still its registration. Raises NotController."""
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
-            if self.registered(broker_id, broker_epoch) is None:
+            if self.find_registered(broker_id, broker_epoch) is None:
                 return ControllerResult((), None)
             LOGGER.warning("fencing broker %d: %s", broker_id, reason)
             outcome = fence_broker(image, broker_id, config=self._config)
@@ -293,7 +293,7 @@ class Controller:
             # If this process was suspended, missing heartbeats are not the brokers' fault.
             self.sessions.extend_all(clock.mono_ms() - due_ms)
             self._failure_detector.check()
-            for broker_id, epoch in self.sessions.expired(clock.mono_ms()):
+            for broker_id, epoch in self.sessions.find_expired(clock.mono_ms()):
                 reason = f"no heartbeat for {self._config.broker_session_timeout_ms} ms"
                 try:
                     await self.fence(broker_id, epoch, reason)

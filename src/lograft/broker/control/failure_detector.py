@@ -45,7 +45,7 @@ class Registrations(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None: ...
+    def find_registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None: ...
 
     async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None: ...
 
@@ -69,7 +69,7 @@ class FailureDetector:
             is_local = broker_id == self._config.node_id
             if is_local or (broker_id, epoch) in self._watched:
                 continue
-            if self._controller.registered(broker_id, epoch) is not None:
+            if self._controller.find_registered(broker_id, epoch) is not None:
                 self._watched.add((broker_id, epoch))
                 self._runtime.spawn(self._watch(broker_id, epoch), name=f"check broker {broker_id}")
 
@@ -77,7 +77,7 @@ class FailureDetector:
         pause_ms = PAUSE_MS_MIN
         try:
             while self._is_suspect(broker_id, epoch):
-                broker = self._controller.registered(broker_id, epoch)
+                broker = self._controller.find_registered(broker_id, epoch)
                 if broker is None:
                     return
                 if await self._is_gone(broker):

@@ -93,13 +93,13 @@ def read_log(topic: Coordinator, data: Buffer) -> Iterator[LogEntry]:
             if not header.is_transactional:
                 producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
             for raw in iterate_records(batch, bytes_max=BATCH_BYTES_MAX):
-                record = _decoded(topic, raw)
+                record = _decode(topic, raw)
                 if record is not None:
                     yield RecordEntry(record, Offset(raw.offset), producer_id, producer_epoch)
         yield BatchEnd(Offset(header.last_offset + 1))
 
 
-def _decoded(topic: Coordinator, raw: batches.Record) -> Record | None:
+def _decode(topic: Coordinator, raw: batches.Record) -> Record | None:
     if raw.key is None:
         LOGGER.warning("skipping a record without a key at offset %d", raw.offset)
         return None

@@ -20,7 +20,7 @@ from lograft.broker.errors import ControllerUnreachable, PeerLost, PeerUnreachab
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.coordination.group_shard import GroupShard
-from lograft.metadata.topic_claims import claim_rejection, claim_request, unclaimed
+from lograft.metadata.topic_claims import claim_rejection, claim_request, find_unclaimed
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
@@ -65,7 +65,7 @@ class TopicClaims:
         self._groups = groups
         self._clock = clock
         #: Claims in progress of (group, topic), with the number of callers that wait for them.
-        self._claiming: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._pending_claims: collections.Counter[tuple[str, str]] = collections.Counter()
         #: By topic, the time of the last log line about a rejected claim.
         self._logged_ms: dict[str, int] = {}
         self._requests = 0
@@ -74,36 +74,36 @@ class TopicClaims:
     async def claim(self, group_id: str, topics: Collection[str]) -> None:
         """Returns when the group has claimed all topics, without an await in between. Raises
         Rejected if another group uses one of them, or CoordinatorNotAvailable: then retry."""
-        if not unclaimed(self._metadata.image, group_id, topics):
+        if not find_unclaimed(self._metadata.image, group_id, topics):
             return
         keys = [(group_id, topic) for topic in topics]
-        self._claiming.update(keys)
+        self._pending_claims.update(keys)
         try:
             await self._claim_all(group_id, topics)
         finally:
-            self._claiming.subtract(keys)
-            self._claiming += collections.Counter()  # removes those without callers
+            self._pending_claims.subtract(keys)
+            self._pending_claims += collections.Counter()  # removes those without callers
 
     async def find_refused(self, group_id: str, topics: Collection[str]) -> dict[str, Rejected]:
         """Returns the topics that another group uses, with the reason. Claims nothing, because a
         group that only fetches its offsets may never read. Raises CoordinatorNotAvailable: then
         retry."""
         refused: dict[str, Rejected] = {}
-        for topic in unclaimed(self._metadata.image, group_id, topics):
+        for topic in find_unclaimed(self._metadata.image, group_id, topics):
             holder = self._metadata.image.claims.get(topic)
             if holder and await self._uses(holder, topic):
                 refused[topic] = claim_rejection(topic, holder=holder, group_id=group_id)
                 self._log_rejection(topic, refused[topic])
         return refused
 
-    def claiming(self, topics: Collection[str]) -> list[tuple[str, str]]:
+    def find_pending(self, topics: Collection[str]) -> list[tuple[str, str]]:
         """Returns the claims in progress as (group, topic). They count as used: otherwise another
         group could claim a topic before the first member of the group has joined."""
-        return [key for key in self._claiming if key[1] in topics]
+        return [key for key in self._pending_claims if key[1] in topics]
 
     async def _claim_all(self, group_id: str, topics: Collection[str]) -> None:
         for _ in range(ATTEMPTS_PER_TOPIC * len(topics) + 1):
-            missing = unclaimed(self._metadata.image, group_id, topics)
+            missing = find_unclaimed(self._metadata.image, group_id, topics)
             if not missing:
                 return
             try:

@@ -335,10 +335,10 @@ class LogManager:
             partition.on_offline(f"log dir {opened.directory.path} is offline")
         else:
             high_watermark = opened.found.high_watermark
-            self._opened(partition, opened.result, opened.directory, high_watermark)
+            self._publish_log(partition, opened.result, opened.directory, high_watermark)
         return True
 
-    def _opened(
+    def _publish_log(
         self, partition: Partition, log: Log, directory: LogDirectory, high_watermark: Offset
     ) -> None:
         partition.on_opened(log, directory, high_watermark=high_watermark)
@@ -620,7 +620,7 @@ class LogManager:
             # use the old folder.
             self._work[directory].insert(0, DeleteLog(partition, result))
         elif not partition.offline:
-            self._opened(partition, result, directory, NO_OFFSET)
+            self._publish_log(partition, result, directory, NO_OFFSET)
             directory.changes += 1
 
 

@@ -76,10 +76,10 @@ def read_batches(data: Buffer, *, source: str) -> Iterator[MetadataBatch]:
                 if header.is_control:
                     number = decode_control_key(record.key or b"")
                     control.append(
-                        (number, _known(decode_control_value(number, record.value or b"")))
+                        (number, _require_known(decode_control_value(number, record.value or b"")))
                     )
                 else:
-                    records.append(_known(decode_record(record.value or b"")))
+                    records.append(_require_known(decode_record(record.value or b"")))
             yield MetadataBatch(
                 Offset(header.base_offset),
                 Offset(header.last_offset),
@@ -93,7 +93,7 @@ def read_batches(data: Buffer, *, source: str) -> Iterator[MetadataBatch]:
         raise MetadataCorrupt(f"{source}: {error}") from error
 
 
-def _known(record: Message | UnknownRecord) -> Message:
+def _require_known(record: Message | UnknownRecord) -> Message:
     if isinstance(record, UnknownRecord):
         raise MetadataCorrupt(
             f"a record of type {record.type}, version {record.version}, is unknown: a newer release"

@@ -253,12 +253,12 @@ def _response(
                 request_id=request.request_id,
             )
         case fetch.FetchResponse():
-            return _fetched(request, sender, _only(response.responses))
+            return _parse_fetch_response(request, sender, _only(response.responses))
         case fetch_snapshot.FetchSnapshotResponse():
             return _fetched_snapshot(request, sender, _only(response.topics))
 
 
-def _fetched(
+def _parse_fetch_response(
     request: core.PeerRequest, sender: NodeId, response: fetch.PartitionData
 ) -> core.FetchResponse:
     leader = response.current_leader

@@ -802,7 +802,7 @@ class RaftDriver:
 
     def _close(self) -> None:
         """Runs in a worker. After a disk failure only the next start can tell what is on disk."""
-        if self._failure is None and not self.log.failed:
+        if self._failure is None and not self.log.has_failed:
             self.log.close(clean=True)
             self._mark_recovery_point(self.log.durable_offset)
 

@@ -299,7 +299,7 @@ class ReplicaFetcher:
             session_id=self._session_id,
             session_epoch=self._session_epoch,
             topics=list(topics.values()),
-            forgotten_topics_data=_forgotten(forgotten),
+            forgotten_topics_data=_group_by_topic(forgotten),
         )
         if self._session_id != NO_SESSION:
             self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
@@ -509,7 +509,7 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
-def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:
+def _group_by_topic(keys: list[Key]) -> list[ForgottenTopic]:
     topics: dict[UUID, list[int]] = {}
     for topic_id, index in keys:
         topics.setdefault(topic_id, []).append(index)

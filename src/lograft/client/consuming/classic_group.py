@@ -322,7 +322,7 @@ class ClassicGroup:
             for name, topic in self._core.metadata.cache.topics.items()
             if not (excludes_internal and topic.is_internal)
         )
-        return self._selection.matching(names)
+        return self._selection.match(names)
 
     def _on_metadata(self) -> None:
         topics = self._subscribed_topics()

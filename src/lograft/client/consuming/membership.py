@@ -23,7 +23,7 @@ class TopicSelection(NamedTuple):
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
 
-    def matching(self, names: frozenset[str]) -> frozenset[str]:
+    def match(self, names: frozenset[str]) -> frozenset[str]:
         """Returns the subscribed names, or those of `names` that the whole pattern matches."""
         if self.pattern is None:
             return self.topics

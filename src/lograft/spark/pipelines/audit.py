@@ -129,12 +129,12 @@ def _partition_section(measured: DataFrame, planned: Sequence[Range]) -> Section
 def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> Section:
     """Lists each group's lag and the age of its first unread record."""
     rows: list[tuple[Any, ...]] = []
-    times = _times_of(measured, [position for position in positions if position.unread])
+    times = _times_of(measured, [position for position in positions if position.lag])
     now_ms = SystemClock().wall_ms()
     for position in positions:
         time_ms = times.get((position.topic, position.partition, position.next))
         age = None if time_ms is None else round((now_ms - time_ms) / 1000, 1)
-        unread = f"{position.next} to {position.end - 1}" if position.unread else None
+        unread = f"{position.next} to {position.end - 1}" if position.lag else None
         rows.append(
             (
                 position.group,
@@ -142,7 +142,7 @@ def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> S
                 position.partition,
                 position.committed,
                 position.end,
-                position.unread,
+                position.lag,
                 unread,
                 position.lost,
                 age,
@@ -166,7 +166,7 @@ def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> S
         ),
         rows,
         [
-            (f"{position.group} {position.topic}-{position.partition}", float(position.unread))
+            (f"{position.group} {position.topic}-{position.partition}", float(position.lag))
             for position in positions
         ],
     )

@@ -67,7 +67,7 @@ class Folder:
         selector = fs.FileSelector(self.inner(*inside), allow_not_found=True)
         return sorted(file.base_name for file in self.files.get_file_info(selector))
 
-    def staging(self, name: str) -> str:
+    def create_staging(self, name: str) -> str:
         """Returns the path of an empty staging folder, for Spark."""
         self.remove(_STAGING, name)
         return self.path(_STAGING, name)

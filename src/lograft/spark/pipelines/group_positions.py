@@ -27,7 +27,7 @@ class GroupPosition:
         return self.start if self.committed is None else max(self.start, self.committed)
 
     @property
-    def unread(self) -> int:
+    def lag(self) -> int:
         return max(0, self.end - self.next)
 
     @property

@@ -37,7 +37,7 @@ def find_unknown_fields(records: DataFrame, schema: StructType) -> list[tuple[st
     objects = list(_objects(schema))
     # A single pass over the records, regardless of the number of objects.
     keys = F.flatten(
-        F.array(*(_numbered(_keys_at(path), at) for at, (path, _) in enumerate(objects)))
+        F.array(*(_add_object_number(_keys_at(path), at) for at, (path, _) in enumerate(objects)))
     )
     rows = records.select(F.explode(keys).alias("found")).select("found.*").distinct().collect()
     known = [{field.name.lower() for field in fields} for _, fields in objects]
@@ -48,7 +48,7 @@ def find_unknown_fields(records: DataFrame, schema: StructType) -> list[tuple[st
     )
 
 
-def _numbered(keys: Column, number: int) -> Column:
+def _add_object_number(keys: Column, number: int) -> Column:
     pairs = F.transform(
         keys, lambda key: F.struct(F.lit(number).alias("object"), key.alias("name"))
     )

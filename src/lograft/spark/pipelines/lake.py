@@ -38,7 +38,7 @@ def lake(spark: SparkSession, settings: Settings, observer: RunObserver) -> None
 
 
 @contextmanager
-def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
+def _persist(frame: DataFrame) -> Iterator[DataFrame]:
     kept = frame.persist()
     try:
         yield kept
@@ -62,10 +62,10 @@ class _LakeTable:
         query = claim(self.folder)
         if self._writer.has(batch_id):
             return
-        with _persisted(records) as records:
+        with _persist(records) as records:
             parsed, schema = self.values.parse(records)
             # Parsed once for both the dead letters and the table.
-            with _persisted(parsed) as frame:
+            with _persist(parsed) as frame:
                 self._write_dead_letters(dead_letters(frame), query, batch_id)
                 rows = fields_of(frame, schema, reserved=(BATCH,))
                 self._writer.write(self._with_partitions(rows), batch_id)
@@ -90,7 +90,7 @@ class _LakeTable:
         if topic is None:
             table = BatchTable(self.folder.path("_dead"))
             if not table.has(batch_id) and not records.isEmpty():
-                records.write.parquet(table.staging(f"batch-{batch_id}"))
+                records.write.parquet(table.create_staging(f"batch-{batch_id}"))
                 table.add(batch_id)
             return
         options = self._source.options() | {"topic": topic}

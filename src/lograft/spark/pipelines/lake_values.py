@@ -56,7 +56,7 @@ class JsonValues:
         self._folder = folder
         self._report = report
         self._is_declared = text is not None
-        self._schema = _stored(folder) if text is None else parse_schema(text)
+        self._schema = _read_stored_schema(folder) if text is None else parse_schema(text)
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark Connect sends this object to the server, where messages can only be logged."""
@@ -105,7 +105,7 @@ class CodedValues:
 
     def check(self, spark: SparkSession) -> None:
         seen = check_decodes(spark, self._decoder, self._config)
-        known = _stored(self._folder)
+        known = _read_stored_schema(self._folder)
         if known is None:
             self._folder.write_json(seen.jsonValue(), _SCHEMA)
             return
@@ -122,6 +122,6 @@ class CodedValues:
         return Parsed(frame, schema_of_fields(frame))
 
 
-def _stored(folder: BatchTable) -> StructType | None:
+def _read_stored_schema(folder: BatchTable) -> StructType | None:
     stored = folder.read_json(_SCHEMA)
     return None if stored is None else StructType.fromJson(stored)

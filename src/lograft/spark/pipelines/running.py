@@ -175,12 +175,12 @@ def run_stoppable(spark: SparkSession, observer: RunObserver, work: Callable[[],
     """Runs work other than a streaming query; its jobs are cancelled when the observer stops it."""
     jobs = _Jobs(spark)
 
-    def tagged() -> None:
+    def run_tagged() -> None:
         with jobs:
             work()
 
     with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(tagged)
+        working = pool.submit(run_tagged)
         while not wait((working,), _POLL_SECONDS).done:
             if observer.should_stop():
                 jobs.cancel()  # repeated, because there may be no job at this moment

@@ -41,7 +41,7 @@ class StateTable:
         if current is not None:
             rows = rows.unionByName(current.withColumn("_is_new", F.lit(False)))
         snapshot = _latest(rows).filter("value is not null").drop("_is_new")
-        snapshot.write.parquet(self.snapshots.staging(f"v-{batch_id}"))
+        snapshot.write.parquet(self.snapshots.create_staging(f"v-{batch_id}"))
         self.snapshots.switch(batch_id)
 
     def current(self, spark: SparkSession) -> DataFrame | None:

@@ -46,7 +46,7 @@ class ParquetWriter:
         return self._folder.has(batch_id)
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
-        staged = self._folder.staging(f"batch-{batch_id}")
+        staged = self._folder.create_staging(f"batch-{batch_id}")
         rows.write.partitionBy(*self._partition_by).parquet(staged)
         self._folder.add(batch_id)
 
@@ -64,7 +64,7 @@ class ParquetWriter:
         staged = f"compact-{batches[-1]}"
         parts = [name for name in self._partition_by if name in rows.columns]
         merged = rows.repartition(*parts) if parts else rows.coalesce(1)
-        merged.write.partitionBy(*parts).parquet(self._folder.staging(staged))
+        merged.write.partitionBy(*parts).parquet(self._folder.create_staging(staged))
         self._folder.replace(batches, staged)
 
 

@@ -112,7 +112,7 @@ class _AppendWriter:
     def add(self, rows: DataFrame, batch_id: int) -> None:
         claim(self._folder)
         if not self._table.has(batch_id):
-            rows.coalesce(1).write.parquet(self._table.staging(f"batch-{batch_id}"))
+            rows.coalesce(1).write.parquet(self._table.create_staging(f"batch-{batch_id}"))
             self._table.add(batch_id)
 
 
@@ -124,5 +124,5 @@ class _SnapshotWriter:
     def add(self, rows: DataFrame, batch_id: int) -> None:
         claim(self._folder)
         if not self._table.has(batch_id):
-            rows.coalesce(1).write.parquet(self._table.staging(f"v-{batch_id}"))
+            rows.coalesce(1).write.parquet(self._table.create_staging(f"v-{batch_id}"))
             self._table.switch(batch_id)

@@ -217,7 +217,7 @@ async def test_a_stopped_process_does_not_blame_its_brokers(life: Life, /) -> No
     sessions = node.controller.sessions
     sessions.on_heartbeat(1, epoch=1, metadata_offset=1, now_ms=0)
     sessions.extend_all(100_000)
-    assert sessions.expired(100_000) == []
+    assert sessions.find_expired(100_000) == []
 
 
 @scenario(run)

@@ -44,7 +44,7 @@ class FakeController:
             is_migrating_zk_broker=False,
         )
 
-    def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
+    def find_registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
         return self.broker if (broker_id, broker_epoch) == (2, EPOCH) and not self.fenced else None
 
     async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None:

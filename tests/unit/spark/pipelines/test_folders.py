@@ -11,7 +11,7 @@ from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
 
 
 def stage(table: BatchTable | SnapshotTable, name: str, text: str) -> None:
-    folder = Path(table.staging(name))
+    folder = Path(table.create_staging(name))
     folder.mkdir(parents=True)
     (folder / "part").write_text(text)
 
