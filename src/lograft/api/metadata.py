@@ -169,20 +169,19 @@ def _named_topics(
     rejected: dict[str, int],
     alive: Container[int],
 ) -> list[MetadataResponseTopic]:
-    topics_found = [
-        (requested_topic, image.topics.get(requested_topic.topic_id))
-        if requested_topic.topic_id != ZERO_UUID
-        else (requested_topic, image.topic(requested_topic.name or ""))
-        for requested_topic in requested
-    ]
-    names = (
-        requested_topic.name if state is None else state.name
-        for requested_topic, state in topics_found
-    )
+    topics_found: list[tuple[MetadataRequestTopic, TopicState | None]] = []
+    names = []
+    for requested_topic in requested:
+        if requested_topic.topic_id != ZERO_UUID:
+            state = image.topics.get(requested_topic.topic_id)
+        else:
+            state = image.topic(requested_topic.name or "")
+        topics_found.append((requested_topic, state))
+        names.append(requested_topic.name if state is None else state.name)
     hidden = find_denied(context, TOPIC_DESCRIBE, filter(None, names))
     topics = []
-    for requested_topic, state in topics_found:
-        if (requested_topic.name if state is None else state.name) in hidden:
+    for name, (requested_topic, state) in zip(names, topics_found, strict=True):
+        if name in hidden:
             topics.append(_denied_topic(requested_topic))
         elif state is None:
             topics.append(_unknown_topic(requested_topic.name, requested_topic.topic_id, rejected))

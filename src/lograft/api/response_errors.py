@@ -1,8 +1,7 @@
 """The error codes of a response, counted by API."""
 
-from collections.abc import Iterator
-from operator import attrgetter
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import API, Counter, Label, Sample
@@ -40,41 +39,39 @@ def find_error_fields(kind: type[Message]) -> ErrorFields:
     return ErrorFields(_SUFFIX if _SUFFIX in names else longer, tuple(arrays))
 
 
+def compile_counting(kind: type[Message], add: Callable[[int], None]) -> Callable[[Message], None]:
+    """Returns a function that calls `add` with each error code of a response. It is compiled for
+    the fields of the response, so that nothing else is called: nearly no response has errors."""
+    lines = ["def add_all_of(response):", *_counting_of(find_error_fields(kind), "response")]
+    names: dict[str, Any] = {"add": add}
+    exec(compile("\n".join([*lines, " pass"]), f"<{kind.__name__} errors>", "exec"), names)
+    compiled: Callable[[Message], None] = names["add_all_of"]
+    return compiled
+
+
+def _counting_of(fields: ErrorFields, message: str, depth: int = 1) -> Iterator[str]:
+    indent = " " * depth
+    if fields.code:
+        yield f"{indent}if {message}.{fields.code}: add({message}.{fields.code})"
+    for name, inner in fields.arrays:
+        # An array is null in some versions.
+        yield f"{indent}for item{depth} in {message}.{name} or ():"
+        yield from _counting_of(inner, f"item{depth}", depth + 1)
+
+
 class ErrorCounts:
     """The errors in the responses of one API."""
 
-    __slots__ = ("_api", "_counts", "_fields")
+    __slots__ = ("_api", "_counts", "add_all_of")
 
     def __init__(self, api: str, kind: type[Message]) -> None:
         self._api = api
-        self._fields = find_error_fields(kind)
         self._counts: dict[int, int] = {}
-
-    @property
-    def can_count(self) -> bool:
-        """Whether the response has an error code anywhere."""
-        return bool(self._fields.code or self._fields.arrays)
+        #: Counts the errors of a response.
+        self.add_all_of = compile_counting(kind, self.add)
 
     def add(self, code: int) -> None:
         self._counts[code] = self._counts.get(code, 0) + 1
-
-    def add_all_of(self, response: Message) -> None:
-        self._add_of(response, self._fields)
-
-    def _add_of(self, message: Message, fields: ErrorFields) -> None:
-        name_of_code, arrays = fields
-        if name_of_code and (code := getattr(message, name_of_code)):
-            self.add(code)
-        for name, inner in arrays:
-            # Null in some versions.
-            items = getattr(message, name) or ()
-            if inner.arrays:
-                for item in items:
-                    self._add_of(item, inner)
-            else:
-                for code in map(attrgetter(inner.code), items):
-                    if code:
-                        self.add(code)
 
     def collect_samples(self) -> Iterator[Sample]:
         for code, count in list(self._counts.items()):

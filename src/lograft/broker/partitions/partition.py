@@ -532,11 +532,12 @@ class Partition:
     def check_epoch(self, epoch: int) -> None:
         """Raises FencedLeaderEpoch or UnknownLeaderEpoch if a client has another leader epoch; -1
         if its request has none."""
-        if epoch == self.leader_epoch or epoch == NO_EPOCH:
+        current = self.assignment.leader_epoch
+        if epoch in (current, NO_EPOCH):
             return
-        if epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(f"epoch {epoch} is older than {self.leader_epoch}")
-        raise UnknownLeaderEpoch(f"epoch {epoch} is newer than {self.leader_epoch}")
+        if epoch < current:
+            raise FencedLeaderEpoch(f"epoch {epoch} is older than {current}")
+        raise UnknownLeaderEpoch(f"epoch {epoch} is newer than {current}")
 
     def append(
         self,
