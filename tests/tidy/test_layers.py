@@ -128,22 +128,11 @@ def test_the_world_is_reached_through_the_seams(file: Path) -> None:
         assert not roots & SYSTEM_MODULES, f"use a seam instead of {sorted(roots & SYSTEM_MODULES)}"
 
 
-#: Spark's reader looks up offsets over a connection of its own, and its pipelines decode commits.
-NOT_PUBLIC_YET = {
-    "spark/cluster.py": {
-        "lograft.client.consuming.offset_lookup",
-        "lograft.client.core",
-        "lograft.client.errors",
-    },
-    "spark/pipelines/consume_latency.py": {"lograft.client.consuming.commit_records"},
-}
-
-
 @pytest.mark.parametrize("file", sorted((SOURCE / "spark").rglob("*.py")), ids=lambda f: f.name)
 def test_spark_imports_the_public_client(file: Path) -> None:
     """It is an application of the client, so whatever it needs others can have, too."""
-    modules = {module for module in modules_imported(file) if module.startswith("lograft.client.")}
-    assert modules == NOT_PUBLIC_YET.get(str(file.relative_to(SOURCE)), set())
+    internal = {module for module in modules_imported(file) if module.startswith("lograft.client.")}
+    assert not internal
 
 
 def test_the_wheel_holds_only_what_is_in_src() -> None:

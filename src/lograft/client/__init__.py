@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from lograft.client.cluster_view import ClusterResource, ClusterResourceListener, ClusterView
     from lograft.client.columns.table_sender import TableDelivery
     from lograft.client.consumer import Consumer
+    from lograft.client.consuming.commit_records import OffsetCommit, parse_offset_commit
     from lograft.client.consuming.interceptors import ConsumerInterceptor
     from lograft.client.consuming.range_reader import (
         DataLost,
@@ -189,6 +190,7 @@ _LAZY: Final = {
     "MAX_TIMESTAMP": "admin",
     "MemberDescription": "admin",
     "NewTopic": "admin",
+    "OffsetCommit": "consuming.commit_records",
     "OffsetMove": "admin",
     "Operation": "admin",
     "Outgoing": "producing.interceptors",
@@ -225,6 +227,7 @@ _LAZY: Final = {
     "group_resource": "admin",
     "topic_resource": "admin",
     "complete_transactions": "producing.prepared_transactions",
+    "parse_offset_commit": "consuming.commit_records",
 }
 
 __all__ = [
@@ -295,6 +298,7 @@ __all__ = [
     "NotEnoughReplicas",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetCommit",
     "OffsetMove",
     "OffsetOutOfRange",
     "OffsetRange",
@@ -354,6 +358,7 @@ __all__ = [
     "group_resource",
     "json_deserializer",
     "json_serializer",
+    "parse_offset_commit",
     "text_deserializer",
     "topic_resource",
 ]

@@ -6,14 +6,10 @@ runs only while a request is in progress. Connections tolerate the pauses betwee
 import asyncio
 import re
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from lograft.client import ClientError, ConsumerSettings, OffsetAndMetadata, RangeReader, TimedOut
-from lograft.client.consuming.offset_lookup import OffsetLookup
-from lograft.client.core import ClientCore
-from lograft.client.errors import broker_error
-from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.client import ConsumerSettings, OffsetAndMetadata, RangeReader, TimedOut, TopicInfo
+from lograft.model.errors import InvalidConfig
 from lograft.model.progress_groups import PROGRESS
 from lograft.model.retention_holds import HOLD_GROUPS, format_hold
 from lograft.model.types import TopicPartition
@@ -40,12 +36,6 @@ _SAMPLE_BYTES: Final = "16384"
 _OFFSETS_ADVICE: Final = "list every partition, with -1 for latest and -2 for earliest"
 
 
-class TopicInfo(NamedTuple):
-    name: str
-    id: UUID
-    partitions: int
-
-
 class Cluster:
     """Synchronous client of a query's driver. Owned by a reader, which closes it."""
 
@@ -53,7 +43,8 @@ class Cluster:
         self._options = options
         self._settings = ConsumerSettings.read(options.client)
         self._runner = asyncio.Runner()
-        self._core: ClientCore[ConsumerSettings] | None = None
+        #: Looks up topics and offsets; None until the first request.
+        self._reader: RangeReader | None = None
         #: Commits offsets of the progress group; None until the first commit.
         self._committer: Consumer | None = None
 
@@ -61,9 +52,9 @@ class Cluster:
         if self._committer is not None:
             self._runner.run(self._committer.close())
             self._committer = None
-        if self._core is not None:
-            self._runner.run(self._core.close())
-            self._core = None
+        if self._reader is not None:
+            self._runner.run(self._reader.close())
+            self._reader = None
         self._runner.close()
 
     def topics(self) -> dict[str, TopicInfo]:
@@ -78,12 +69,12 @@ class Cluster:
                 partition
                 for partition in assigned
                 if partition.topic in topics
-                and partition.partition < topics[partition.topic].partitions
+                and partition.partition < len(topics[partition.topic].partitions)
             }
         return {
             TopicPartition(topic.name, index)
             for topic in topics.values()
-            for index in range(topic.partitions)
+            for index in range(len(topic.partitions))
         }
 
     def offsets(self, positions: Mapping[TopicPartition, int]) -> Offsets:
@@ -159,61 +150,29 @@ class Cluster:
                 f" {REQUEST_TIMEOUT_SECONDS} s"
             ) from None
 
-    def _open_core(self) -> ClientCore[ConsumerSettings]:
-        if self._core is None:
-            self._core = ClientCore(self._settings)
-        return self._core
+    async def _open_reader(self) -> RangeReader:
+        if self._reader is None:
+            self._reader = RangeReader(self._options.client)
+            await self._reader.start()
+        return self._reader
 
     async def _topics(self, subscription: Subscription) -> dict[str, TopicInfo]:
-        metadata = self._open_core().metadata
-        names = {partition.topic for partition in subscription.partitions} | set(
-            subscription.topics
-        )
+        reader = await self._open_reader()
         if subscription.pattern is None:
-            metadata.set_topics(names)
-        else:
-            metadata.use_all_topics()
-        await self._refresh_metadata()
-        if subscription.pattern is not None:
-            pattern = re.compile(subscription.pattern)
-            names = {
-                name
-                for name, topic in metadata.cache.topics.items()
-                if pattern.fullmatch(name) and not topic.is_internal
-            }
-        found = {}
-        for name in sorted(names):
-            topic = metadata.cache.topic(name)
-            code = metadata.cache.error_of(name)
-            if topic is not None:
-                found[name] = TopicInfo(name, topic.id, len(topic.partitions))
-            elif code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise broker_error(code, f"topic {name!r}")
-        return found
-
-    async def _refresh_metadata(self) -> None:
-        """Retries until the metadata is refreshed; errors that are not retriable are raised."""
-        core = self._open_core()
-        while True:
-            try:
-                return await core.metadata.refresh()
-            except ClientError as error:
-                if not error.is_retriable:
-                    raise
-                await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+            partitions = subscription.partitions
+            return await reader.find_topics(
+                {partition.topic for partition in partitions} | set(subscription.topics)
+            )
+        pattern = re.compile(subscription.pattern)
+        return {
+            name: topic
+            for name, topic in (await reader.find_topics()).items()
+            if pattern.fullmatch(name) and not topic.is_internal
+        }
 
     async def _offsets(self, positions: Mapping[TopicPartition, int]) -> Offsets:
-        core = self._open_core()
-        missing = [
-            partition
-            for partition in positions
-            if core.metadata.cache.partition(*partition) is None
-        ]
-        if missing:
-            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(missing[0]))
-        deadline_ms = core.now_ms() + REQUEST_TIMEOUT_SECONDS * 1000
-        found = await OffsetLookup(core).look_up(positions, deadline_ms)
-        return {partition: result.offset for partition, result in found.items()}
+        reader = await self._open_reader()
+        return await reader.find_offsets(positions)
 
     async def _check_hold_allowed(self, group: str, topics: Collection[str]) -> None:
         from lograft.client import Admin, topic_resource

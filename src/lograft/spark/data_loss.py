@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
+from lograft.client import TopicInfo
 from lograft.model.errors import LograftError
 from lograft.model.types import TopicPartition
-from lograft.spark.cluster import TopicInfo
 from lograft.spark.options import Subscription
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class DataLossRule:
                 f"topic {missing[0]!r} does not exist: create it, or name another topic"
             )
         for partition in subscription.partitions:
-            count = topics[partition.topic].partitions
+            count = len(topics[partition.topic].partitions)
             if partition.partition >= count:
                 raise RecordsLost(
                     f"assign names {partition}, but topic {partition.topic!r} has only"

@@ -11,9 +11,10 @@ from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from lograft.client import TopicInfo
 from lograft.model.types import ZERO_UUID
 from lograft.runtime.clock import SystemClock
-from lograft.spark.cluster import Cluster, TopicInfo
+from lograft.spark.cluster import Cluster
 from lograft.spark.data_loss import DataLossRule
 from lograft.spark.offsets import (
     EARLIEST,

@@ -11,7 +11,9 @@ from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
 
-class Commit(NamedTuple):
+class OffsetCommit(NamedTuple):
+    """An offset commit of a group, as a record of `__consumer_offsets` contains it."""
+
     group: str
     topic: str
     partition: int
@@ -20,8 +22,17 @@ class Commit(NamedTuple):
     timestamp_ms: int
 
 
-def parse_commit(key: bytes | None, value: bytes | None) -> Commit | None:
-    """Returns None if the record is a tombstone or not an offset commit."""
+def parse_offset_commit(key: bytes | None, value: bytes | None) -> OffsetCommit | None:
+    """Parses a record of `__consumer_offsets`. Returns None if it is a tombstone or not an offset
+    commit.
+
+    consumer.assign([TopicPartition("__consumer_offsets", 0)])
+    consumer.seek_to_beginning()
+    for records in (await consumer.poll(timeout_ms=100)).values():
+        for record in records:
+            commit: OffsetCommit | None = parse_offset_commit(record.key, record.value)
+            print(commit)
+    """
     if key is None or value is None:
         return None
     record_key = decode_coordinator_key(GROUPS, key)
@@ -30,7 +41,7 @@ def parse_commit(key: bytes | None, value: bytes | None) -> Commit | None:
     commit = decode_coordinator_value(GROUPS, record_key, value)
     if not isinstance(commit, OffsetCommitValue):
         return None
-    return Commit(
+    return OffsetCommit(
         record_key.group,
         record_key.topic,
         record_key.partition,

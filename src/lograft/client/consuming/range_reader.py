@@ -1,10 +1,12 @@
-"""Reads bounded ranges of offsets as columns, for batch jobs that plan what they read.
+"""Reads bounded ranges of offsets as columns, for batch jobs that plan what they read, and looks up
+what such a plan needs: topics and offsets.
 
 A planned range is read completely or fails with a specific error: its start has been deleted, the
 log ends before the range does, or the topic has been deleted or recreated.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from lograft.client.consuming.offset_lookup import OffsetLookup
 from lograft.client.consuming.reset_policy import EARLIEST, LATEST
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.slices import Aborted, Slice
+from lograft.client.consuming.topic_info import topic_info_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
     ClientError,
@@ -34,7 +37,8 @@ from lograft.client.errors import (
     raise_for,
 )
 from lograft.client.metadata import Topic
-from lograft.client.types import TopicPartition
+from lograft.client.types import TopicInfo, TopicPartition
+from lograft.model.errors import ErrorCode
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.types import ZERO_UUID
 from lograft.wire.apis import FETCH_KEY
@@ -42,8 +46,6 @@ from lograft.wire.batches import BatchHeader
 from lograft.wire.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
-    import asyncio
-
     import pyarrow as pa
 
     from lograft.client.keywords import ConsumerKeywords
@@ -113,7 +115,13 @@ class RangeReader(AsyncResource):
     """Takes the settings of a consumer, but needs no group. Several reads may run concurrently.
 
     async with RangeReader(bootstrap_servers="localhost:9092") as reader:
-        async for batch in reader.read("greetings", 0, start=0, end=1_000):
+        partition = TopicPartition("greetings", 0)
+        topics = await reader.find_topics(["greetings"])
+        ends = await reader.find_offsets({partition: LATEST})
+        batches = reader.read(
+            "greetings", 0, start=0, end=ends[partition], topic_id=topics["greetings"].id
+        )
+        async for batch in batches:
             print(batch.num_rows)
     """
 
@@ -141,6 +149,42 @@ class RangeReader(AsyncResource):
     def _describe_open(self) -> str | None:
         core = getattr(self, "_core", None)
         return None if core is None or core.is_closed else "range reader"
+
+    async def find_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+        """Returns those of the topics that exist now; without names, all topics. Retries until
+        default.api.timeout.ms expires. Raises TimedOut, InvalidTopic and NotAuthorized."""
+        core = self._open_core()
+        metadata = core.metadata
+        if names is None:
+            metadata.use_all_topics()
+        else:
+            names = sorted(set(names))
+            for name in names:
+                metadata.use(name)
+        await self._refresh_metadata(core)
+        cache = metadata.cache
+        found = {}
+        for name in sorted(cache.topics) if names is None else names:
+            topic = cache.topic(name)
+            code = cache.error_of(name)
+            if topic is not None:
+                found[name] = topic_info_of(topic)
+            elif code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise broker_error(code, f"topic {name!r}")
+        return found
+
+    async def find_offsets(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Returns the offset at EARLIEST, LATEST or a timestamp in ms for each partition, of topics
+        that `find_topics` returned; -1 if no record has that timestamp or a later one. Retries
+        until default.api.timeout.ms expires."""
+        core = self._open_core()
+        for partition in positions:
+            if core.metadata.cache.partition(*partition) is None:
+                raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
+        found = await OffsetLookup(core).look_up(positions, self._deadline_ms(core))
+        return {partition: result.offset for partition, result in found.items()}
 
     async def read(
         self,
@@ -197,6 +241,25 @@ class RangeReader(AsyncResource):
             raise WrongUse("the reader is not open: use `async with` or await start()")
         self._core.check_open()
         return self._core
+
+    async def _refresh_metadata(self, core: ClientCore[ConsumerSettings]) -> None:
+        """Retries until the metadata is refreshed; errors that are not retriable are raised."""
+        deadline_ms = self._deadline_ms(core)
+        while True:
+            try:
+                return await core.metadata.refresh()
+            except ClientError as error:
+                if not error.is_retriable:
+                    raise
+                if core.now_ms() >= deadline_ms:
+                    raise TimedOut(
+                        "the metadata could not be updated within default.api.timeout.ms; last"
+                        f" error: {error}"
+                    ) from error
+            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+
+    def _deadline_ms(self, core: ClientCore[ConsumerSettings]) -> int:
+        return core.now_ms() + self.settings.default_api_timeout_ms
 
 
 class RangeRead:
@@ -283,7 +346,7 @@ class RangeRead:
             )
         return fetched
 
-    def _send_if_ready(self, position: int) -> "asyncio.Future[FetchResponse] | None":
+    def _send_if_ready(self, position: int) -> asyncio.Future[FetchResponse] | None:
         cache = self._core.metadata.cache
         topic = cache.topic(self._range.partition.topic)
         known = None if topic is None else topic.partition(self._range.partition.partition)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lograft.client.consuming.commit_records import parse_commit
+from lograft.client import parse_offset_commit
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.spark.pipelines.settings import Source
 from lograft.spark.staging import SLOT_PREFIX
@@ -51,7 +51,7 @@ def _commits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found: list[tuple[object, ...]] = []
         for record in batch.to_pylist():
-            commit = parse_commit(record["key"], record["value"])
+            commit = parse_offset_commit(record["key"], record["value"])
             if commit is not None:
                 found.append((*commit, record["offset"]))
         columns = zip(*found, strict=True) if found else ([],) * len(_ARROW)

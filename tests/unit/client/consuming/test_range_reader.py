@@ -12,8 +12,10 @@ from lograft.client.consuming.range_reader import (
     RangeStartDeleted,
     TopicReplaced,
 )
-from lograft.client.errors import WrongUse
+from lograft.client.consuming.reset_policy import EARLIEST, LATEST
+from lograft.client.errors import InvalidTopic, TimedOut, TopicMissing, WrongUse
 from lograft.client.producer import Producer
+from lograft.client.types import TopicPartition
 from lograft.testing import VirtualCluster
 from lograft.wire.messages import delete_records, delete_topics
 from tests.support.scenarios import scenario
@@ -130,3 +132,40 @@ async def test_a_read_continues_after_the_leader_dies(
             cluster.kill(cluster.leader_of("t", 0))
         found += batch.column("value").to_pylist()
     assert found == [b"%d" % i for i in range(1_000)]
+
+
+@scenario(play)
+async def test_topics_and_offsets_are_found_for_a_plan(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    await cluster.test_client("admin").create_topic("other", partitions=2)
+    found = await reader.find_topics(["t", "other", "nowhere"])
+    assert {name: len(topic.partitions) for name, topic in found.items()} == {"other": 2, "t": 1}
+    assert (await reader.find_topics()).keys() >= {"t", "other"}
+    partition, empty = TopicPartition("t", 0), TopicPartition("other", 1)
+    assert await reader.find_offsets({partition: EARLIEST, empty: LATEST}) == {
+        partition: 0,
+        empty: 0,
+    }
+    assert await reader.find_offsets({partition: LATEST}) == {partition: 1_000}
+    # No record has this timestamp or a later one.
+    assert await reader.find_offsets({partition: 1 << 60}) == {partition: -1}
+    with pytest.raises(TopicMissing, match="nowhere-0"):
+        await reader.find_offsets({TopicPartition("nowhere", 0): LATEST})
+
+
+@scenario(play)
+async def test_a_name_that_no_topic_can_have_is_rejected(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    with pytest.raises(InvalidTopic):
+        await reader.find_topics(["not a name"])
+
+
+@scenario(play, {"default.api.timeout.ms": 2_000, "request.timeout.ms": 1_000})
+async def test_finding_topics_times_out_without_brokers(
+    cluster: VirtualCluster, reader: RangeReader, /
+) -> None:
+    cluster.kill(1)
+    with pytest.raises(TimedOut, match=r"within default\.api\.timeout\.ms"):
+        await reader.find_topics(["t"])
