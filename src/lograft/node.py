@@ -51,6 +51,7 @@ from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
+from lograft.model.settings.oauthbearer import OAuthBearerSettings
 from lograft.model.types import Offset
 from lograft.net.channels import BufferSizes
 from lograft.net.listener_set import ListenerSet
@@ -104,6 +105,7 @@ class Node:
         #: By listener; the router of a closed listener stays here with its counters.
         self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
+        self._authentications: list[ListenerAuthentication] = []
         #: In the order of their construction.
         self._metric_sources: list[MetricSource] = [*metric_sources]
         self._tls: TlsTransports | None = None
@@ -231,6 +233,8 @@ class Node:
             await self._listeners.stop()
         if self._http is not None:
             self._http.stop()
+        for authentication in self._authentications:
+            authentication.close()
         for task in self._tasks:
             task.cancel()
         if self._broker is not None:
@@ -401,7 +405,11 @@ class Node:
         def authentication_of(endpoint: Endpoint) -> ListenerAuthentication | None:
             if not endpoint.security.uses_sasl:
                 return None
-            return ListenerAuthentication(shared, endpoint.name, security_log)
+            authentication = ListenerAuthentication(
+                shared, endpoint.name, security_log, read_key_set=_read_key_set
+            )
+            self._authentications.append(authentication)
+            return authentication
 
         listeners = ListenerSet(
             self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
@@ -409,6 +417,8 @@ class Node:
         self._listeners = listeners
         self._metric_sources.append(listeners)
         await listeners.open()
+        for authentication in self._authentications:
+            await authentication.load_keys()
         metadata = shared.metadata
         metadata.change_checks.append(self._check_new_listeners)
         metadata.on_config_changed.append(self._follow_listener_settings)
@@ -543,6 +553,13 @@ class Node:
         task = self._runtime.spawn(work, name=name)
         self._tasks.append(task)
         return task
+
+
+async def _read_key_set(runtime: Runtime, settings: OAuthBearerSettings) -> bytes:
+    # Imported here because most nodes need neither TLS nor h11.
+    from lograft.net.key_set_requests import read_key_set
+
+    return await read_key_set(runtime, settings)
 
 
 def _check_supported(config: BrokerConfig) -> None:

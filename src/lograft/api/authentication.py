@@ -8,11 +8,14 @@ to the next login. Connections that have not authenticated are limited in number
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from lograft.api.oauthbearer_keys import KeySetSource, ReadKeySet
 from lograft.api.security_log import SecurityLog
 from lograft.model.errors import InvalidConfig
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.jaas import JaasEntry
+from lograft.model.settings.oauthbearer import OAuthBearerSettings, oauthbearer_settings
 from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
+from lograft.security.oauthbearer import AcceptedToken, OAuthBearerExchange, RejectedToken
 from lograft.security.plain import PlainExchange
 from lograft.security.sasl import Exchange
 from lograft.security.scram import NONCE_BYTES, ScramExchange
@@ -31,7 +34,15 @@ class PendingConnection(Protocol):
 
 
 class ListenerAuthentication:
-    def __init__(self, shared: "SharedServices", listener: str, security_log: SecurityLog) -> None:
+    def __init__(
+        self,
+        shared: "SharedServices",
+        listener: str,
+        security_log: SecurityLog,
+        *,
+        read_key_set: ReadKeySet | None = None,
+    ) -> None:
+        """`read_key_set` is needed if OAUTHBEARER is enabled."""
         self.shared = shared
         self.listener = listener
         self.security_log = security_log
@@ -43,6 +54,22 @@ class ListenerAuthentication:
         self._lifetimes_ms: dict[str, int] = {}
         #: By mechanism: the offset of the image that was searched, and the credential.
         self._templates: dict[ScramMechanism, tuple[int, ScramCredential | None]] = {}
+        self._read_key_set = read_key_set
+        self._oauthbearer: OAuthBearerSettings | None = None
+        self._key_source: KeySetSource | None = None
+
+        self._follow_config()
+
+    async def load_keys(self) -> None:
+        """Reads the keys of OAUTHBEARER if they are in a file. Raises InvalidConfig. Those of a
+        server are read in the background, since it may not be reachable yet."""
+        source = self._key_source
+        if source is not None and source.is_file:
+            await source.load()
+
+    def close(self) -> None:
+        if self._key_source is not None:
+            self._key_source.close()
 
     # ── connections ──────────────────────────────────────────────────────────────────────────
 
@@ -86,12 +113,28 @@ class ListenerAuthentication:
             mechanisms = enabled_mechanisms(config, self.listener)
             entries = {name: jaas_entry(config, self.listener, name) for name in mechanisms}
             lifetimes_ms = {name: max_reauth_ms(config, self.listener, name) for name in mechanisms}
+            oauthbearer = None
+            if "OAUTHBEARER" in mechanisms:
+                oauthbearer = oauthbearer_settings(config, self.listener)
         except InvalidConfig as error:
             # Checked before they were applied; without settings all logins are rejected.
             LOGGER.error("listener %s accepts no logins: %s", self.listener, error)
-            mechanisms, entries, lifetimes_ms = (), {}, {}
+            mechanisms, entries, lifetimes_ms, oauthbearer = (), {}, {}, None
         self._mechanisms, self._entries = mechanisms, entries
         self._lifetimes_ms = lifetimes_ms
+        self._follow_oauthbearer(oauthbearer)
+
+    def _follow_oauthbearer(self, settings: OAuthBearerSettings | None) -> None:
+        if settings == self._oauthbearer:
+            return
+        self._oauthbearer = settings
+        if self._key_source is not None:
+            self._key_source.close()
+            self._key_source = None
+        if settings is not None and settings.key_set_url is not None:
+            assert self._read_key_set is not None, "OAUTHBEARER needs keys"
+            self._key_source = KeySetSource(self.shared.runtime, settings, self._read_key_set)
+            self._key_source.start()
 
     # ── exchanges ────────────────────────────────────────────────────────────────────────────
 
@@ -100,6 +143,8 @@ class ListenerAuthentication:
         entry = self._entries[mechanism]
         if mechanism == "PLAIN":
             return PlainExchange({} if entry is None else entry.users)
+        if mechanism == "OAUTHBEARER":
+            return OAuthBearerExchange(self._check_token)
         kind = ScramMechanism[mechanism.replace("-", "_")]
         return ScramExchange(
             kind,
@@ -107,6 +152,41 @@ class ListenerAuthentication:
             lambda: self._find_template(kind),
             nonce=self.shared.runtime.randomness.bytes(NONCE_BYTES),
         )
+
+    def _check_token(self, token: str) -> AcceptedToken | RejectedToken:
+        settings, source = self._oauthbearer, self._key_source
+        if settings is None:
+            return RejectedToken("OAUTHBEARER has been disabled")
+        now_ms = self.shared.clock.wall_ms()
+        # Imported here because most nodes do not need `cryptography`.
+        from lograft.security.json_web_tokens import (
+            InvalidToken,
+            TokenRules,
+            UnknownKey,
+            verify_token,
+        )
+        from lograft.security.unsecured_tokens import check_unsecured_token
+
+        try:
+            if settings.unsecured is not None:
+                return check_unsecured_token(token, settings.unsecured, now_ms=now_ms)
+            if source is None or source.keys is None:
+                return RejectedToken("the keys of the identity provider have not been read yet")
+            rules = TokenRules(
+                issuer=settings.issuer,
+                audiences=settings.audiences,
+                subject_claim=settings.subject_claim,
+                scope_claim=settings.scope_claim,
+                clock_skew_ms=settings.clock_skew_ms,
+            )
+            verified = verify_token(token, source.keys, rules, now_ms=now_ms)
+        except UnknownKey as error:
+            assert source is not None, "only verification raises it"
+            source.expedite()
+            return RejectedToken(str(error))
+        except InvalidToken as error:
+            return RejectedToken(str(error))
+        return AcceptedToken(verified.subject, verified.expires_at_ms)
 
     def _find_credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         record = self.shared.image.scram.get((mechanism, user))

@@ -75,6 +75,8 @@ class SaslSession:
         self._expires_at_ms: int | None = None
         self._principal: str | None = None
         self._reauthenticated_ms: int | None = None
+        #: A failure of which the client knows, and that is not in the log yet.
+        self._reported: Failure | None = None
         self.frame_bytes_max = min(FIRST_FRAME_BYTES_MAX, authentication.token_bytes_max)
         authentication.add_pending(self)
         timeout_ms = authentication.shared.config.lograft_authentication_timeout_ms
@@ -108,6 +110,8 @@ class SaslSession:
 
     def on_closed(self) -> None:
         self._stop_waiting()
+        if self._reported is not None:
+            self._log(self._reported)
         self._session.on_closed()
 
     def drop(self, reason: str) -> None:
@@ -187,7 +191,8 @@ class SaslSession:
         if isinstance(step, Success) and self._principal not in (None, f"User:{step.user}"):
             step = Failure(reason="the principal has changed", user=step.user)
         match step:
-            case Challenge(data):
+            case Challenge(data, failure):
+                self._reported = failure
                 return _message_reply(header, data, lifetime_ms=0)
             case Success():
                 return _message_reply(header, step.message, lifetime_ms=self._complete(step))
@@ -248,6 +253,7 @@ class SaslSession:
         return CloseConnection(reason)
 
     def _log(self, failure: Failure) -> None:
+        self._reported = None
         authentication = self._authentication
         authentication.security_log.write(
             "login" if self._principal is None else "reauthentication",

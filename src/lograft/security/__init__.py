@@ -3,8 +3,9 @@
 Pure: no I/O, no clock, no randomness. An implementation of `Authorizer` would belong here; there is
 none yet.
 
-Entry points: `plain` and `scram` are the SASL mechanisms of a server, as exchanges of bytes that
-`sasl` defines; `client_sasl` defines those of a client, which `client_mechanisms` creates;
+Entry points: `plain`, `scram` and `oauthbearer` are the SASL mechanisms of a server, as exchanges
+of bytes that `sasl` defines; `client_sasl` defines those of a client, which `client_mechanisms`
+creates; `json_web_tokens` verifies tokens with the keys of `json_web_keys`;
 `scram_credentials` derives what is stored instead of a password; `authorization` defines
 operations, resources and the `Authorizer` protocol that `api/` calls; `principals` encodes the
 principal of a forwarded request.

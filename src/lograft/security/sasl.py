@@ -11,13 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """The next message of the server; the client has to continue."""
-
-    message: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
     """The client has authenticated."""
@@ -28,6 +21,8 @@ class Success:
     user: str
     #: When the credential expires, in wall clock time; None: never.
     expires_at_ms: int | None = None
+    #: The client has authenticated with a delegation token of the user.
+    with_token: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +35,16 @@ class Failure:
     user: str = ""
     #: For the client; None for the general message. Must not depend on whether the user exists.
     message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The next message of the server; the client has to continue."""
+
+    message: bytes
+    #: The message reports this failure, and the client only acknowledges it. Logged even if the
+    #: client closes the connection instead.
+    failure: Failure | None = None
 
 
 Step: TypeAlias = Challenge | Success | Failure

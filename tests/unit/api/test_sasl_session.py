@@ -12,13 +12,16 @@ import pytest
 
 from lograft.api.authentication import ListenerAuthentication
 from lograft.api.context import ANONYMOUS
+from lograft.api.oauthbearer_keys import ReadKeySet
 from lograft.api.router import Router
 from lograft.api.sasl_session import FIRST_FRAME_BYTES_MAX, SaslSession
 from lograft.api.security_log import SecurityLog
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply
 from lograft.model.seams import Address, FileSlice
 from lograft.model.settings.jaas import PLAIN_MODULE
+from lograft.model.settings.oauthbearer import UNSECURED_HANDLER
+from lograft.security.oauthbearer_client import OAuthBearerClientExchange
 from lograft.security.scram_credentials import ScramMechanism, credential_of, salt_password
 from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.codec import read_all
@@ -33,6 +36,7 @@ from lograft.wire.records.remove_user_scram_credential_record import (
     RemoveUserScramCredentialRecord,
 )
 from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
+from tests.support import identity_provider
 from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
 
@@ -65,10 +69,12 @@ class FakeChannel:
 class Listener:
     """A SASL listener of the bench."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, read_key_set: ReadKeySet | None = None) -> None:
         shared = bench.broker.shared
         self.clock = shared.clock
-        self.authentication = ListenerAuthentication(shared, LISTENER, SecurityLog(shared.clock))
+        self.authentication = ListenerAuthentication(
+            shared, LISTENER, SecurityLog(shared.clock), read_key_set=read_key_set
+        )
         self.router = Router(
             shared,
             bench.broker,
@@ -439,3 +445,143 @@ async def test_clients_cannot_authenticate_all_the_time(bench: Bench, /) -> None
     response = await connection.handshake()
     assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert await connection.is_served()
+
+
+# ── OAUTHBEARER ──────────────────────────────────────────────────────────────────────────────────
+
+JWKS_URL = "https://issuer.example/keys"
+OAUTHBEARER: dict[str, str] = {
+    f"{PREFIX}sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN",
+    "sasl.oauthbearer.jwks.endpoint.url": JWKS_URL,
+    "lograft.oauthbearer.allowed.urls": JWKS_URL,
+    "sasl.oauthbearer.expected.issuer": identity_provider.ISSUER,
+    "sasl.oauthbearer.expected.audience": identity_provider.AUDIENCE,
+}
+
+
+def first_message_of(token: str) -> bytes:
+    return OAuthBearerClientExchange(token).start()
+
+
+class TokenListener(Listener):
+    """Its identity provider has one key; `is_reachable` decides whether it answers."""
+
+    is_reachable = True
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench, read_key_set=self.read)
+        self.key = identity_provider.rsa_key()
+        self.reads = 0
+
+    async def read(self, *_: object) -> bytes:
+        self.reads += 1
+        if not self.is_reachable:
+            raise InvalidConfig("not reachable")
+        return identity_provider.key_set(identity_provider.public_entry(self.key, kid="first"))
+
+    def message(self, **claims: Any) -> bytes:
+        """The first message of a client; `claims` are added to the token."""
+        usual = identity_provider.claims(self.clock.wall_ms() / 1000, **claims)
+        return first_message_of(identity_provider.token(usual, key=self.key))
+
+
+@sasl_scenario(**OAUTHBEARER)
+async def test_a_client_logs_in_with_a_token_until_it_expires(bench: Bench, /) -> None:
+    listener = TokenListener(bench)
+    await asyncio.sleep(0.1)
+    connection = listener.connect()
+    await connection.handshake("OAUTHBEARER")
+    response = await connection.authenticate(listener.message())
+    assert (response.error_code, response.auth_bytes) == (ErrorCode.NONE, b"")
+    assert 599_000 <= response.session_lifetime_ms <= 600_000
+    assert connection.principal == "User:alice"
+    await asyncio.sleep(500)
+    await connection.handshake("OAUTHBEARER")
+    renewed = await connection.authenticate(listener.message())
+    assert renewed.error_code == ErrorCode.NONE
+    await asyncio.sleep(500)
+    assert await connection.is_served()
+    await connection.handshake("OAUTHBEARER")
+    other = await connection.authenticate(listener.message(sub="bob"))
+    assert other.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    last = listener.connect()
+    await last.handshake("OAUTHBEARER")
+    assert (await last.authenticate(listener.message())).error_code == ErrorCode.NONE
+    await asyncio.sleep(601)
+    with pytest.raises(CloseConnection, match="expired"):
+        await last.is_served()
+
+
+@sasl_scenario(**OAUTHBEARER)
+async def test_a_rejected_token_is_reported_and_logged_once(
+    bench: Bench, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = TokenListener(bench)
+    await asyncio.sleep(0.1)
+    for acknowledges in (True, False):
+        caplog.clear()
+        connection = listener.connect()
+        await connection.handshake("OAUTHBEARER")
+        message = listener.message(aud="other", sub="c4n4ry")
+        response = await connection.authenticate(message)
+        assert (response.error_code, response.auth_bytes) == (0, b'{"status":"invalid_token"}')
+        if acknowledges:
+            failed = await connection.authenticate(b"\x01")
+            assert failed.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert failed.error_message == '{"status":"invalid_token"}'
+            assert connection.is_closed
+        connection.handler.on_closed()
+        assert caplog.text.count('reason="the token is for another audience"') == 1
+        assert message.decode() not in caplog.text
+        assert "c4n4ry" not in caplog.text
+
+
+@sasl_scenario(**OAUTHBEARER)
+async def test_without_keys_no_token_is_accepted(bench: Bench, /) -> None:
+    TokenListener.is_reachable = False
+    try:
+        listener = TokenListener(bench)
+        await asyncio.sleep(1)
+        connection = listener.connect()
+        await connection.handshake("OAUTHBEARER")
+        response = await connection.authenticate(listener.message())
+        assert response.auth_bytes == b'{"status":"invalid_token"}'
+    finally:
+        TokenListener.is_reachable = True
+
+
+@sasl_scenario(**OAUTHBEARER)
+async def test_a_new_key_is_read_when_it_is_used(bench: Bench, /) -> None:
+    listener = TokenListener(bench)
+    await asyncio.sleep(0.1)
+    listener.key = identity_provider.rsa_key(1)
+    token = identity_provider.token(
+        identity_provider.claims(listener.clock.wall_ms() / 1000),
+        key=listener.key,
+        header={"alg": "RS256", "kid": "second"},
+    )
+    for expected_reads in (2, 2):
+        connection = listener.connect()
+        await connection.handshake("OAUTHBEARER")
+        await connection.authenticate(first_message_of(token))
+        await asyncio.sleep(0.1)
+        assert listener.reads == expected_reads
+    listener.authentication.close()
+
+
+@sasl_scenario(
+    **{
+        f"{PREFIX}sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{PREFIX}oauthbearer.sasl.server.callback.handler.class": UNSECURED_HANDLER,
+        "lograft.oauthbearer.unsecured.tokens.enable": "true",
+    },
+)
+async def test_unsecured_tokens_if_they_are_enabled(bench: Bench, /) -> None:
+    listener = TokenListener(bench)
+    claims = identity_provider.claims(listener.clock.wall_ms() / 1000)
+    token = f"{identity_provider.part({'alg': 'none'})}.{identity_provider.part(claims)}."
+    for text, principal in ((token, "User:alice"), (f"{token}AA", ANONYMOUS)):
+        connection = listener.connect()
+        await connection.handshake("OAUTHBEARER")
+        await connection.authenticate(first_message_of(text))
+        assert connection.principal == principal

@@ -17,7 +17,7 @@ from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
 from lograft.model.settings.broker_table import BROKER_CONFIGS as BROKER_CONFIGS
 from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
-from lograft.model.settings.effects import NEEDS_MECHANISM, NOT_PER_LISTENER
+from lograft.model.settings.effects import JAVA_CLASS, NEEDS_MECHANISM, NOT_PER_LISTENER
 from lograft.model.settings.jaas import parse_jaas
 from lograft.model.settings.keys import (
     INT_MAX,
@@ -29,6 +29,7 @@ from lograft.model.settings.keys import (
     Used,
     split_list,
 )
+from lograft.model.settings.oauthbearer import HANDLER_CLASS
 from lograft.model.settings.providers import find_unused
 from lograft.model.settings.sasl import (
     JAAS_CONFIG,
@@ -385,13 +386,21 @@ def find_key(name: str) -> ConfigKey | None:
     mechanism = rest.removesuffix(base).removesuffix(".")
     if base == JAAS_CONFIG and (base == name or mechanism not in _MECHANISMS):
         return key._replace(effect=NEEDS_MECHANISM)
+    if base == HANDLER_CLASS and mechanism != "oauthbearer":
+        return key._replace(effect=JAVA_CLASS)
     # As in Kafka, prefixes have the names of listeners and mechanisms in lower case.
     is_misplaced = base != name and (
         not (base.startswith(("ssl.", "sasl.")) or base in _LISTENER_SETTINGS)
         or listener != listener.lower()
-        or (mechanism != "" and not (mechanism in _MECHANISMS and base in _MECHANISM_SETTINGS))
+        or (mechanism != "" and not _may_have_mechanism(mechanism, base))
     )
     return key._replace(effect=NOT_PER_LISTENER) if is_misplaced else key
+
+
+def _may_have_mechanism(mechanism: str, base: str) -> bool:
+    if base.startswith("sasl.oauthbearer."):
+        return mechanism == "oauthbearer"
+    return mechanism in _MECHANISMS and base in _MECHANISM_SETTINGS
 
 
 def base_name(name: str) -> str:

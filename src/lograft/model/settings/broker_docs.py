@@ -374,6 +374,10 @@ auto.rebalance.enable: Whether the controller moves replicas to a broker that ha
 default.replication.mode: Replication mode of new topics that do not set replication.mode.
 internal.topics.replication.mode: Replication mode of the internal topics.
 lograft.authentication.timeout.ms: Time within which a client of a SASL listener must authenticate after it has connected, including the TLS handshake; otherwise its connection is closed.
+lograft.oauthbearer.allowed.urls: The URLs that sasl.oauthbearer.jwks.endpoint.url may have, exactly as they are written there. The node reads no others. Takes the place of Kafka's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.
+lograft.oauthbearer.any.audience: Whether listeners without sasl.oauthbearer.expected.audience accept tokens that were issued for other services. Without either, the node does not start.
+lograft.oauthbearer.any.issuer: Whether listeners without sasl.oauthbearer.expected.issuer accept tokens of any issuer, if their signature is right. Without either, the node does not start.
+lograft.oauthbearer.unsecured.tokens.enable: Whether a listener whose sasl.server.callback.handler.class is Kafka's unsecured handler accepts tokens without a signature. Anyone can write such a token, so use it for tests only.
 lograft.unauthenticated.connections.max: Maximum number of connections of a SASL listener that have not authenticated yet. When it is reached, the oldest of them is closed for each new connection.
 lograft.http.listeners: URLs on which the node serves metrics and health checks, such as http://localhost:8082; empty for none. Only loopback addresses are accepted, since the listener has no authentication yet. For https, the ssl settings apply, also with the prefix listener.name.http.
 lograft.log.format: Format of the messages that the node writes to standard error: text, or json for one JSON object in each line, with the fields time (UTC), level, logger, message, node_id, and exception if there is one.

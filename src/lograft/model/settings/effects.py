@@ -37,7 +37,7 @@ NO_METRICS: Final = NoEffect("metrics are not exported yet")
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
 NO_KERBEROS: Final = NoEffect("Kerberos is not implemented, and no listener can enable GSSAPI")
 NO_OAUTHBEARER: Final = NoEffect(
-    "OAUTHBEARER is not implemented yet, and no listener can enable it"
+    "nodes verify tokens of clients, but do not retrieve tokens for themselves"
 )
 NO_SASL_BETWEEN_NODES: Final = NoEffect(
     "nodes do not authenticate to each other with SASL yet; the listeners of brokers and"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 from lograft.model.listeners import SecurityProtocol
 from lograft.model.settings.jaas import MODULES, JaasEntry, parse_jaas
 from lograft.model.settings.keys import ConfigKey, ConfigType
+from lograft.model.settings.oauthbearer import find_oauthbearer_problems
 
 if TYPE_CHECKING:
     from lograft.model.settings.broker import BrokerConfig
 
 #: The mechanisms that a listener may enable.
-SERVER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SERVER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 JAAS_CONFIG: Final = "sasl.jaas.config"
 ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
 _REAUTH: Final = ConfigKey("connections.max.reauth.ms", ConfigType.LONG, "0")
@@ -88,3 +89,5 @@ def _find_listener_problems(
                 (setting, *names),
                 f"{setting} must name the login module of {mechanism}, {MODULES[mechanism]}",
             )
+        if mechanism == "OAUTHBEARER":
+            yield from find_oauthbearer_problems(config, listener)
