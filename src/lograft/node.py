@@ -49,12 +49,14 @@ from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
 from lograft.model.listeners import Endpoint
 from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
+from lograft.model.settings.authorizer import allows_everyone_without_acl, super_users
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
 from lograft.model.settings.oauthbearer import OAuthBearerSettings
 from lograft.model.types import Offset
 from lograft.net.channels import BufferSizes
 from lograft.net.listener_set import ListenerSet
+from lograft.security.standard_authorizer import StandardAuthorizer
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
 from lograft.wire.apis import ApiRanges
 from lograft.wire.messages.controller_registration import ControllerRegistrationResponse
@@ -117,6 +119,8 @@ class Node:
         self._broker: Broker | None = None
         self._registration: BrokerRegistration | None = None
         self._is_stopping = False
+        #: None: everybody is allowed everything.
+        self._authorizer = authorizer_of(config)
 
     @property
     def broker(self) -> Broker:
@@ -207,6 +211,8 @@ class Node:
         driver.start()
         listeners.serve("controller")
         await driver.wait_ready()
+        if self._authorizer is not None:
+            self._authorizer.complete_load()
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
         controller_start = self._spawn(
             self._start_controller(driver), name="controller registration"
@@ -309,7 +315,7 @@ class Node:
         link to the active controller."""
         config = self.config
         assert self._peers is not None
-        metadata = ClusterMetadata(config)
+        metadata = ClusterMetadata(config, authorizer=self._authorizer)
         cluster_id = identities[config.metadata_log_dir].cluster_id
         if config.is_controller:
             self._controller = Controller(
@@ -331,7 +337,9 @@ class Node:
         listener = config.controller_listener_names[0]
         local_router = None
         if config.is_controller:
-            local_router = Router(shared, None, listener=listener, role="controller")
+            local_router = Router(
+                shared, None, listener=listener, role="controller", authorizer=self._authorizer
+            )
         self._link = ControllerLink(
             self._runtime, driver, self._peers, listener=listener, local_controller=local_router
         )
@@ -396,6 +404,7 @@ class Node:
                 link=self.link,
                 ranges=self._api_ranges,
                 authentication=authentication_of(endpoint),
+                authorizer=self._authorizer,
             )
             self._routers[endpoint.name] = router
             return router.accept if self._interpose is None else self._interpose(router)
@@ -573,6 +582,14 @@ def _check_supported(config: BrokerConfig) -> None:
                 f"listener {name} uses {security.name}, but nodes cannot authenticate to each other"
                 " with SASL yet: map it to PLAINTEXT or SSL in listener.security.protocol.map"
             )
+
+
+def authorizer_of(config: BrokerConfig) -> StandardAuthorizer | None:
+    if not config.authorizer_class_name:
+        return None
+    return StandardAuthorizer(
+        super_users(config.raw), allows_unlisted=allows_everyone_without_acl(config.raw)
+    )
 
 
 def _warn_of_settings_without_effect(config: BrokerConfig) -> None:

@@ -1,10 +1,17 @@
-"""CreateAcls, versions 1-3: SECURITY_DISABLED, as from a Kafka broker without an authorizer."""
+"""CreateAcls, versions 1-3: the active controller stores ACLs in the metadata log.
 
-from typing import Final
+Each ACL has a result of its own. Without an authorizer the request is rejected with
+SECURITY_DISABLED, as from Kafka.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
 from lograft.api.describe_acls import NO_AUTHORIZER
 from lograft.api.types import whole_request
+from lograft.metadata.acls import create_acls
 from lograft.model.errors import ErrorCode
 from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.create_acls import (
@@ -16,8 +23,13 @@ from lograft.wire.messages.create_acls import (
 API: Final = Api(key=30, versions=range(1, 4), needs=whole_request(CLUSTER_ALTER))
 
 
-def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
-    return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+def handle(
+    context: Context, request: CreateAclsRequest
+) -> CreateAclsResponse | Coroutine[Any, Any, CreateAclsResponse]:
+    if context.authorizer is None:
+        return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    new_id = context.shared.runtime.randomness.uuid
+    return decide(context, lambda image: create_acls(image, request, new_id=new_id))
 
 
 def error_response(request: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:

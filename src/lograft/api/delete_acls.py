@@ -1,10 +1,17 @@
-"""DeleteAcls, versions 1-3: SECURITY_DISABLED, as from a Kafka broker without an authorizer."""
+"""DeleteAcls, versions 1-3: the active controller removes the ACLs that match a filter.
 
-from typing import Final
+Each filter has a result of its own, with the ACLs that it matched. Without an authorizer the
+request is rejected with SECURITY_DISABLED, as from Kafka.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
 from lograft.api.describe_acls import NO_AUTHORIZER
 from lograft.api.types import whole_request
+from lograft.metadata.acls import delete_acls
 from lograft.model.errors import ErrorCode
 from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.delete_acls import (
@@ -16,8 +23,12 @@ from lograft.wire.messages.delete_acls import (
 API: Final = Api(key=31, versions=range(1, 4), needs=whole_request(CLUSTER_ALTER))
 
 
-def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+def handle(
+    context: Context, request: DeleteAclsRequest
+) -> DeleteAclsResponse | Coroutine[Any, Any, DeleteAclsResponse]:
+    if context.authorizer is None:
+        return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return decide(context, lambda image: delete_acls(image, request))
 
 
 def error_response(request: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:

@@ -7,7 +7,7 @@ tag for `lograft doctor`: metadata that this release does not enforce.
 
 from typing import Final
 
-from lograft.api.authorization import cluster_operations
+from lograft.api.authorization import cluster_operations, is_allowed
 from lograft.api.context import Api, Context
 from lograft.api.metadata import any_broker
 from lograft.api.types import each_item
@@ -44,8 +44,12 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
     response = DescribeClusterResponse(
         cluster_id=shared.cluster_id,
         endpoint_type=served,
-        unenforced_state=list(describe_unenforced(shared.image).values()),
     )
+    if is_allowed(context, CLUSTER_DESCRIBE):
+        # It may contain names of topics.
+        has_authorizer = shared.metadata.authorizer is not None
+        unenforced = describe_unenforced(shared.image, has_authorizer=has_authorizer)
+        response.unenforced_state = list(unenforced.values())
     if served == CONTROLLERS:
         response.controller_id = shared.quorum.leader
         response.brokers = _controllers(shared, context.listener)

@@ -12,6 +12,7 @@ from lograft.metadata import errors as metadata
 from lograft.model import errors as model
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
+from lograft.security.standard_authorizer import AuthorizerNotReady
 from lograft.storage import errors as storage
 from lograft.wire import errors as wire
 from lograft.wire.batches import MalformedBatch, UnsupportedMagic
@@ -94,6 +95,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.MetadataCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     broker.VotesCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     model.Rejected: ErrorCode.UNKNOWN_SERVER_ERROR,  # carries its own code, see code_of
+    AuthorizerNotReady: ErrorCode.UNKNOWN_SERVER_ERROR,  # as in Kafka
     metadata.InconsistentRecord: ErrorCode.UNKNOWN_SERVER_ERROR,
     consensus.IllegalTransition: ErrorCode.UNKNOWN_SERVER_ERROR,
     consensus.CommittedAtRisk: ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -49,9 +49,9 @@ FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
     57,  # UpdateFeatures
     64,  # UnregisterBroker
 })  # fmt: skip
-#: Rejected by every node, because this release has no ACLs, tokens and quotas. They are not
+#: Rejected by every node, because this release has no tokens and quotas. They are not
 #: forwarded, because an Apache Kafka controller would accept them.
-REJECTED: Final = frozenset({30, 31, 38, 39, 40, 49})
+REJECTED: Final = frozenset({38, 39, 40, 49})
 FORWARDED: Final = FORWARDABLE - PARTLY_OWN - REJECTED
 
 LANE: Final = "forward"

@@ -5,8 +5,9 @@ changes the image, then the configuration if it contains dynamic settings of thi
 runs the listeners with the difference, in the order in which they were added. Tasks that wait for a
 condition of the image (`wait_image`) are woken last.
 
-Invariants: only committed records change the image; `config` is the static configuration with all
-dynamic values that this node can apply, and `skipped_values` are the others.
+Invariants: only committed records change the image; the authorizer has the ACLs of the image;
+`config` is the static configuration with all dynamic values that this node can apply, and
+`skipped_values` are the others.
 """
 
 import asyncio
@@ -39,6 +40,7 @@ from lograft.model.settings.topic import (
     resolve_topic_config,
 )
 from lograft.model.types import Epoch, Offset
+from lograft.security.standard_authorizer import StandardAuthorizer
 from lograft.wire.message import Message
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -50,8 +52,12 @@ class ImageWait(NamedTuple):
 
 
 class ClusterMetadata:
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, authorizer: StandardAuthorizer | None = None
+    ) -> None:
         self.image = MetadataImage()
+        #: Gets every change of the ACLs before anything else sees it. None: they are not enforced.
+        self.authorizer = authorizer
         #: The settings of the configuration file, without dynamic ones.
         self.static_config = config
         self.config = config
@@ -93,6 +99,9 @@ class ClusterMetadata:
         self._change(difference(before, self.image))
 
     def _change(self, delta: MetadataDelta) -> None:
+        if delta.acls and self.authorizer is not None:
+            acls = self.image.acls
+            self.authorizer.update({acl_id: acls.get(acl_id) for acl_id in delta.acls})
         if self._follows_config and any(
             resource.type == ResourceType.BROKER
             and resource.name in ("", str(self.static_config.node_id))
@@ -117,7 +126,9 @@ class ClusterMetadata:
     def warn_of_unenforced_state(self) -> None:
         """Logs stored state that is not enforced, at the start and when it changes, since an
         operator may rely on it."""
-        warnings = describe_unenforced(self.image) | describe_stored_features(self.image)
+        warnings = describe_unenforced(
+            self.image, has_authorizer=self.authorizer is not None
+        ) | describe_stored_features(self.image)
         before, self._unenforced = self._unenforced or {}, warnings
         for kind, sentence in warnings.items():
             if before.get(kind) != sentence:

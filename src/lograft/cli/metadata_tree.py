@@ -21,7 +21,7 @@ from lograft.model.feature_levels import METADATA_VERSIONS
 from lograft.model.listeners import SecurityProtocol
 from lograft.model.types import NO_EPOCH, ReplicationMode
 from lograft.model.uuids import uuid_to_text
-from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
+from lograft.security.acls import Acl
 from lograft.wire.records.delegation_token_record import DelegationTokenRecord
 from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
 
@@ -205,13 +205,13 @@ def _scram_folder(users: Iterable[UserScramCredentialRecord]) -> Folder:
     return dict(result)
 
 
-def _format_acl(acl: AccessControlEntryRecord) -> str:
+def _format_acl(acl: Acl) -> str:
     return (
         f"StandardAcl[resourceType={_name_of(RESOURCE_TYPES, acl.resource_type)},"
-        f" resourceName={acl.resource_name},"
+        f" resourceName={acl.name},"
         f" patternType={_name_of(PATTERN_TYPES, acl.pattern_type)}, principal={acl.principal},"
         f" host={acl.host}, operation={_name_of(OPERATIONS, acl.operation)},"
-        f" permissionType={_name_of(PERMISSIONS, acl.permission_type)}]"
+        f" permissionType={_name_of(PERMISSIONS, acl.permission)}]"
     )
 
 

@@ -20,6 +20,8 @@ class MetadataDelta:
     controllers: dict[int, None] = field(default_factory=dict)
     features: dict[str, None] = field(default_factory=dict)
     producer_ids: bool = False
+    #: Created, replaced and removed ones.
+    acls: dict[UUID, None] = field(default_factory=dict)
     #: Whether ACLs, credentials, tokens or quotas changed: caches of decisions become invalid.
     security: bool = False
     quotas: bool = False

@@ -23,9 +23,9 @@ from lograft.metadata.types import (
 )
 from lograft.model.metrics import Gauge, Sample, enum_label
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset, TopicIdPartition
+from lograft.security.acls import Acl
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
-from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
 from lograft.wire.records.delegation_token_record import DelegationTokenRecord
 from lograft.wire.records.end_transaction_record import EndTransactionRecord
@@ -82,7 +82,7 @@ class MetadataImage:
     configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     producer_ids_next: int = 0
     client_quotas: dict[tuple[QuotaEntity, ...], dict[str, float]] = field(default_factory=dict)
-    acls: dict[UUID, AccessControlEntryRecord] = field(default_factory=dict)
+    acls: dict[UUID, Acl] = field(default_factory=dict)
     #: By mechanism and user.
     scram: dict[tuple[int, str], UserScramCredentialRecord] = field(default_factory=dict)
     delegation_tokens: dict[str, DelegationTokenRecord] = field(default_factory=dict)
@@ -106,6 +106,8 @@ class MetadataImage:
     switching: dict[TopicIdPartition, None] = field(default_factory=dict)
     #: In raft mode or switching.
     not_isr: dict[TopicIdPartition, None] = field(default_factory=dict)
+    #: The id of each ACL; if a log has an ACL more than once, one of its ids.
+    acl_ids: dict[Acl, UUID] = field(default_factory=dict)
     #: By topic name: the only group that may read the topic, "" until a group has claimed it.
     claims: dict[str, str] = field(default_factory=dict)
 
@@ -219,6 +221,7 @@ class MetadataImage:
             switching=self.switching.copy(),
             not_isr=self.not_isr.copy(),
             claims=self.claims.copy(),
+            acl_ids=self.acl_ids.copy(),
             _transaction=None if self._transaction is None else self._transaction.copy(),
         )
 

@@ -17,6 +17,7 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         controllers=_find_changed(before.controllers, after.controllers),
         features=_find_changed(before.features, after.features),
         producer_ids=before.producer_ids_next != after.producer_ids_next,
+        acls=_find_changed(before.acls, after.acls),
         security=(before.acls, before.scram, before.delegation_tokens)
         != (after.acls, after.scram, after.delegation_tokens),
         quotas=before.client_quotas != after.client_quotas,

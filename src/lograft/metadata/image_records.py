@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from lograft.metadata.types import (
     METADATA_VERSION,
@@ -10,7 +11,9 @@ from lograft.metadata.types import (
     PartitionState,
     TopicState,
 )
+from lograft.security.acls import Acl
 from lograft.wire.message import Message
+from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
@@ -61,11 +64,25 @@ def image_records(image: "MetadataImage") -> Iterator[Message]:
         yield ProducerIdsRecord(
             broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids_next
         )
-    yield from image.acls.values()
+    for acl_id, acl in image.acls.items():
+        yield acl_record(acl_id, acl)
     yield from image.scram.values()
     yield from image.delegation_tokens.values()
     if image.zk_migration_state:
         yield ZkMigrationStateRecord(zk_migration_state=image.zk_migration_state)
+
+
+def acl_record(acl_id: UUID, acl: Acl) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
 
 
 def partition_record(topic: TopicState, index: int, state: PartitionState) -> PartitionRecord:

@@ -22,6 +22,7 @@ from lograft.metadata.types import (
     VersionRange,
 )
 from lograft.model.types import NO_EPOCH, BrokerEpoch, ReplicationMode, TopicIdPartition
+from lograft.security.acls import Acl
 from lograft.wire.message import Message
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -302,15 +303,30 @@ def client_quota(image: "MetadataImage", record: ClientQuotaRecord, delta: Metad
 def access_control_entry(
     image: "MetadataImage", record: AccessControlEntryRecord, delta: MetadataDelta
 ) -> None:
-    image.acls[record.id] = record
+    acl = Acl(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
+    image.acls[record.id] = acl
+    image.acl_ids[acl] = record.id
+    delta.acls[record.id] = None
     delta.security = True
 
 
 def remove_access_control_entry(
     image: "MetadataImage", record: RemoveAccessControlEntryRecord, delta: MetadataDelta
 ) -> None:
-    if image.acls.pop(record.id, None) is None:
+    acl = image.acls.pop(record.id, None)
+    if acl is None:
         raise InconsistentRecord(f"ACL {record.id} to remove does not exist")
+    if image.acl_ids.get(acl) == record.id:
+        del image.acl_ids[acl]
+    delta.acls[record.id] = None
     delta.security = True
 
 

@@ -21,17 +21,17 @@ _UNSUPPORTED_TOPIC_SETTINGS: Final = tuple(
 _NAMES_MAX: Final = 5
 
 
-def describe_unenforced(image: MetadataImage) -> dict[str, str]:
+def describe_unenforced(image: MetadataImage, *, has_authorizer: bool = False) -> dict[str, str]:
     """Messages by kind, each with the amount of state and its meaning."""
-    return dict(_sentences(image))
+    return dict(_sentences(image, has_authorizer))
 
 
-def _sentences(image: MetadataImage) -> Iterator[tuple[str, str]]:
-    if image.acls:
+def _sentences(image: MetadataImage, has_authorizer: bool) -> Iterator[tuple[str, str]]:
+    if image.acls and not has_authorizer:
         yield (
             "ACLs",
-            f"{_count(len(image.acls), 'ACL')} stored but not enforced: every client that can"
-            " connect may do everything",
+            f"{_count(len(image.acls), 'ACL')} stored but not enforced, because"
+            " authorizer.class.name is not set: every client that can connect may do everything",
         )
     if image.client_quotas:
         yield (

@@ -54,7 +54,11 @@ class Need(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Decides what a principal may do. Both methods return immediately and never raise."""
+    """Decides what a principal may do. Both methods return immediately; they raise only
+    `AuthorizerNotReady`, before the ACLs are loaded."""
+
+    #: Changes whenever decisions may change: what follows from a decision is then invalid.
+    version: int
 
     def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> Sequence[bool]:
         """Returns whether each need is met, in order. `principal` as in an ACL: "User:alice";

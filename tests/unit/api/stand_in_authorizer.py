@@ -7,6 +7,8 @@ from lograft.security.authorization import Need, Permission
 
 
 class StandInAuthorizer:
+    version = 0
+
     def __init__(self) -> None:
         #: Permissions that all principals are denied.
         self.denied: set[Permission] = set()

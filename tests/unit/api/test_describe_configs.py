@@ -109,7 +109,7 @@ async def test_an_empty_list_of_keys_selects_all_settings(
         ),
         (TOPIC, "a", "remote.storage.enable", "Not supported by Lograft: tiered storage"),
         (BROKER, "1", "num.io.threads", "No effect in Lograft: one event loop serves"),
-        (BROKER, "1", "authorizer.class.name", "Not supported by Lograft: authorization"),
+        (BROKER, "1", "principal.builder.class", "Not supported by Lograft: Java classes"),
         (GROUP, "g", "share.session.timeout.ms", "No effect in Lograft: share groups"),
     ],
 )

@@ -15,6 +15,7 @@ from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import Endpoint, SecurityProtocol, Voter
 from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
+from lograft.model.settings.authorizer import AUTHORIZER_SETTINGS, find_authorizer_problems
 from lograft.model.settings.broker_table import BROKER_CONFIGS as BROKER_CONFIGS
 from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
 from lograft.model.settings.effects import JAVA_CLASS, NEEDS_MECHANISM, NOT_PER_LISTENER
@@ -362,6 +363,8 @@ def unknown_settings(config: BrokerConfig) -> tuple[str, ...]:
 def _is_unknown(name: str, config: BrokerConfig) -> bool:
     if name.startswith("config.providers."):
         return False
+    if name in AUTHORIZER_SETTINGS:
+        return not config.authorizer_class_name
     listener, _, _ = name.removeprefix(LISTENER_PREFIX).partition(".")
     if listener == "http" and config.lograft_http_listeners:
         return base_name(name) not in BROKER_CONFIGS
@@ -510,6 +513,8 @@ def find_violations(config: BrokerConfig) -> Iterator[Violation]:
     yield from _replica_times(config)
     for names, problem in find_sasl_problems(config):
         yield Violation(names, problem)
+    for name, problem in find_authorizer_problems(config.raw):
+        yield Violation((name,), problem)
     if config.topic_defaults.retention_ms == 0:
         yield Violation(
             ("log.retention.hours", "log.retention.minutes", "log.retention.ms"),

@@ -10,7 +10,7 @@ advertised.listeners: Addresses that clients and other nodes use to connect; def
 alter.config.policy.class.name: Policy class that validates config changes.
 alter.log.dirs.replication.quota.window.num: Samples kept for the quota of moves between log dirs.
 alter.log.dirs.replication.quota.window.size.seconds: Length of each of these samples.
-authorizer.class.name: Class that authorizes requests; empty allows everything.
+authorizer.class.name: Class that authorizes requests; empty allows everything. Only org.apache.kafka.metadata.authorizer.StandardAuthorizer is built in; Java classes are not loaded.
 auto.create.topics.enable: Whether requests for a topic that does not exist create it.
 auto.leader.rebalance.enable: Whether the controller moves leadership back to the preferred replicas.
 background.threads: Worker threads for background tasks.

@@ -7,6 +7,7 @@ Facts, sorted by name, one row per setting; Lograft's own settings are at the en
 
 from typing import Final
 
+from lograft.model.settings.authorizer import STANDARD_AUTHORIZER
 from lograft.model.settings.effects import (
     GROUPS_NOT_SERVED,
     JAVA_CLASS,
@@ -65,7 +66,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("alter.config.policy.class.name", CLASS, None, None, LOW, READ_ONLY, effect=JAVA_POLICY),
     ConfigKey("alter.log.dirs.replication.quota.window.num", INT, "11", Between(1), LOW, READ_ONLY),
     ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", Between(1), LOW, READ_ONLY),
-    ConfigKey("authorizer.class.name", STRING, "", None, LOW, READ_ONLY, effect=Unsupported("authorization is not implemented yet, so every client is allowed all operations")),
+    ConfigKey("authorizer.class.name", STRING, "", OneOf(("", STANDARD_AUTHORIZER)), LOW, READ_ONLY),
     ConfigKey("auto.create.topics.enable", BOOLEAN, "true", None, HIGH, READ_ONLY),
     ConfigKey("auto.leader.rebalance.enable", BOOLEAN, "true", None, HIGH, READ_ONLY),
     ConfigKey("background.threads", INT, "10", Between(1), HIGH, CLUSTER_WIDE, effect=NoEffect("background tasks run on a fixed number of threads")),
@@ -109,7 +110,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("delegation.token.secret.key", PASSWORD, None, None, MEDIUM, READ_ONLY, effect=NO_DELEGATION_TOKENS),
     ConfigKey("delete.records.purgatory.purge.interval.requests", INT, "1", None, MEDIUM, READ_ONLY, effect=NO_PURGATORY),
     ConfigKey("delete.topic.enable", BOOLEAN, "true", None, HIGH, READ_ONLY),
-    ConfigKey("early.start.listeners", LIST, None, ListOf(), HIGH, READ_ONLY, effect=NoEffect("there is no authorizer to wait for before listeners accept requests")),
+    ConfigKey("early.start.listeners", LIST, None, ListOf(), HIGH, READ_ONLY, effect=NoEffect("controllers serve their listeners before they have read the ACLs, but allow only super users; brokers serve theirs afterwards")),
     ConfigKey("fetch.max.bytes", INT, "57671680", Between(1024), MEDIUM, READ_ONLY),
     ConfigKey("fetch.purgatory.purge.interval.requests", INT, "1000", None, MEDIUM, READ_ONLY, effect=NO_PURGATORY),
     ConfigKey("follower.fetch.last.tiered.offset.enable", BOOLEAN, "false", None, MEDIUM, CLUSTER_WIDE, effect=NO_TIERED_STORAGE),

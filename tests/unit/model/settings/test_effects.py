@@ -47,10 +47,9 @@ def test_settings_without_effect_are_found_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("principal.builder.class", "org.example.Builder"),
         ("remote.log.storage.system.enable", "TRUE"),
         ("listener.name.internal.ssl.engine.factory.class", "org.example.Factory"),
-        ("listener.name.internal.authorizer.class.name", "org.example.Authorizer"),
     ],
 )
 def test_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
@@ -62,6 +61,7 @@ def test_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
     ("name", "value"),
     [
         ("authorizer.class.name", ""),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("remote.log.storage.system.enable", "false"),
         (
             "principal.builder.class",
