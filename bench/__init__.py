@@ -1,9 +1,10 @@
-"""Lograft beside Apache Kafka on one machine in one run: `python -m bench --help`.
+"""Compares Lograft with Apache Kafka on one machine: `python -m bench --help`.
 
-`generator.py` is the load, a process of its own that sends frames encoded beforehand;
-`workloads.py` says what is measured and runs it against each server in turn; `process.py` asks the
-kernel what a broker used; `swarm.py` is thousands of clients with a connection each, `members.py`
-and `transaction_load.py` what they say; `targets.py` holds the promised ratios, `report.py` prints
-and plots them.
-Ratios of one run count; the machine's absolute figures are only shown.
+`generator.py` generates the load in a separate process, which sends frames that were encoded before
+the measurement. `workloads.py` defines the workloads and runs each against both servers in turn.
+`process.py` reads the resource usage of a broker from the kernel. `swarm.py` runs thousands of
+clients with a connection each, whose requests are in `members.py` and `transaction_load.py`.
+`targets.py` holds the targets as ratios, `report.py` prints and plots the results.
+
+Compare the ratios within a run: absolute figures depend on the machine.
 """

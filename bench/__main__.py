@@ -41,12 +41,12 @@ CLUSTER_LIFECYCLES: Final[dict[str, Lifecycle]] = {
     "controller-killed-10000": cluster_lifecycle.controller_killed(10_000),
     "offsets-loaded": coordinator_lifecycle.offsets_loaded,
 }
-#: Beside raft mode, which acknowledges what is on disk, Kafka is asked for the same.
+#: In Raft mode Lograft acknowledges only records on disk, so Kafka flushes each message, too.
 MODE_CONFIGS: Final[dict[str, dict[str, dict[str, str]]]] = {
     "isr": {"lograft": {}, "kafka": {}},
     "raft": {"lograft": {"replication.mode": "raft"}, "kafka": {"flush.messages": "1"}},
 }
-#: A JVM is warm when a round costs at least this share of the best before it.
+#: A JVM is warm when a round costs at least this share of the best round before it.
 WARM_SHARE: Final = 0.95
 
 
@@ -92,7 +92,7 @@ def main() -> None:
                 try:
                     figures = measure(kind, Path(folder, f"{name}-{kind}"), plan)
                 except (BenchFailed, ServerFailed) as error:
-                    # Its row stays empty: the other measurements stand for themselves.
+                    # Its row stays empty; the other measurements are still valid.
                     print(f"{name:20} {kind:8} failed: {str(error).splitlines()[0]}", flush=True)
                     continue
                 results[kind][name] = figures
@@ -139,7 +139,7 @@ def targets_of(wanted: argparse.Namespace) -> tuple[Target, ...]:
 
 
 def run_workloads(results: Results, names: list[str], plan: Plan, setup: Setup) -> None:
-    """Both kinds stay up and take turns, so that what the machine does meets both."""
+    """Both servers keep running and alternate, so that other load on the machine affects both."""
     if not names:
         return
     with ExitStack() as stack:
@@ -156,7 +156,8 @@ def run_workloads(results: Results, names: list[str], plan: Plan, setup: Setup) 
                     try:
                         runs[subject.name].append(WORKLOADS[name](subject, plan))
                     except (BenchFailed, OSError) as error:
-                        # A leader changed, or a server died: the other measurements stand.
+                        # A leader changed, or a server exited; the other measurements are still
+                        # valid.
                         print(f"{name:20} {subject.name:8} failed: {error}", flush=True)
                         continue
                     say(name, subject.name, runs[subject.name][-1])
@@ -165,12 +166,12 @@ def run_workloads(results: Results, names: list[str], plan: Plan, setup: Setup) 
 
 
 def repetitions(name: str, plan: Plan) -> int:
-    """The minutes under load are one long measurement."""
+    """The minutes under load are a single long measurement."""
     return 1 if name == "latency-under-load" else plan.repetitions
 
 
 def warm(subject: Subject, plan: Plan) -> None:
-    """Until the figures stop improving twice in a row; Lograft needs one round."""
+    """Runs until two rounds in a row bring no improvement. Lograft needs one round."""
     if subject.name == "lograft":
         say("warm", subject.name, produce(subject, plan, value_bytes=1000, acks=-1))
         return

@@ -1,7 +1,7 @@
-"""Measurements that start clusters of their own: the start of three nodes, and the loss of one.
+"""Measurements that start their own clusters: the start of three nodes, and the loss of a node.
 
 The producer sends one small record at a time to the leader in the metadata. After each error it
-requests the metadata from all nodes, so that it waits for nothing but the cluster.
+requests the metadata from all nodes, so that only the cluster itself delays it.
 """
 
 import signal
@@ -46,7 +46,7 @@ class WaitingProducer:
             time.sleep(0.005)
 
     def leader(self) -> Server | None:
-        """As the first node says that answers and knows of one."""
+        """Returns the leader according to the first node that responds and knows it."""
         for server in self._subject.servers:
             if server.process is None:
                 continue
@@ -72,7 +72,8 @@ class WaitingProducer:
 
 
 def start(kind: Kind, folder: Path, _plan: Plan) -> Figures:
-    """From the launch of three formatted nodes to the first acknowledgement (acks=all)."""
+    """Measures the time from the launch of three formatted nodes to the first acknowledgement with
+    acks=all."""
     cluster = make_cluster(kind, folder, NODES)
     with cluster.started():
         Subject(cluster.servers).create_topic(TOPIC)
@@ -101,7 +102,7 @@ def leader_paused(kind: Kind, folder: Path, plan: Plan) -> Figures:
 
 
 def leader_lost(kind: Kind, folder: Path, plan: Plan, how: signal.Signals) -> Figures:
-    """From the signal to the next acknowledgement, at default settings."""
+    """Measures the time from the signal to the next acknowledgement, with default settings."""
     cluster = make_cluster(kind, folder, NODES)
     seconds = []
     with cluster.started():
@@ -140,7 +141,8 @@ def wait_in_sync(cluster: Cluster, topic: str) -> None:
 
 
 def controller_killed(partitions: int) -> Callable[[Kind, Path, Plan], Figures]:
-    """From SIGKILL of the active controller to the answer to the next CreateTopics."""
+    """Measures the time from SIGKILL of the active controller to the response to the next
+    CreateTopics."""
 
     def measure(kind: Kind, folder: Path, plan: Plan) -> Figures:
         cluster = make_cluster(kind, folder, NODES)

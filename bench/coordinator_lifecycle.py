@@ -1,4 +1,4 @@
-"""How fast a new coordinator has the offsets of the one that was killed."""
+"""Measures how soon a new coordinator serves the offsets of a killed one."""
 
 import statistics
 import time
@@ -26,12 +26,13 @@ TOPIC: Final = "positions"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 GROUPS: Final = 1000
 PARTITIONS: Final = 100
-#: All groups on one coordinator.
+#: All groups have the same coordinator.
 SETTINGS: Final = {"offsets.topic.num.partitions": "1"}
 
 
 def offsets_loaded(kind: Kind, folder: Path, plan: Plan) -> Figures:
-    """From SIGKILL of the coordinator to the first answer of its heir, with 100,000 offsets."""
+    """Measures the time from SIGKILL of the coordinator to the first response of the new
+    coordinator, with 100,000 offsets."""
     cluster = make_cluster(kind, folder, NODES, settings=SETTINGS)
     seconds = []
     with cluster.started():
@@ -82,7 +83,7 @@ def commit_all(subject: Subject, server: Server) -> None:
 
 
 def fetched(server: Server, number: int, *, seconds_max: float) -> dict[int, int] | None:
-    """The group's offsets; None while the server cannot say."""
+    """Returns the offsets of the group; None while the server cannot return them."""
     group = OffsetFetchRequestGroup(group_id=group_name(number), topics=None)
     request = OffsetFetchRequest(groups=[group], require_stable=True)
     try:

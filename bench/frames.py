@@ -1,4 +1,4 @@
-"""Frames encoded beforehand, and the cheap changes between two sends of one."""
+"""Encoded frames, and the small changes between two uses of a frame."""
 
 import struct
 import time
@@ -17,16 +17,17 @@ from lograft.wire.messages.produce import (
     TopicProduceData,
 )
 
-#: What librdkafka and Java clients of the last years send.
+#: The API versions that recent releases of librdkafka and of the Java clients send.
 PRODUCE_VERSION: Final = 10
 FETCH_VERSION: Final = 16
-#: Where header fields lie in a batch.
+#: Positions of header fields in a batch.
 CRC_POSITION: Final = 17
 SEQUENCE_POSITION: Final = 53
 
 
 def values(count: int, value_bytes: int) -> list[Record]:
-    """Dated now: what is older than its topic's retention would vanish under the reader."""
+    """The records get the current time: otherwise retention would delete them during the
+    measurement."""
     body = bytes(range(256)) * (value_bytes // 256 + 1)
     now_ms = time.time_ns() // 1_000_000
     return [Record(index, now_ms, None, body[:value_bytes], ()) for index in range(count)]
@@ -48,14 +49,15 @@ def produce_frame(
 
 
 def produce_error_position(topic: str) -> int:
-    """Of the error code in the answer (without its size): correlation id, tags, one topic with its
-    name, one partition with its index."""
+    """Position of the error code in the response (without the size): after correlation id, tags,
+    one topic with its name, and one partition with its index."""
     return 4 + 1 + 1 + 1 + len(topic) + 1 + 4
 
 
 @dataclass(slots=True)
 class SequencedFrame:
-    """An idempotent producer's frame; `next()` moves its sequence on and mends the CRC."""
+    """The frame of an idempotent producer; `next()` advances the sequence number and updates the
+    CRC."""
 
     frame: bytearray
     batch_position: int
@@ -79,7 +81,7 @@ class SequencedFrame:
         frame, start = self.frame, self.batch_position
         struct.pack_into(">i", frame, start + SEQUENCE_POSITION, self.sequence)
         self.sequence = (self.sequence + self.records) & 0x7FFFFFFF
-        # The batch lies before the request's last tag bytes.
+        # The batch ends before the tags at the end of the request.
         (size,) = struct.unpack_from(">i", frame, start + 8)
         checked = memoryview(frame)[start + CRC_START : start + 12 + size]
         struct.pack_into(">I", frame, start + CRC_POSITION, crc32c(checked))
@@ -88,7 +90,7 @@ class SequencedFrame:
 
 @dataclass(slots=True)
 class FetchFrame:
-    """A fetch whose offset is patched in place."""
+    """A Fetch request whose offset is changed in place."""
 
     frame: bytearray
     position: int

@@ -1,4 +1,4 @@
-"""The load, in a process of its own: takes one JSON order, prints one JSON answer.
+"""Generates the load in a separate process: reads an order in JSON, prints the results in JSON.
 
 `{"load": "produce", "ports": […], "topic": …, …}`; the loads are the functions in LOADS.
 """
@@ -25,17 +25,17 @@ from bench.transaction_load import transactions
 from lograft.wire.batches import build_batch
 
 BATCH_BYTES: Final = 512 << 10
-#: What consumers ask of a partition by default.
+#: Default fetch size of consumers.
 FETCH_BYTES: Final = 1 << 20
 
 
 class LoadFailed(Exception):
-    """The server answered with an error."""
+    """The server responded with an error."""
 
 
 @dataclass(slots=True)
 class Repeated:
-    """The same produce frame again and again."""
+    """Sends the same Produce frame again and again."""
 
     frame: bytes
     error_position: int
@@ -51,7 +51,7 @@ class Repeated:
 
 @dataclass(slots=True)
 class Sequenced:
-    """An idempotent producer's small batches."""
+    """Sends the small batches of an idempotent producer."""
 
     frame: SequencedFrame
     error_position: int
@@ -67,7 +67,7 @@ class Sequenced:
 
 @dataclass(slots=True)
 class Reading:
-    """Fetches one partition from its start to a given end, and throws the bytes away."""
+    """Fetches one partition from its start to a given end offset, and discards the records."""
 
     frame: FetchFrame
     end: int

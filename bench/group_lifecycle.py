@@ -1,5 +1,5 @@
-"""Groups and transactions, each measurement on a server of its own: what groups cost while nothing
-happens, how long a large one takes to rebalance, how many small transactions a second there are."""
+"""Measurements of groups and transactions, each with its own server: the cost of idle groups, the
+duration of a large group's rebalance, and the number of small transactions per second."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +9,11 @@ from bench.subject import GROUP_KEY, TRANSACTION_KEY, Subject, make_server
 from bench.workloads import Figures, Plan
 from tests.compatibility.servers import Kind
 
-#: 10,000 members in all, each with a connection of its own.
+#: 10,000 members in total, each with its own connection.
 GROUPS: Final = 1000
 MEMBERS_PER_GROUP: Final = 10
 PARTITIONS_PER_GROUP: Final = 20
-#: A client's default.
+#: The default of Kafka's clients.
 HEARTBEAT_SECONDS: Final = 3.0
 WARM_SECONDS: Final[dict[Kind, float]] = {"lograft": 3.0, "kafka": 15.0}
 LARGE_GROUP: Final = 500
@@ -39,7 +39,7 @@ def heartbeats(protocol: str) -> Callable[[Kind, Path, Plan], Figures]:
                 members=MEMBERS_PER_GROUP,
                 partitions=PARTITIONS_PER_GROUP,
                 period_seconds=HEARTBEAT_SECONDS,
-                # A JVM needs longer until its code is compiled.
+                # A JVM needs longer, until its code is compiled.
                 warm_seconds=WARM_SECONDS[kind],
                 seconds=max(4 * HEARTBEAT_SECONDS, plan.idle_seconds),
             )
@@ -68,7 +68,7 @@ def rebalance(protocol: str) -> Callable[[Kind, Path, Plan], Figures]:
 
 
 def transactions(protocol: int) -> Callable[[Kind, Path, Plan], Figures]:
-    """One record of 100 bytes a transaction, as fast as the producers get their answers."""
+    """Each transaction has one record of 100 bytes; producers wait only for their responses."""
 
     def measure(kind: Kind, folder: Path, plan: Plan) -> Figures:
         with make_server(kind, folder).started() as server:

@@ -1,4 +1,4 @@
-"""Loads of groups: many that only live, and one that rebalances."""
+"""Loads with groups: many idle groups, and one group that rebalances."""
 
 import itertools
 import time
@@ -11,7 +11,7 @@ from bench.process import CpuMeter
 from bench.swarm import Swarm
 
 Member = ClassicMember | ConsumerMember
-#: All members come within this time, as after the start of a fleet.
+#: All members join within this time, as after the start of many clients.
 ARRIVAL_SECONDS: Final = 3.0
 REBALANCE_SECONDS_MAX: Final = 60.0
 SETTLE_SECONDS_MAX: Final = 120.0
@@ -19,7 +19,7 @@ SETTLE_CHECK_SECONDS: Final = 0.5
 
 
 def members_of(order: dict[str, Any]) -> Callable[[str], Member]:
-    """Makes members of the order's protocol."""
+    """Creates members with the order's group protocol."""
     period, topic = order["period_seconds"], order["topic"]
     if order["protocol"] == "classic":
         return lambda group: ClassicMember(group, period_seconds=period)
@@ -28,7 +28,7 @@ def members_of(order: dict[str, Any]) -> Callable[[str], Member]:
 
 
 def heartbeats(order: dict[str, Any]) -> dict[str, float]:
-    """Groups come, settle, and are then watched for a while in which nothing happens."""
+    """The groups become stable and are then measured while they are idle."""
     new_member, swarm = members_of(order), Swarm(order["ports"][0])
     names = [f"{order['topic']}-{number}" for number in range(order["groups"])]
     groups = {name: [new_member(name) for _ in range(order["members"])] for name in names}
@@ -63,7 +63,8 @@ def heartbeats(order: dict[str, Any]) -> dict[str, float]:
 
 
 def is_settled(members: list[Member], partitions: int) -> bool:
-    """All are members of one generation, and in the new protocol every partition has its owner."""
+    """Returns whether all members have the same generation and, in the consumer protocol, every
+    partition is assigned."""
     first = members[0]
     if not all(member.is_steady and member.generation == first.generation for member in members):
         return False
@@ -72,7 +73,8 @@ def is_settled(members: list[Member], partitions: int) -> bool:
 
 
 def rebalance(order: dict[str, Any]) -> dict[str, float]:
-    """One member more, several times: from its first request until all have settled again."""
+    """Adds a member several times; measures from its first request until all members are stable
+    again."""
     new_member, swarm = members_of(order), Swarm(order["ports"][0])
     group, partitions = order["topic"], order["partitions"]
     members = [new_member(group) for _ in range(order["members"])]

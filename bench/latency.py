@@ -1,4 +1,4 @@
-"""One message at a time: from the moment it is sent until a waiting reader has it."""
+"""Measures the end-to-end latency of single messages: from send until a waiting consumer has it."""
 
 import select
 import socket
@@ -12,7 +12,7 @@ from lograft.wire.batches import build_batch
 from tests.compatibility.readiness import receive_exactly
 
 WAIT_MS: Final = 10_000
-#: Left out at the start: connections are new, the first answers pay for it.
+#: Messages at the start that are not measured: new connections make them slower.
 SKIPPED: Final = 50
 PARKING_SECONDS: Final = 0.0005
 
@@ -44,8 +44,9 @@ def measure_latency(order: dict[str, Any]) -> dict[str, float]:
 
 
 def park(consumer: socket.socket, fetch: FetchFrame, offset: int) -> int:
-    """Gives the server a moment to take the fetch in, so that the message finds it waiting. Control
-    records, which replication writes for itself, are passed over. Returns where it waits."""
+    """Waits until the server has received the fetch, so that it is waiting when the message
+    arrives. Skips the control records that replication writes. Returns the offset at which the
+    fetch waits."""
     while True:
         consumer.sendall(fetch.at(offset))
         readable, _, _ = select.select([consumer], [], [], PARKING_SECONDS)

@@ -1,4 +1,4 @@
-"""Start, idle memory, and a thousand partitions: what needs servers of its own."""
+"""Measurements that need their own servers: start, memory when idle, and a thousand partitions."""
 
 import socket
 import time
@@ -30,7 +30,8 @@ START_SECONDS_MAX: Final = 60.0
 
 
 def start(kind: Kind, folder: Path, _plan: Plan) -> Figures:
-    """From the launch (formatted folder, topic there) to the first acknowledgement."""
+    """Measures the time from the launch to the first acknowledgement. The data directory is
+    formatted, and the topic exists."""
     server = make_server(kind, folder)
     with server.started():
         Subject([server]).create_topic(TOPIC)
@@ -87,7 +88,7 @@ def thousand_partitions(kind: Kind, folder: Path, plan: Plan) -> Figures:
 
 
 def produce_to_all(port: int, partitions: Sequence[int]) -> None:
-    """One small record to each; tries again until the server is there and leads them all."""
+    """Sends a small record to each partition; retries until the server leads all of them."""
     batch = build_batch(values(1, 100))
     for first in range(0, len(partitions), PARTITIONS_PER_REQUEST):
         chunk = partitions[first : first + PARTITIONS_PER_REQUEST]

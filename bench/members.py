@@ -1,8 +1,6 @@
-"""Group members as the load plays them: frames and answers of both protocols, no client library.
-
-A member finds its way by itself (a rebalance sends it back to joining) and then sends one heartbeat
-a period, the same bytes each time.
-"""
+"""Group members of the load generator: requests and responses of both protocols without a client
+library. A rebalance sends a member back to JoinGroup. A stable member sends the same heartbeat once
+per interval."""
 
 import random
 import struct
@@ -36,33 +34,34 @@ PROTOCOL_TYPE: Final = "consumer"
 PROTOCOL_NAME: Final = "range"
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 300_000
-#: A subscription to one topic and an assignment of a few partitions have about this size.
+#: Size of a subscription to one topic, and of an assignment of a few partitions.
 METADATA: Final = bytes(40)
 ASSIGNMENT: Final = bytes(60)
-#: After correlation id and tags: throttle time, then the error.
+#: Position of the error code: after correlation id, tags and throttle time.
 ERROR_POSITION: Final = 9
 BODY_POSITION: Final = 5
 
 MEMBER_ID_REQUIRED: Final = 79
 REBALANCE_IN_PROGRESS: Final = 27
-#: A coordinator that is just taking office: loading, not there yet, not the one.
+#: Errors of a coordinator that is loading, is not available yet, or has moved.
 PASSING: Final = (14, 15, 16)
 RETRY_SECONDS: Final = 0.1
 
 
 class MemberFailed(Exception):
-    """The server answered with an error that a member does not recover from."""
+    """The server responded with an error that a member cannot recover from."""
 
 
 class ClassicMember:
-    """JoinGroup, SyncGroup, then Heartbeat; the leader gives everybody the same assignment."""
+    """Sends JoinGroup, SyncGroup, then heartbeats; the leader gives all members the same
+    assignment."""
 
     def __init__(self, group: str, *, period_seconds: float) -> None:
         self._group = group
         self._period_seconds = period_seconds
         self._id = ""
         self.generation = -1
-        #: A member counts when its heartbeats are answered without an error.
+        #: A member is stable once its heartbeats succeed.
         self.is_steady = False
         self._answer = self._joined
         self.frame = self._join_frame()
@@ -139,7 +138,7 @@ class ClassicMember:
 
 
 class ConsumerMember:
-    """ConsumerGroupHeartbeat (KIP-848): what changed is said at once, the rest once a period."""
+    """Sends ConsumerGroupHeartbeat (KIP-848): changes immediately, otherwise once per interval."""
 
     def __init__(self, group: str, number: int, *, topic: str, period_seconds: float) -> None:
         self._group = group

@@ -1,9 +1,9 @@
-"""The plot of a benchmark run: Lograft relative to Apache Kafka, in two panels.
+"""Plots a benchmark run: Lograft relative to Apache Kafka, in two panels.
 
-    python -m bench.plot full full-3-nodes      # draws the plots of stored results again
+    python -m bench.plot full full-3-nodes    # draws the plots of stored results again
 
-The left panel has the figures of which less is better, the right panel those of which more is
-better. Each bar is Lograft's figure as a percentage of Kafka's; the label shows both.
+The left panel has the figures where less is better, the right panel those where more is better.
+Each bar is Lograft's figure as a percentage of Kafka's; the label shows both.
 """
 
 import json
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
 
 
 def find_measured(bars: tuple[Bar, ...], results: Results) -> list[Measured]:
-    """The bars for which the run has figures of both servers."""
+    """Returns the bars for which the run has figures of both servers."""
     found = []
     for bar in bars:
         lograft, kafka = (
@@ -77,11 +77,13 @@ def find_measured(bars: tuple[Bar, ...], results: Results) -> list[Measured]:
 
 
 def write_plot(results: Results, form: str) -> None:
-    """Writes nothing for a run that did not measure both servers."""
+    """Writes no plot if only one server was measured."""
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "lograft"  # the same figures give the same file
+    matplotlib.rcParams["svg.hashsalt"] = (
+        "lograft"  # reproducible: the same figures give the same file
+    )
     matplotlib.rcParams["font.size"] = 9
     from matplotlib import pyplot
 
@@ -124,7 +126,7 @@ def _draw_panel(
     if right < 5 * 100:
         axis.set_xticks([0, 100], ["0", "Kafka = 100 %"])
     else:
-        axis.set_xticks([100], ["Kafka = 100 %"])  # a 0 beside it would be unreadable
+        axis.set_xticks([100], ["Kafka = 100 %"])  # a label 0 beside it would be unreadable
     axis.set_title(title, fontsize=10, loc="left")
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)

@@ -1,4 +1,4 @@
-"""What the kernel says about a broker's process."""
+"""Resource usage of a broker's process, as reported by the kernel."""
 
 import os
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads since the start."""
+    """User and system time of all threads since the process started."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def kernel_seconds(pid: int) -> float:
-    """The part of it that the kernel has used for the process."""
+    """The system time among them."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return int(fields[12]) / TICKS_PER_SECOND
 
@@ -34,7 +34,7 @@ def _rss_mb(pid: int) -> float:
 
 @dataclass(slots=True)
 class CpuMeter:
-    """CPU seconds of some processes between construction and read()."""
+    """CPU seconds that processes used between construction and read()."""
 
     pids: Sequence[int]
     started: float = 0.0

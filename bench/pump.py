@@ -1,6 +1,6 @@
-"""Keeps a number of requests in flight on several connections, from one thread.
+"""Keeps several requests in flight on several connections, from one thread.
 
-A Source says what to send next and looks at each answer; the pump does the rest with epoll.
+A Source supplies the next request and reads each response; the pump does the rest with epoll.
 """
 
 import selectors
@@ -15,13 +15,13 @@ SIZE_BYTES: Final = 4
 
 
 class Source(Protocol):
-    """One connection's requests."""
+    """The requests of one connection."""
 
     def next_frame(self) -> bytes | None:
-        """None: nothing more to send."""
+        """Returns None if there is nothing more to send."""
 
     def on_response(self, response: memoryview) -> None:
-        """Called in order; the bytes are valid only during the call."""
+        """Called for each response in order; the bytes are valid only during the call."""
 
 
 class Line:
@@ -48,7 +48,7 @@ class Line:
             self.in_flight += 1
 
     def send(self) -> bool:
-        """Whether something is left that the kernel did not take."""
+        """Returns whether the kernel has not accepted all bytes yet."""
         while self._outgoing:
             try:
                 sent = self.socket.sendmsg(self._outgoing[:64])
@@ -64,7 +64,7 @@ class Line:
         return False
 
     def receive(self) -> int:
-        """How many answers came."""
+        """The number of responses."""
         buffer = self._buffer
         try:
             count = self.socket.recv_into(memoryview(buffer)[self._filled :])
@@ -95,7 +95,8 @@ class Line:
 def pump(
     ports: Sequence[int], sources: Sequence[Source], *, in_flight: int, seconds: float
 ) -> float:
-    """Runs for a time or until the sources are dry, then waits for the last answers."""
+    """Runs for a time, or until the sources have no more requests; then waits for the last
+    responses."""
     selector = selectors.DefaultSelector()
     lines = [Line(port, source) for port, source in zip(ports, sources, strict=True)]
     for line in lines:

@@ -1,4 +1,4 @@
-"""Tables for the eye, Markdown and JSON for the record, and the plot of a run."""
+"""Prints the results, and writes them as Markdown, JSON and a plot."""
 
 import json
 import os
@@ -71,7 +71,8 @@ def about_this_run(form: str) -> dict[str, str]:
 
 
 def write(results: Results, about: dict[str, str], targets: Sequence[Target]) -> Path:
-    """Into bench/results: table, figures and plot of this run, replacing the last of its form."""
+    """Writes table, figures and plot of this run to bench/results, and overwrites those of the last
+    run of the same form."""
     FOLDER.mkdir(exist_ok=True)
     form = about["form"]
     text = markdown(results, about, targets)

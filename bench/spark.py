@@ -1,8 +1,9 @@
-"""`python -m bench.spark [--quick]`: `format("lograft")` beside Spark's own `format("kafka")`.
+"""Compares `format("lograft")` with Spark's own `format("kafka")`: `python -m bench.spark
+[--quick]`.
 
-One Spark (local[2]), one Lograft node with four partitions; both read and write the same topics in
-turn, the order changing from round to round, with fetches of equal size and CRCs checked. The
-best of the rounds counts: a busy machine can only make a run slower.
+One Spark (local[2]) and one Lograft node with four partitions; both formats read and write the same
+topics in alternating order, with fetches of equal size and with checks of CRCs. The best round is
+reported: other load on the machine can only make a run slower.
 """
 
 import argparse
@@ -33,12 +34,12 @@ from tools.kafka_jars import spark_connector_jars
 
 PARTITIONS: Final = 4
 FORMATS: Final = ("lograft", "kafka")
-#: Fetches are as large for both.
+#: Both formats fetch as many bytes per request.
 FETCH: Final = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
 }
-#: At least so many times the records/s of Spark's own connector.
+#: Minimum ratio of records per second to Spark's own connector.
 TARGETS: Final = {"noop": 2.0, "parquet": 1.5, "available-now": 1.3, "sink": 1.5}
 LATEST_OFFSET_MS_MAX: Final = 15.0
 
@@ -139,7 +140,7 @@ def available_now(runs: Runs, kind: str, topic: str) -> int:
 
 
 def sink(runs: Runs, kind: str, topic: str) -> int:
-    """A quarter of the records, made by Spark itself: reading is measured elsewhere."""
+    """A quarter of the records, created by Spark itself: the other workloads measure reading."""
     count = runs.records // 4
     target = runs.new_name()
     runs.subject.create_topic(target, partitions=PARTITIONS, retention_bytes="-1")
@@ -180,7 +181,7 @@ def measure(runs: Runs, rounds: int) -> Found:
 
 
 async def fill(address: str, topic: str, records: int) -> None:
-    """A hundred bytes each: all the same without keys, or varied in length, with keys."""
+    """Values of a hundred bytes: identical without keys, or of varying length with keys."""
     chance = np.random.default_rng(1)
     size = 100_000
     async with Producer(bootstrap_servers=address, max_request_size=4 << 20) as producer:
@@ -206,7 +207,8 @@ async def fill(address: str, topic: str, records: int) -> None:
 
 
 def latest_offset_ms(address: str) -> float:
-    """What a micro-batch waits for the latest offsets, over the connection that a query keeps."""
+    """Measures how long a micro-batch waits for the latest offsets, over the connection that the
+    query keeps open."""
     given = {"kafka.bootstrap.servers": address, "subscribe": "constant,varied"}
     reader = StreamReader(read_options(given, is_streaming=True))
     start = reader.initialOffset()

@@ -1,4 +1,5 @@
-"""What is measured, one node or a cluster: topics, identities and load orders against it."""
+"""The server under test, one node or a cluster: its topics, ids and orders for the load
+generator."""
 
 import json
 import socket
@@ -51,12 +52,12 @@ from tools.kafka_jars import REPOSITORY
 M = TypeVar("M", bound=Message)
 ANSWER_SECONDS_MAX: Final = 120
 LATEST: Final = -1
-#: Of FindCoordinator: whose coordinator.
+#: The key type of FindCoordinator.
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
-#: Little is kept, and what goes is gone soon: the memory of old segments is used again for new
-#: ones. A virtual machine pays for memory that is new to it, more than for all the rest of a
-#: Produce (docs/decisions/0006).
+#: Retention deletes old segments soon, so that new segments use the same memory again. A virtual
+#: machine pays more for memory that it has not used yet than for the rest of a Produce
+#: (docs/decisions/0006).
 TOPIC_CONFIGS: Final = {
     "segment.bytes": str(64 << 20),
     "retention.bytes": str(64 << 20),
@@ -67,12 +68,12 @@ SETTINGS: Final = {
     "num.network.threads": "3",
     "num.io.threads": "8",
 }
-#: Where much is written: so that it goes soon.
+#: For topics with much data, so that retention deletes it soon.
 BUSY_SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 
 
 class BenchFailed(Exception):
-    """A server or a load did not do what the benchmark needs."""
+    """A server or a load failed to do what the benchmark requires."""
 
 
 def make_server(kind: Kind, folder: Path, *, settings: Mapping[str, str] | None = None) -> Server:
@@ -90,10 +91,10 @@ def make_cluster(
 
 @dataclass(slots=True)
 class Subject:
-    """Each topic has a replica on every node, up to three."""
+    """Each topic has a replica on every node, at most three."""
 
     servers: Sequence[Server]
-    #: Of every topic that a workload makes.
+    #: Settings of every topic that a workload creates.
     topic_configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -109,7 +110,8 @@ class Subject:
         return min(3, len(self.servers))
 
     def spread(self, partitions: int) -> int:
-        """So many partitions, or a few more, that every node can lead as many as the others."""
+        """Returns this number of partitions, rounded up so that every node can lead the same
+        number."""
         return -(-partitions // len(self.servers)) * len(self.servers)
 
     def port_of(self, node_id: int) -> int:
@@ -151,7 +153,8 @@ class Subject:
         return created.topic_id
 
     def leaders(self, topic: str, *, seconds_max: float = ANSWER_SECONDS_MAX) -> list[int]:
-        """Of each partition; none before all partitions have one."""
+        """Returns the leader of each partition; an empty list until every partition has a
+        leader."""
         partitions = self.describe(topic, seconds_max=seconds_max).partitions
         found = {partition.partition_index: partition.leader_id for partition in partitions}
         return [] if -1 in found.values() else [found[index] for index in sorted(found)]
@@ -166,8 +169,8 @@ class Subject:
         return described
 
     def end_offset(self, topic: str) -> int:
-        """Of its first partition, once its leader knows: a replicated topic may begin with control
-        records."""
+        """Returns the end offset of the first partition, once its leader knows it. In a new
+        replicated topic it may be above 0, because of control records."""
         partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
@@ -188,7 +191,8 @@ class Subject:
         return self.ask(request, 4, InitProducerIdResponse).producer_id
 
     def coordinator(self, key: str, key_type: int, *, seconds_max: float) -> Server | None:
-        """As the first node says that answers and knows of one."""
+        """Returns the coordinator of the key, according to the first node that responds and knows
+        it."""
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         for server in self.servers:
             if server.process is None:

@@ -1,8 +1,8 @@
-"""Thousands of clients with one connection each, one request in flight, on one thread.
+"""Runs thousands of clients, with one connection and one request in flight each, on one thread.
 
-A Peer gives a frame when it is due and says after each answer when the next one is. Frames are
-encoded where something changes, not where they are sent: a heartbeat costs the swarm a system call
-out and one in.
+A Peer supplies a frame when it is due, and returns after each response when the next one is. Frames
+are encoded when something changes, not when they are sent, so that a heartbeat costs the swarm only
+two system calls.
 """
 
 import heapq
@@ -17,20 +17,21 @@ from bench.latency import connect
 
 RECEIVE_BYTES: Final = 1 << 20
 SIZE_BYTES: Final = 4
-#: Nothing to send until it is woken.
+#: No frame is due until the peer is woken.
 NEVER: Final = float("inf")
 
 
 class Peer(Protocol):
-    #: What is sent when it is due.
+    #: The frame to send when it is due.
     frame: bytes
 
     def on_response(self, response: memoryview) -> float:
-        """Seconds until the next frame, or NEVER; the bytes are valid only during the call."""
+        """Returns the seconds until the next frame, or NEVER. The bytes are valid only during the
+        call."""
 
 
 class Swarm:
-    """Runs peers until a condition holds; they stay connected between two runs."""
+    """Runs peers until a condition holds; their connections stay open between two runs."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -42,7 +43,7 @@ class Swarm:
         self._sent_at: dict[int, float] = {}
         self._buffer = bytearray(RECEIVE_BYTES)
         self.answers = 0
-        #: Of every answer since the list was last cleared; None: not kept.
+        #: The latency of each response since the list was last cleared; None: not recorded.
         self.waits: list[float] | None = None
 
     def add(self, peer: Peer, *, delay: float = 0.0) -> None:
@@ -54,7 +55,8 @@ class Swarm:
         heapq.heappush(self._due, (time.perf_counter() + delay, handle))
 
     def run(self, is_done: Callable[[], bool], *, seconds_max: float) -> bool:
-        """Whether it was done in time. The condition is looked at between two rounds of answers."""
+        """Returns whether the condition held in time. It is evaluated between two rounds of
+        responses."""
         deadline = time.perf_counter() + seconds_max
         while not is_done():
             now = time.perf_counter()

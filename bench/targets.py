@@ -1,4 +1,4 @@
-"""What Lograft promises, as ratios to Apache Kafka in the same run or as plain limits."""
+"""Lograft's targets, as ratios to Apache Kafka in the same run or as absolute limits."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,13 +11,13 @@ Results = dict[str, dict[str, dict[str, float]]]
 class Target:
     workload: str
     figure: str
-    #: Exactly one of the first two: a ratio to Kafka (at_least says which way), or a limit.
+    #: Has either a ratio to Kafka (a minimum if at_least is set) or a limit.
     ratio: float | None = None
     limit: float | None = None
     at_least: bool = False
 
     def value(self, results: Results) -> float | None:
-        """The ratio or the figure; None if it was not measured."""
+        """Returns the ratio or the figure; None if it was not measured."""
         ours = results.get("lograft", {}).get(self.workload, {}).get(self.figure)
         if ours is None or self.limit is not None:
             return ours
@@ -58,7 +58,7 @@ TARGETS: Final[tuple[Target, ...]] = (
     *(Target(f"rebalance-{protocol}", "rebalance_s", limit=5) for protocol in GROUP_PROTOCOLS),
     Target("transactions", "transactions_per_s", limit=2000, at_least=True),
 )
-#: Three nodes beside three nodes, replication factor 3.
+#: Three nodes of each, with replication factor 3.
 CLUSTER_TARGETS: Final[tuple[Target, ...]] = (
     *(Target(name, "cpu_s_per_gb", ratio=0.5) for name in PRODUCE),
     *(Target(name, "mb_per_s", ratio=1.2, at_least=True) for name in PRODUCE[2:]),
@@ -71,7 +71,7 @@ CLUSTER_TARGETS: Final[tuple[Target, ...]] = (
     Target("leader-paused", "p50_s", ratio=1.0),
     Target("offsets-loaded", "loaded_s", limit=5),
 )
-#: raft mode beside a Kafka that flushes before each acknowledgement too.
+#: Raft mode, compared with a Kafka that also flushes before each acknowledgement.
 RAFT_TARGETS: Final[tuple[Target, ...]] = (
     *(Target(name, "mb_per_s", ratio=1.2, at_least=True) for name in PRODUCE[2:]),
     Target("latency", "p50_ms", ratio=0.7),

@@ -1,4 +1,4 @@
-"""The load of small transactions: one record, then the end, again and again from many producers."""
+"""A load of small transactions from many producers: one record, then EndTxn, repeatedly."""
 
 import struct
 import time
@@ -22,21 +22,21 @@ from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from lograft.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 INIT_VERSION: Final = 4
-#: From this version on a Produce adds its partition to the transaction by itself (KIP-890).
+#: From this version, Produce itself adds its partition to the transaction (KIP-890).
 PRODUCE_VERSION: Final = {1: 11, 2: 12}
 END_VERSION: Final = {1: 4, 2: 5}
 ADD_VERSION: Final = 3
 BODY_POSITION: Final = 5
-#: After correlation id, tags and throttle time.
+#: Position of the error code: after correlation id, tags and throttle time.
 END_ERROR_POSITION: Final = 9
-#: Of EndTxn's second protocol: the producer id and epoch to go on with.
+#: Position of the producer id and epoch in the response to EndTxn of protocol 2.
 NEXT_IDENTITY_POSITION: Final = 11
-#: In a batch: producer id, producer epoch, base sequence.
+#: Positions of producer id, producer epoch and base sequence in a batch.
 IDENTITY_POSITION: Final = 43
 TIMEOUT_MS: Final = 60_000
-#: The coordinator is still writing the markers of the transaction before.
+#: The coordinator is still writing the markers of the previous transaction.
 CONCURRENT_TRANSACTIONS: Final = 51
-#: As above, in the words of a Produce.
+#: The same error in a response to Produce.
 NOT_ENOUGH_REPLICAS: Final = 19
 PASSING: Final = (CONCURRENT_TRANSACTIONS, NOT_ENOUGH_REPLICAS, 14, 15, 16)
 RETRY_SECONDS: Final = 0.005
@@ -44,12 +44,13 @@ WARM_SECONDS_MIN: Final = 1.0
 
 
 class TransactionFailed(Exception):
-    """The server answered with an error that a producer does not recover from."""
+    """The server responded with an error that a producer cannot recover from."""
 
 
 class Transactor:
-    """One transactional id on one partition. `protocol` is transaction.version: 1 adds a partition
-    with a request of its own and keeps its epoch, 2 does neither."""
+    """One transactional id that writes to one partition. `protocol` is transaction.version: with 1,
+    partitions are added by a separate request and the epoch does not change; with 2, neither
+    applies."""
 
     def __init__(
         self, name: str, topic: str, partition: int, *, value_bytes: int, protocol: int
@@ -79,7 +80,7 @@ class Transactor:
         return self._begin()
 
     def _encode(self) -> None:
-        """The frames that are patched from now on."""
+        """These frames are changed in place from now on."""
         producer_id, epoch = self._identity
         batch = build_batch(
             values(1, self._value_bytes),
@@ -123,7 +124,7 @@ class Transactor:
         return self._send()
 
     def _added(self, response: memoryview) -> float:
-        # The only topic's only partition comes last, before three empty tag sections.
+        # The only topic's only partition is last, before three empty tag sections.
         (code,) = struct.unpack_from(">h", response, len(response) - 5)
         if code in PASSING:
             return self._again()

@@ -1,4 +1,4 @@
-"""What is measured. A workload runs once against one subject and gives its figures by name."""
+"""The workloads. Each runs once against one subject and returns its figures by name."""
 
 import itertools
 import os
@@ -15,8 +15,8 @@ GIGABYTE: Final = 1e9
 MILLION: Final = 1e6
 PRODUCE_PARTITIONS: Final = 2
 PRODUCE_IN_FLIGHT: Final = 4
-#: Small batches: each partition has a producer of its own, with the five requests in flight that
-#: Kafka's de-duplication remembers.
+#: Small batches: each partition has its own producer, with five requests in flight, the maximum for
+#: which Kafka detects duplicates.
 SMALL_PARTITIONS: Final = 4
 SMALL_IN_FLIGHT: Final = 5
 SMALL_RECORDS: Final = 10
@@ -30,16 +30,16 @@ _serials = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long things take."""
+    """Durations."""
 
     seconds: float
     latency_seconds: float
     loaded_seconds: float
     repetitions: int
-    #: Rounds of warming a JVM at most; it ends earlier when its figures stop improving.
+    #: Maximum number of rounds that warm up a JVM; it ends earlier if the figures stop improving.
     warm_rounds: int
     idle_seconds: float
-    #: Of every topic that is made, by kind of server.
+    #: Settings of every topic, by server.
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -141,7 +141,7 @@ def latency(subject: Subject, plan: Plan) -> Figures:
 
 
 def loaded_latency(subject: Subject, plan: Plan) -> Figures:
-    """The same while another client writes 1 KB records as fast as it can."""
+    """The same while another client writes records of 1 KB as fast as possible."""
     noise, topic = new_name("writer"), new_name("latency")
     subject.create_topic(noise, partitions=subject.spread(PRODUCE_PARTITIONS))
     topic_id = subject.create_topic(topic)
@@ -184,7 +184,7 @@ def throughput(done: dict[str, float], used: float) -> Figures:
 
 
 def in_kernel(done: dict[str, float], cpu: CpuMeter) -> Figures:
-    """What of it no server can save that lets the kernel move the bytes."""
+    """The share that no server can avoid if the kernel moves the bytes."""
     return {"kernel_s_per_gb": cpu.read_kernel() / done["bytes"] * GIGABYTE}
 
 

@@ -1,7 +1,8 @@
-"""Three nodes, one topic: leaders are killed and the replication mode changes under a producer.
+"""Kills leaders of a topic on three nodes, and changes its replication mode, while a producer
+writes.
 
-Run it with `make demo NODES=3`. Every record has a number; in the end all partitions are read, and
-the demo says how many acknowledged records were lost or are there twice: none.
+Run it with `make demo NODES=3`. Every record has a number. At the end the demo reads all
+partitions, and prints how many acknowledged records were lost or duplicated: none.
 """
 
 import signal
@@ -29,7 +30,7 @@ from rich.table import Table
 TOPIC = "orders"
 NODES = (1, 2, 3)
 PARTITIONS = 3
-#: Below the range from which the system gives ports to clients.
+#: Below the range of ports that the system assigns to clients.
 FIRST_PORT = 19092
 WRITE_SECONDS = 3.0
 PATIENCE_SECONDS = 30.0
@@ -79,7 +80,8 @@ def run(*arguments: str) -> str:
 
 
 class Writer(threading.Thread):
-    """Writes numbers until it is stopped and remembers which were acknowledged, and when."""
+    """Sends consecutive numbers until it is stopped, and records which were acknowledged, and
+    when."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -119,7 +121,7 @@ class Writer(threading.Thread):
         )
 
     def longest_pause(self, partition: int, since: float) -> float:
-        """Between two acknowledgements of a partition."""
+        """The time between two acknowledgements of a partition."""
         times = [at for n, at in list(self.acknowledged.items()) if n % PARTITIONS == partition]
         times = [since, *sorted(at for at in times if at >= since)]
         return max(b - a for a, b in pairwise(times))
@@ -133,7 +135,7 @@ def wait_joined(admin: AdminClient) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(admin.list_topics(timeout=PATIENCE_SECONDS).brokers) < len(NODES):
         if time.monotonic() > deadline:
-            raise SystemExit("the nodes did not become a cluster")
+            raise SystemExit("the cluster did not become available")
         time.sleep(0.02)
 
 
@@ -146,7 +148,7 @@ def wait_in_sync(admin: AdminClient) -> None:
         ):
             return
         time.sleep(0.1)
-    raise SystemExit("the replicas did not come in sync")
+    raise SystemExit("the replicas did not become in sync")
 
 
 def set_mode(admin: AdminClient, mode: str) -> None:
@@ -179,7 +181,7 @@ def read_all(bootstrap: str) -> Counter[int]:
 
 
 def kill_and_restart(nodes: dict[int, Node], admin: AdminClient, writer: Writer) -> float:
-    """How long nothing was acknowledged on the partition whose leader was killed."""
+    """Returns the time without acknowledgements of the partition whose leader was killed."""
     leader = leader_of(admin, 0)
     killed_at = time.perf_counter()
     nodes[leader].end(signal.SIGKILL)
@@ -216,7 +218,7 @@ def show(nodes: dict[int, Node], bootstrap: str, began: float) -> None:
     admin.create_topics([topic], operation_timeout=PATIENCE_SECONDS)[TOPIC].result()
     wait_in_sync(admin)
     console.print(
-        f"three nodes are up and {TOPIC} has three replicas after"
+        f"Three nodes are running, and {TOPIC} has three replicas, after"
         f" {time.perf_counter() - began:.2f} s"
     )
     writer = Writer(bootstrap)
@@ -231,7 +233,7 @@ def show(nodes: dict[int, Node], bootstrap: str, began: float) -> None:
             table.add_row("switched from isr to raft", f"{pause:.2f} s")
         else:
             time.sleep(WRITE_SECONDS)
-        console.print(f"killing the leader of {TOPIC}-0, in {mode} mode")
+        console.print(f"Killing the leader of {TOPIC}-0, in {mode} mode")
         pause = kill_and_restart(nodes, admin, writer)
         table.add_row(f"leader killed ({mode})", f"{pause:.2f} s")
     writer.stop.set()
@@ -241,8 +243,8 @@ def show(nodes: dict[int, Node], bootstrap: str, began: float) -> None:
     lost = sum(number not in seen for number in writer.acknowledged)
     twice = sum(count > 1 for count in seen.values())
     console.print(
-        f"{len(writer.acknowledged):,} records acknowledged, [bold]{lost} lost, {twice} twice[/],"
-        f" {len(writer.failed)} refused"
+        f"{len(writer.acknowledged):,} records acknowledged,"
+        f" [bold]{lost} lost, {twice} duplicated[/], {len(writer.failed)} rejected"
     )
     if lost or twice or writer.failed:
         raise SystemExit(1)

@@ -1,1 +1,1 @@
-"""Programs for the people who work on Lograft; none of it ships with the package."""
+"""Programs for developers of Lograft, which are not part of the package."""

@@ -21,7 +21,7 @@ MAINTAINER: Final = "The Lograft authors <lograft@localhost>"
 #: Where the package is installed.
 HOME: Final = Path("usr/lib/lograft")
 SCRIPTS: Final = ("postinst", "prerm", "postrm")
-#: What the wheel is built from, besides `src`.
+#: The files, besides `src`, that the wheel is built from.
 SOURCES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 

@@ -32,7 +32,7 @@ CLASSES: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("ConsumerKeywords", ConsumerSettings),
     ("AdminKeywords", AdminSettings),
 )
-#: What may be given for a type of a field.
+#: The types that a keyword accepts, by the type of the field.
 NAMES: Final[dict[Any, str]] = {
     bool: "bool",
     int: "int",
@@ -50,7 +50,7 @@ NAMES: Final[dict[Any, str]] = {
     Deserializer: "Deserializer",
     TokenProvider: "TokenProvider",
 }
-#: More than what the field's type says.
+#: Settings that accept more than the field's type.
 WIDER: Final = {
     "acks": "str | int",
     "partitioner_class": "Partitioner | type[Partitioner] | PartitionFunction | None",

@@ -2,8 +2,8 @@
 
     python tools/generate_messages.py KAFKA_LIBS_FOLDER
 
-Takes facts only: names, types, versions, tags, defaults. The result is committed; run this again
-for a new Kafka, and read the diff.
+Only facts are used: names, types, versions, tags, defaults. The result is committed; for a new
+release of Kafka, run this again and review the diff.
 """
 
 import json
@@ -27,8 +27,8 @@ LATEST = 0x7FFF
 
 Json = dict[str, Any]
 
-#: Fields of our own in Kafka's messages, as tags from 10000 on: schema name (of the struct) to
-#: field schemas. Kafka's tools step over them.
+#: Lograft's fields in Kafka's messages, tagged from 10000 on: name of the struct's schema to the
+#: schemas of the fields. Kafka's tools skip them.
 OWN_FIELDS: dict[str, list[Json]] = {}
 
 
@@ -39,8 +39,8 @@ def own(struct: str, field: str, kind: str, *, tag: int, default: str | None, si
     )
 
 
-# How a partition is replicated (-1: as before), and the epoch that names its raft life. In
-# AlterPartition: what its leader asks for, or is in; -1 if it speaks of the ISR alone.
+# How a partition is replicated (-1: unchanged), and the epoch of its Raft life. In AlterPartition:
+# the mode that the leader requests or uses; -1 if the request only changes the ISR.
 own("PartitionRecord", "ReplicationMode", "int8", tag=10000, default="0", since=0)
 own("PartitionChangeRecord", "ReplicationMode", "int8", tag=10000, default="-1", since=0)
 own(
@@ -51,9 +51,10 @@ own(
     default="-1",
     since=0,
 )
-# How far the controller's metadata was when it answered: the broker that forwarded waits for it.
+# Offset of the controller's metadata at the time of the response: the forwarding broker waits until
+# it has replayed this offset.
 own("EnvelopeResponse", "MetadataOffset", "int64", tag=10000, default="-1", since=0)
-# The controller ends a raft life: where does this replica's log end?
+# The controller ends a Raft life and requests the log end offset of this replica.
 own("OffsetForLeaderPartition", "LeavingEpoch", "int32", tag=10000, default="-1", since=4)
 for topic, first in (
     ("OffsetForLeaderTopic", 4),
@@ -73,38 +74,37 @@ for partition, first in (
 ):
     own(partition, "RaftLife", "int32", tag=10001, default="-1", since=first)
 own("AlterPartitionRequestPartitionData", "RaftVoters", "[]int32", tag=10002, default=None, since=0)
-# Both sides of a connection are Lograft: the APIs that only brokers of Lograft ask each other for
-# are listed, and Lograft's tags are understood.
+# Both sides of a connection are Lograft: APIs between Lograft brokers are listed, and Lograft's
+# tagged fields are supported.
 for message in ("ApiVersionsRequest", "ApiVersionsResponse"):
     own(message, "IsLograft", "bool", tag=10000, default="false", since=3)
-# The broker that the election should make the leader; -1: Kafka's election types decide.
+# The broker that the election should make the leader; -1: as the election type of Kafka requires.
 own("ElectLeadersRequest", "Leader", "int32", tag=10000, default="-1", since=2)
-# A new number of replicas in the same step as a change of a topic's settings: of all its
-# partitions, or of these.
+# A new replication factor in the same request as a topic's settings: for all partitions, or these.
 own(
     "IncrementalAlterConfigsRequest", "ReplicationFactor", "int16", tag=10000, default="-1", since=1
 )
 own("IncrementalAlterConfigsRequest", "Partitions", "[]int32", tag=10001, default=None, since=1)
-# A coordinator claims topics for a group, if the claims have not changed since it checked them.
+# A coordinator claims topics for a group, unless the claims have changed since it checked them.
 own("IncrementalAlterConfigsRequest", "Claims", "bool", tag=10002, default="false", since=1)
 own("IncrementalAlterConfigsRequest", "HeldBefore", "string", tag=10003, default=None, since=1)
-# The groups that use these topics, by subscriptions or committed offsets: of the given groups, or
-# of all groups in the partitions of the internal topic that the response contains.
+# The groups that use these topics, by subscription or committed offsets: those of the given groups,
+# or all groups in the partitions of the internal topic that the response contains.
 own("ListGroupsRequest", "UsedTopics", "[]string", tag=10000, default=None, since=5)
 own("ListGroupsRequest", "GroupIds", "[]string", tag=10001, default=None, since=5)
 own("ListedGroup", "UsedTopics", "[]string", tag=10000, default=None, since=5)
 own("ListGroupsResponse", "Partitions", "[]int32", tag=10000, default=None, since=5)
-# Stored dynamic values of a broker that it cannot apply, with their reasons.
+# Stored dynamic values of a broker that it cannot apply, with the reasons.
 own("DescribeConfigsResult", "SkippedValues", "[]string", tag=10000, default=None, since=4)
-# State of Apache Kafka that the metadata contain and that Lograft does not enforce, in sentences.
+# State of Apache Kafka in the metadata that Lograft does not enforce, as sentences.
 own("DescribeClusterResponse", "UnenforcedState", "[]string", tag=10000, default=None, since=0)
-# How a partition is replicated, how it should be, and what it waits for on the way.
+# The current and the desired replication mode of a partition, and what a mode switch waits for.
 PARTITION = "DescribeTopicPartitionsResponsePartition"
 own(PARTITION, "ReplicationMode", "int8", tag=10000, default="0", since=0)
-own(PARTITION, "WishedMode", "int8", tag=10001, default="0", since=0)
+own(PARTITION, "DesiredMode", "int8", tag=10001, default="0", since=0)
 own(PARTITION, "ModeReason", "string", tag=10002, default=None, since=0)
-# What the leader knows of every replica, in the order of ReplicaNodes; nothing in the answers of
-# other brokers. Offsets and ages are -1 where they are not known.
+# What the leader knows about every replica, in the order of ReplicaNodes; empty in responses of
+# other brokers. Unknown offsets and ages are -1.
 LEADERS_VIEW = "DescribeTopicPartitionsResponsePartition"
 own(LEADERS_VIEW, "HighWatermark", "int64", tag=10010, default="-1", since=0)
 for tag, name in enumerate(
@@ -112,8 +112,8 @@ for tag, name in enumerate(
 ):
     own(LEADERS_VIEW, f"Replica{name}", "[]int64", tag=tag, default=None, since=0)
 
-# Resetting the offsets of a live group, and back (docs/decisions/0010): what an OffsetCommit asks
-# for (0: a commit like any other), why it was refused, and what each offset was before.
+# Resetting the offsets of a live group, and undoing it (docs/decisions/0010): what an OffsetCommit
+# requests (0: an ordinary commit), why it was rejected, and the previous value of each offset.
 own("OffsetCommitRequest", "ResetAction", "int8", tag=10000, default="0", since=8)
 own("OffsetCommitResponse", "ErrorMessage", "string", tag=10000, default=None, since=8)
 for offset, first in (("OffsetCommitValue", 4), ("OffsetFetchResponsePartitions", 8)):
@@ -121,11 +121,11 @@ for offset, first in (("OffsetCommitValue", 4), ("OffsetFetchResponsePartitions"
     own(offset, "OffsetBeforeReset", "int64", tag=10001, default="-1", since=first)
 own("OffsetCommitValue", "LeaderEpochBeforeReset", "int32", tag=10002, default="-1", since=4)
 own("OffsetCommitValue", "MetadataBeforeReset", "string", tag=10003, default=None, since=4)
-# When all members were sent away; the record of the next generation or epoch has it no more.
+# Time at which all members were removed; the record of the next generation or epoch omits it.
 for group, first in (("GroupMetadataValue", 4), ("ConsumerGroupMetadataValue", 0)):
     own(group, "FencedTimestamp", "int64", tag=10000, default="-1", since=first)
 
-#: Kafka type: (declaring function, Python type, the value that counts as no default).
+#: Kafka type: (declaring function, Python type, the value that is equal to no default).
 SCALARS = {
     "bool": ("boolean", "bool", False),
     "int8": ("int8", "int", 0),
@@ -163,7 +163,7 @@ def snake(name: str) -> str:
 
 
 def versions(text: str) -> tuple[int, int]:
-    """First and last version; LATEST where it is open. Versions that are none come out empty."""
+    """First and last version; LATEST if the range is open. Empty for ranges without a version."""
     if text == "none":
         return LATEST + 1, LATEST
     if text.endswith("+"):
@@ -173,13 +173,13 @@ def versions(text: str) -> tuple[int, int]:
 
 
 def field_versions(schema: Json) -> tuple[int, int]:
-    """A field that names only the versions in which it is tagged exists in no other."""
+    """A field that specifies only tagged versions exists in no other version."""
     return versions(schema.get("versions") or schema["taggedVersions"])
 
 
 @dataclass
 class Module:
-    """One generated file: a request with its response, or one record."""
+    """A generated file: a request with its response, or a record."""
 
     schemas: list[Json] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -205,8 +205,8 @@ class Module:
         return "\n".join(head) + body + "\n"
 
     def _name_classes(self) -> None:
-        """A struct keeps Kafka's name; where request and response both have one of that name,
-        each is led by the name of its message."""
+        """A struct keeps Kafka's name. If request and response both have a struct of that name, the
+        name of the message becomes its prefix."""
         owners: dict[str, list[str]] = defaultdict(list)
         for schema in self.schemas:
             for struct in self._structs(schema):
@@ -217,7 +217,7 @@ class Module:
                 self.classes[top, struct] = struct if plain else top + struct
 
     def _structs(self, schema: Json) -> dict[str, Json]:
-        """Struct name to the schema of its fields, each after the structs it is made of."""
+        """Struct name to the schema of its fields, in the order of their dependencies."""
         found: dict[str, Json] = {}
         common = {struct["name"]: struct for struct in schema.get("commonStructs", ())}
 
@@ -295,8 +295,8 @@ class Module:
             python = self.classes[top, kind]
             declare = "struct"
             options.insert(0, python)
-            # Kafka's own reader takes a nullable tagged struct that is not there for a blank one,
-            # whatever its default says, and writes null as a tag of its own.
+            # Kafka's reader replaces a missing nullable tagged struct by an empty one, regardless
+            # of its default, and writes null as a tag.
             if (default == "null" or is_tagged) and not (is_tagged and can_be_null):
                 options.append("default=None")
                 can_be_null = True
@@ -353,7 +353,7 @@ def coordinator_of(name: str) -> str:
 
 
 def record_tables(records: list[Json]) -> dict[str, list[str]]:
-    """Type number of a record to its module and class, for each of the places they lie in."""
+    """Record type to module and class, for each log that contains records."""
     tables: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for schema in records:
         name, kind = schema["name"], schema["type"]

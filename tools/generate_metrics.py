@@ -17,7 +17,7 @@ from lograft.model.metrics import Histogram, Label, Metric
 ROOT: Final = Path(__file__).parents[1]
 OUTPUT: Final = ROOT / "docs" / "metrics.md"
 SOURCE: Final = ROOT / "src"
-#: Declares types and labels, but no metric.
+#: Declares types and labels, but no metrics.
 INTERFACE: Final = "lograft.model.metrics"
 
 INTRODUCTION: Final = """\
@@ -40,8 +40,8 @@ is up to date, and that each metric is collected.
 
 
 def declared_metrics() -> dict[str, list[Metric]]:
-    """By module, in the order of their declaration. A declaration is an annotated name of a module
-    (`NAME: Final = Counter(…)`), so that imported names are not declared again."""
+    """Metrics by module, in the order of their declaration. A declaration is an annotated name of a
+    module (`NAME: Final = Counter(…)`), so that imported names are not declared again."""
     found = {}
     for file in sorted(SOURCE.rglob("*.py")):
         name = ".".join(file.relative_to(SOURCE).with_suffix("").parts)

@@ -1,9 +1,9 @@
-"""Records data folders of a real Apache Kafka, and what its own tools say about them.
+"""Records data directories of Apache Kafka, and the output of its tools for them.
 
-Three archives go to tests/golden/files: a folder after a clean stop, one after a kill, and the two
-internal logs of a Kafka that has every type of group and everything that Lograft only keeps. Beside
-`data/` the first two have `dumps/`: the text of DumpLogSegments for every file, which the tests
-compare with.
+Writes three archives to tests/golden/files: a directory after a clean shutdown, one after a kill,
+and the internal logs of a Kafka with every type of group and with all state that Lograft only
+stores. The first two contain, beside `data/`, also `dumps/`: the output of DumpLogSegments for
+every file, which the tests compare with.
 """
 
 import io
@@ -22,7 +22,7 @@ from tools.kafka_jars import KAFKA_VERSION, REPOSITORY
 
 FOLDER: Final = REPOSITORY / "tests" / "golden" / "files"
 SETTINGS: Final = {
-    # Small files: indexes are preallocated, and a snapshot is due after a few records.
+    # Small files: indexes are preallocated. A snapshot is taken after a few records.
     "log.index.size.max.bytes": "4096",
     "log.index.interval.bytes": "200",
     "metadata.log.max.record.bytes.between.snapshots": "500",
@@ -106,7 +106,7 @@ def record_kept_state(scratch: Path, tools: JavaTools) -> None:
 
 
 def dumps_of(tools: JavaTools, data: Path) -> dict[str, str]:
-    """The tool's text for each file that it can read, by the file's path within the folder."""
+    """The tool's output for each file that it can read, by the file's path in the directory."""
     dumps = {}
     for file in sorted(data.rglob("*")):
         if file.suffix not in {

@@ -1,4 +1,4 @@
-"""A TCP proxy that keeps the Kafka frames passing through it."""
+"""A TCP proxy that records Kafka frames."""
 
 import socket
 import struct
@@ -10,13 +10,13 @@ from typing import Final
 from tests.golden.frames_file import Frame
 
 FRAME_BYTES_MAX: Final = 24_000
-#: Of one API, version and direction from one client: enough to show its shapes.
+#: Limit per API, version and direction for one client, which is enough to show their variants.
 KEPT_PER_SOURCE: Final = 6
 KEPT_IN_ALL: Final = 16
 
 
 class Recorder:
-    """Keeps some distinct frames of every kind; `source` names the client that is talking now."""
+    """Records a few distinct frames of every kind; `source` is the name of the current client."""
 
     def __init__(self) -> None:
         self.source = "none"
@@ -43,7 +43,7 @@ class Recorder:
 
 
 class Proxy:
-    """Listens on its own port and forwards every connection to another."""
+    """Listens on a port and forwards every connection to another one."""
 
     def __init__(self, target_port: int, port: int, recorder: Recorder) -> None:
         self._target_port = target_port
@@ -80,7 +80,7 @@ class Proxy:
         with suppress(OSError):
             while data := source.recv(65536):
                 buffer += data
-                # Noted before it is passed on: the answer must find its question.
+                # Recorded before the request is forwarded, since the response needs it.
                 self._take_frames(buffer, is_request, asked)
                 target.sendall(data)
         with suppress(OSError):

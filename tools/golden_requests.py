@@ -1,7 +1,7 @@
-"""Requests of the data and metadata families, for any version, for the golden sweep.
+"""Requests for the golden sweep, in any version, of the data and metadata APIs.
 
-A builder gives one or more requests of its API for a version; where a version cannot carry a field
-it is left out. APIs without a builder are asked with an empty message.
+A builder returns one or more requests of its API for a version, without the fields that the version
+does not have. APIs without a builder get an empty request.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ FIRST_PRODUCE_WITH_ZSTD: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the requests are about: a topic with two partitions, its id, a group."""
+    """The topic of the requests with two partitions, its id, and a group."""
 
     topic: str
     topic_id: UUID
@@ -322,7 +322,8 @@ def describe_groups_requests(about: Subject, _version: int) -> list[Message]:
 
 
 Builder = Callable[[Subject, int], Sequence[Message]]
-#: By API key, in the order of the sweep: topics are created before they are grown and deleted.
+#: By API key, in the order of the sweep: topics are created before they get partitions or are
+#: deleted.
 BUILDERS: Final[dict[int, Builder]] = {
     0: produce_requests,
     1: fetch_requests,

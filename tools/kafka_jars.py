@@ -1,8 +1,8 @@
-"""Brings Apache Kafka's jars into `.cache/kafka/<version>`: `python -m tools.kafka_jars`; and those
-of Spark's Kafka connector and of its packages for Avro and Protobuf into `.cache/spark`.
+"""Downloads Apache Kafka's jars to `.cache/kafka/<version>`: `python -m tools.kafka_jars`; and
+those of Spark's Kafka connector and of its packages for Avro and Protobuf to `.cache/spark`.
 
-Maven finds them by artifact name (tools/kafka/pom.xml). A finished folder carries a marker, so a
-second call costs nothing and an interrupted one starts again.
+Maven downloads them by artifact name (tools/kafka/pom.xml). A complete directory has a marker, so a
+second call does nothing, and an interrupted one starts again.
 """
 
 import fcntl
@@ -16,38 +16,38 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 CACHE: Final = REPOSITORY / ".cache" / "kafka"
 KAFKA_VERSION: Final = "4.3.1"
-#: The last line before 4.0: what clusters run that have not left ZooKeeper behind for long.
+#: The last release line before 4.0, which clusters use that have only recently left ZooKeeper.
 KAFKA_39_VERSION: Final = "3.9.2"
-#: The last release whose console tools many people still have installed.
+#: An older release, whose console tools are still widely installed.
 OLD_KAFKA_VERSION: Final = "3.1.0"
-#: The newest of spark-avro that can be fetched; it works with PySpark 4.3, too.
+#: The newest available version of spark-avro; it works with PySpark 4.3, too.
 SPARK_FORMAT_VERSION: Final = "4.1.1"
 FETCH_SECONDS_MAX: Final = 900
 
 
 class JarsMissing(Exception):
-    """The jars could not be fetched; the text says what Maven said."""
+    """The jars could not be downloaded; the message is Maven's output."""
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with the jars of one release, fetched on first use."""
+    """Returns the directory with the jars of a release; downloads them on first use."""
     pom = REPOSITORY / "tools" / "kafka" / "pom.xml"
     return jars(CACHE / version, pom, f"-Dkafka.version={version}")
 
 
 def framework_jars() -> Path:
-    """The folder with the jars of Kafka Streams, Connect and MirrorMaker 2."""
+    """Returns the directory with the jars of Kafka Streams, Connect and MirrorMaker 2."""
     pom = REPOSITORY / "tools" / "kafka" / "frameworks.xml"
     return jars(CACHE / f"frameworks-{KAFKA_VERSION}", pom, f"-Dkafka.version={KAFKA_VERSION}")
 
 
 def spark_connector_jars() -> Path:
-    """The folder with the jars of Spark's own Kafka connector."""
+    """Returns the directory with the jars of Spark's Kafka connector."""
     return jars(CACHE.parent / "spark" / "connector", REPOSITORY / "tools" / "spark" / "pom.xml")
 
 
 def spark_format_jars(format_: str) -> Path:
-    """The folder with the jar of Spark's package for avro or protobuf."""
+    """Returns the directory with the jar of Spark's package for avro or protobuf."""
     pom = REPOSITORY / "tools" / "spark" / "formats.xml"
     version = SPARK_FORMAT_VERSION
     folder = CACHE.parent / "spark" / f"{format_}-{version}"
@@ -90,7 +90,7 @@ def fetch(folder: Path, pom: Path, settings: Sequence[str]) -> None:
 
 
 def ensure_program(program: str, *, package: str) -> None:
-    """Installs a Debian package when its program is not there."""
+    """Installs the Debian package of a missing program."""
     if shutil.which(program):
         return
     if not shutil.which("apt-get"):

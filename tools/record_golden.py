@@ -1,7 +1,7 @@
-"""Records frames from a real Apache Kafka: `python -m tools.record_golden [--files]`.
+"""Records frames of Apache Kafka: `python -m tools.record_golden [--files]`.
 
-A proxy stands between Kafka and its clients: Python's, kcat, franz-go, kafkajs, the Java tools of
-two releases, and a sweep of our own over every version. What passes goes to tests/golden/frames.
+A proxy runs between Kafka and its clients: Python's, kcat, franz-go, kafkajs, the Java tools of two
+releases, and a sweep over every API and version. The frames are written to tests/golden/frames.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from tools.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION
 
 TOPIC = "golden"
 ANSWER_SECONDS = 10.0
-#: These would change the cluster under the recording, or do not answer a stranger.
+#: These would change the cluster during the recording, or do not respond to clients.
 NOT_SWEPT = frozenset({17, 36, 58, 64, 81, 82})
 
 
 class Sweep:
-    """Asks every API in every version over raw connections."""
+    """Sends requests of every API and version over raw connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -62,7 +62,7 @@ class Sweep:
         return [request_class(key)()]
 
     def ask(self, request: Message, version: int) -> bytes:
-        """A refused request costs its connection; the next gets a new one."""
+        """After a rejected request Kafka closes the connection; the next request uses a new one."""
         frame = frame_request(request, version, correlation_id=7, client_id="sweep")
         if self._connection is None:
             self._connection = socket.create_connection((HOST, self._port), ANSWER_SECONDS)
@@ -84,7 +84,7 @@ class Sweep:
 
 
 def talk(recorder: Recorder, bootstrap: str, port: int, folder: Path) -> None:
-    """Every client says its piece."""
+    """Runs every client once."""
     recorder.source = "librdkafka"
     librdkafka.create_topic(bootstrap, TOPIC, partitions=2)
     with_librdkafka(bootstrap)

@@ -59,7 +59,7 @@ def record() -> str:
             server.communicate()
     console.print()  # the picture cuts off the descenders of the last line
     picture = console.export_svg(title="lograft", unique_id="lograft")
-    # The fonts of the reader's system will do; rich's template loads one from a server.
+    # Use the fonts of the reader's system; rich's template loads a font from a server.
     return re.sub(r" *@font-face \{.*?\n *\}\n", "", picture, flags=re.DOTALL)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 PAGE: Final = Path(__file__).parents[1] / "docs" / "tutorial" / "index.md"
 NOTEBOOK: Final = PAGE.with_name("tutorial.ipynb")
 
-#: Commands that run until they are stopped, in a terminal of their own.
+#: Commands that run until they are stopped, in a separate terminal.
 SERVER_COMMAND: Final = "lograft start"
 
 _STEP: Final = re.compile(
@@ -30,7 +30,7 @@ _NUMBERS: Final = re.compile(r"[0-9]+(?:,[0-9]+)*")
 
 
 class Commands(NamedTuple):
-    """Lines for the shell."""
+    """Commands for the shell."""
 
     text: str
 
@@ -40,8 +40,8 @@ class Commands(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Lines that the commands before it print, in this order. Numbers, and lists of numbers, are
-    examples: the real ones may differ."""
+    """Lines that the previous commands print, in this order. Numbers, and lists of numbers, are
+    examples: the actual ones may differ."""
 
     text: str
 
@@ -70,7 +70,7 @@ def steps() -> list[Step]:
 
 
 def _parts(page: str) -> list[Step | str]:
-    """The page in order: text as it is, and steps."""
+    """The page in order: text and steps."""
     parts: list[Step | str] = []
     end = 0
     for match in _STEP.finditer(page):

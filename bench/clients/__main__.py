@@ -19,7 +19,7 @@ from bench.subject import BenchFailed, Subject, make_server
 from lograft.client import Producer
 
 CLIENTS: Final = ("lograft", "lograft-arrow", "confluent-kafka", "aiokafka", "kafka-python")
-#: Bytes of a message.
+#: Size of a message in bytes.
 WORKLOADS: Final = {
     "produce-100B": 100,
     "produce-1KB": 1_000,
@@ -27,7 +27,7 @@ WORKLOADS: Final = {
     "consume-1KB": 1_000,
     "echo-100B": 100,
 }
-#: Nothing of the columns comes one by one.
+#: Arrow tables are not sent as single messages.
 LEFT_OUT: Final = frozenset({("lograft-arrow", "echo-100B")})
 WORKER_SECONDS_MAX: Final = 180
 
@@ -35,7 +35,7 @@ Results = dict[str, dict[str, Figures]]
 
 
 class Target:
-    """A figure of one client against that of another."""
+    """Compares a figure of one client with that of another."""
 
     def __init__(
         self, workload: str, figure: str, ours: str, theirs: str, ratio: float, *, at_least: bool

@@ -1,4 +1,4 @@
-"""confluent-kafka: librdkafka's threads under a Python face."""
+"""confluent-kafka, the Python binding of librdkafka."""
 
 import time
 from typing import Any, Final
@@ -45,8 +45,7 @@ def _consumer(order: Order, partitions: int, offset: int, wait_ms: int) -> Any:
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": wait_ms,
-            # Its default, a second, is most of the time of a consumer that is faster than its queue
-            # is long.
+            # With the default of one second, a consumer that is faster than its queue mostly waits.
             "fetch.queue.backoff.ms": ROUND_WAIT_MS,
         }
     )
@@ -85,7 +84,7 @@ def consume(order: Order) -> Figures:
     rounds.is_over(len(consumer.consume(1, WAIT_SECONDS)))
     meter.start()
     while meter.goes_on():
-        # It waits for all of them, or until the time is up.
+        # Waits for all messages, or until the time is up.
         messages = consumer.consume(min(CONSUMED_AT_ONCE, rounds.left), WAIT_SECONDS)
         for message in messages:
             assert message.value()
@@ -103,7 +102,7 @@ def echo(order: Order) -> Figures:
     producer, consumer = _producer(order, 0), _consumer(order, 1, OFFSET_END, 500)
     deadline = time.perf_counter() + WAIT_SECONDS
     while consumer.poll(0.1) is None:
-        # Until the end has been found, what is sent lies before it.
+        # Until the end offset is known, all messages are before it.
         assert time.perf_counter() < deadline
         producer.produce(order.topic, value, partition=0)
         producer.flush(WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Lograft's own client: records one by one in bulk calls, and as columns."""
+"""Lograft's client, with bulk methods for single records and with Arrow tables."""
 
 import time
 from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ from lograft.client import Producer, TopicPartition
 from lograft.client.consumer import Consumer
 from lograft.runtime import event_loop
 
-#: Rows of a table; the batches of a bulk sender are as large as a request may be.
+#: Number of rows in a table. The batches of the bulk methods are as large as a request may be.
 ROWS: Final = 50_000
 TABLE_BATCH_BYTES: Final = 900_000
 WAIT_MS: Final = WAIT_SECONDS * 1000
@@ -44,8 +44,8 @@ def _producer(order: Order, **settings: Any) -> Producer:
 
 
 def _reader(order: Order, **settings: Any) -> Consumer:
-    """The kernel finds out how much it holds for a connection, as with all other clients here.
-    Java's 64 KiB, which are our default, cost a quarter of the CPU time."""
+    """The kernel chooses the size of the receive buffer, as for all other clients here. Lograft's
+    default of 64 KiB, which is Kafka's, costs a quarter of the CPU time."""
     return Consumer(
         {
             "bootstrap.servers": order.servers,

@@ -1,4 +1,4 @@
-"""What each client is asked to do, and what it tells."""
+"""The workloads of the clients, and the figures that they return."""
 
 import random
 import time
@@ -9,29 +9,29 @@ from typing import Any, Final, NamedTuple
 LINGER_MS: Final = 5
 BATCH_BYTES: Final = 64 << 10
 PARTITIONS: Final = 3
-#: Messages differ, but making them should cost nothing.
+#: Messages differ, but building them must cost almost nothing.
 VALUES: Final = 1_000
-#: How many are sent between two looks at the clock.
+#: Number of messages between two reads of the clock.
 STRIDE: Final = 5_000
 WARM_UP: Final = 2_000
 WAIT_SECONDS: Final = 60
-#: Of consumers that read a topic again and again (fetch.max.wait.ms): a long poll at its end keeps
-#: the connection from what comes after the seek.
+#: fetch.max.wait.ms of consumers that read a topic repeatedly: a long poll at the end of the log
+#: would delay the request that follows the seek.
 ROUND_WAIT_MS: Final = 5
-#: What consumers read, again and again: the broker has it in memory.
+#: The number of messages that consumers read repeatedly; the broker has them in its page cache.
 STORED_BYTES: Final = 64 << 20
 
 
 class Order(NamedTuple):
     servers: str
     topic: str
-    #: Of a message.
+    #: Size of a message in bytes.
     size: int
     seconds: float
 
     @property
     def stored(self) -> int:
-        """How many messages a consumer finds."""
+        """The number of messages in the topic of a consumer."""
         return STORED_BYTES // self.size
 
     def values(self) -> list[bytes]:
@@ -63,13 +63,14 @@ class Meter:
 
 
 class Rounds:
-    """Of reading a whole topic: at its end a consumer begins again, without waiting for more."""
+    """Measures how fast a whole topic is read. At its end, the consumer seeks to the beginning
+    without waiting for new records."""
 
     def __init__(self, order: Order) -> None:
         self._stored = self.left = order.stored
 
     def is_over(self, count: int) -> bool:
-        """Whether the messages that were read now are the last ones."""
+        """Returns whether these messages are the last ones of the measurement."""
         assert 0 < count <= self.left, (count, self.left)
         self.left -= count
         if self.left:
@@ -94,7 +95,7 @@ Work = Callable[[Order], Figures]
 class Client(NamedTuple):
     produce: Work | None = None
     consume: Work | None = None
-    #: One message at a time, there and back.
+    #: Sends one message at a time and waits until it has been consumed.
     echo: Work | None = None
 
 

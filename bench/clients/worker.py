@@ -1,4 +1,4 @@
-"""One measurement of one client, as a process: figures as JSON on the last line."""
+"""Measures one client in a separate process. Prints the figures as JSON on the last line."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from bench.clients.work import Client, Order, work_of
 
 
 def client_of(name: str) -> Client:
-    """Imported here: a client does not pay for the others."""
+    """Imported here, so that a client does not load the libraries of the others."""
     if name == "confluent-kafka":
         from bench.clients.confluent_client import CONFLUENT
 
@@ -37,7 +37,7 @@ def main() -> None:
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     work = work_of(client_of(given.client), given.workload)
-    assert work is not None, "the parent asks only for what there is"
+    assert work is not None, "the parent requests only existing workloads"
     order = Order(given.servers, given.topic, given.size, given.seconds)
     print(json.dumps(work(order)))
 

@@ -1,12 +1,12 @@
-"""CPU microseconds of one append and one read, in `Log` and in `Partition`.
+"""Measures the CPU time of one append and one read, in `Log` and in `Partition`.
 
     python -m bench.micro.append_path [--against SRC] [--pairs 12]
 
-Each run is a process of its own. It appends small batches to a log in memory (/dev/shm where there
-is one) and reports the fastest of many rounds: on a shared machine the minimum is the CPU time of
-the code itself. With `--against` (the `src` folder of another checkout) the two source trees run in
-turn: the fastest run of each, and the median of the differences of the pairs. `calls` is how many
-Python functions one of them calls.
+Each run is a separate process. It appends small batches to a log in memory (/dev/shm if it exists)
+and reports the fastest of many rounds, since on a shared machine the minimum is the CPU time of the
+code itself. With `--against` (the `src` folder of another checkout) the two source trees run in
+turn: the output is the fastest run of each, and the median of the differences of the pairs. `calls`
+is the number of Python functions that one call executes.
 """
 
 import argparse
@@ -51,7 +51,7 @@ Append = Callable[[memoryview], object]
 
 
 class Alone:
-    """A `PartitionHost` and `Brokers` of a broker without others."""
+    """`PartitionHost` and `Brokers` of the only broker of a cluster."""
 
     is_registered = True
 

@@ -79,7 +79,7 @@ async def create(session: Session, name: str, counter: CallCounter | None = None
 
 
 def count_calls() -> Counter[tuple[str, str]]:
-    """Of all counted requests together."""
+    """Returns the number of calls of all counted requests together."""
     cluster = SimulatedCluster(nodes=1, seed=1)
     routers: list[Router] = []
 

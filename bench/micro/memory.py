@@ -1,9 +1,9 @@
-"""What it costs to write files into memory that was used a moment ago, and into other memory.
+"""Measures the cost of writing files into memory that was used recently, and into other memory.
 
-python -m bench.micro.memory [FOLDER]
+    python -m bench.micro.memory [FOLDER]
 
-On a machine of its own both cost the same. In a virtual machine the host has to find a page when
-it is touched for the first time, or again after the guest has given it back.
+On a physical machine both cost the same. In a virtual machine the host has to allocate a page when
+it is touched for the first time, or again after the guest has returned it.
 """
 
 import os

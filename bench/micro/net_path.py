@@ -1,10 +1,10 @@
-"""What the network path alone costs: frames into a file, slices of a file out, small requests.
+"""Measures the network path alone: frames into a file, slices of a file, small requests.
 
     python bench/micro/net_path.py [--gigabytes 2] [--loop fastest|asyncio]
 
-A server in its own process with a handler that does next to nothing; a client of plain blocking
-sockets with frames made beforehand. The figures are CPU seconds of the *server* per gigabyte, and
-microseconds of its CPU per small request: wall time says little on a shared machine.
+The server is a separate process whose handler does almost nothing. The client has blocking sockets
+and encoded frames. The figures are CPU seconds of the *server* per gigabyte, and microseconds of
+its CPU per small request: wall time means little on a shared machine.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
 
 BATCH_BYTES: Final = 1 << 20
-#: The file starts again here, so that the benchmark fits into the page cache.
+#: The server overwrites the file from here, so that the benchmark fits into the page cache.
 FILE_BYTES_MAX: Final = 512 << 20
 IN_FLIGHT: Final = 5
 SMALL_BYTES: Final = 200
@@ -39,7 +39,7 @@ ACK: Final = (8).to_bytes(4, "big") + bytes(8)
 
 
 class BenchHandler:
-    """Sink, source or echo, by the first byte of the frame."""
+    """Discards, sends or echoes, depending on the first byte of the frame."""
 
     def __init__(self, file: File, fetch_bytes: int) -> None:
         self.frame_bytes_max = 100 << 20
@@ -93,7 +93,7 @@ def serve(pipe: Pipe, path: str, fetch_bytes: int, loop_name: str) -> None:
             while True:
                 await asked.wait()
                 asked.clear()
-                # The loop may have called twice for one message.
+                # The loop may have called the callback twice for one message.
                 if not pipe.poll():
                     continue
                 if pipe.recv() == "stop":
@@ -109,7 +109,7 @@ def serve(pipe: Pipe, path: str, fetch_bytes: int, loop_name: str) -> None:
 
 
 def exchange(port: int, request: bytes, answer_bytes: int, count: int) -> None:
-    """Sends the request `count` times with a few under way, reads the answers."""
+    """Sends the request `count` times with several in flight, and reads the responses."""
     window = threading.Semaphore(IN_FLIGHT)
     with socket.create_connection(("127.0.0.1", port)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -131,7 +131,7 @@ def exchange(port: int, request: bytes, answer_bytes: int, count: int) -> None:
 
 
 def measure(pipe: Pipe, work: Callable[[], None]) -> tuple[float, float, float, float]:
-    """Server CPU seconds (all, user, system) and wall seconds."""
+    """CPU seconds of the server (total, user, system) and wall seconds."""
     pipe.send("times")
     before = pipe.recv()
     began = time.perf_counter()

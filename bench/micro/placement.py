@@ -1,7 +1,5 @@
-"""How evenly 1,000 partitions with 3 replicas lie, and what moves when brokers come and go.
-
-python -m bench.micro.placement
-"""
+"""Measures how evenly 1,000 partitions with 3 replicas are placed, and how many replicas move when
+brokers are added or removed: python -m bench.micro.placement"""
 
 from collections import Counter
 from collections.abc import Iterable

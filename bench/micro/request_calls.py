@@ -59,16 +59,17 @@ from tests.compatibility.servers import Server
 ROOT: Final = Path(__file__).parents[2]
 COUNTED_NODE: Final = "bench.micro.counted_node"
 VALUE_BYTES: Final = 100
-#: More than those that are all measured (api/request_times.py).
+#: Must exceed the number of requests that are always measured (api/request_times.py).
 WARM_UP: Final = 120
 REQUESTS: Final = 400
-#: A consumer's fetch must wait before the record comes.
+#: A consumer's fetch must be waiting before the record arrives.
 PARKING_SECONDS: Final = 0.01
 LONG_POLL_MS: Final = 10_000
 COORDINATOR_SECONDS_MAX: Final = 30.0
-#: Before the tags of the only partition, of its topic and of the response.
+#: Position of the error code: before the tags of the only partition, of its topic and of the
+#: response.
 COMMIT_ERROR_POSITION: Final = -5
-#: After correlation id, tags and throttle time.
+#: Position of the error code: after correlation id, tags and throttle time.
 INIT_ERROR_POSITION: Final = 9
 TOPICS_PER_REQUEST: Final = 100
 
@@ -87,7 +88,7 @@ class Calls(NamedTuple):
 
 @dataclass(slots=True)
 class Load:
-    """A node under test and one connection with it."""
+    """A node under test and a connection to it."""
 
     server: Server
     counts: Path
@@ -122,7 +123,7 @@ class Load:
 
 class Workload(NamedTuple):
     measure: Callable[[Load], Calls]
-    #: How often it runs what is counted, usually a request.
+    #: The number of repetitions of the counted step, usually a request.
     rounds: int = REQUESTS
 
 
@@ -256,7 +257,7 @@ def consumer_group_heartbeat(load: Load) -> Calls:
 
 def measure_member(load: Load, member: ClassicMember | ConsumerMember, group: str) -> Calls:
     def step() -> None:
-        # Members delay a retry by a pause, and a heartbeat by their period, which is zero.
+        # Members delay a retry by a pause, and a heartbeat by their interval, which is zero.
         time.sleep(member.on_response(memoryview(load.ask(member.frame))))
 
     load.subject.wait_coordinator(group, GROUP_KEY)
@@ -287,7 +288,7 @@ def init_producer_id(load: Load) -> Calls:
 
 
 def transaction(load: Load, *, protocol: int) -> Calls:
-    """One record and the end; in protocol 1 also AddPartitionsToTxn."""
+    """One record and EndTxn; in protocol 1 also AddPartitionsToTxn."""
     name = f"transactions-{protocol}"
     load.subject.create_topic(name)
     load.subject.wait_coordinator(name, TRANSACTION_KEY)

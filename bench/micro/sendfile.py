@@ -1,9 +1,10 @@
-"""What the kernel's part of consuming costs: a bare sendfile loop, as a floor for servers.
+"""Measures the kernel's share of consuming: a plain sendfile loop as the lower bound for any
+server.
 
-python -m bench.micro.sendfile
+    python -m bench.micro.sendfile
 
-One thread answers two connections with slices of a file, 1 MiB for each small request, by epoll and
-non-blocking sendfile, and does nothing else. The reader is the benchmark's own pump.
+One thread responds on two connections with slices of a file, 1 MiB for each small request, with
+epoll and non-blocking sendfile, and does nothing else. The reader is the pump of the benchmark.
 """
 
 import multiprocessing
@@ -23,7 +24,8 @@ REQUEST: Final = bytes(80)
 ROUNDS: Final = 3
 SECONDS: Final = 3.0
 GIGABYTE: Final = 1e9
-#: Kafka's default for socket.send.buffer.bytes, one that holds a whole answer, the kernel's choice.
+#: Kafka's default for socket.send.buffer.bytes, a buffer for a whole response, the kernel's
+#: default.
 SEND_BUFFERS: Final = (102_400, 4 << 20, 0)
 
 
@@ -39,7 +41,7 @@ class Reader:
 
 
 class Served:
-    """One connection: what is left of its answer."""
+    """The rest of a connection's response."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -48,7 +50,7 @@ class Served:
         self.position = self.left = 0
 
     def answer(self, file: int) -> bool:
-        """Whether all of it has gone."""
+        """Returns whether the whole response has been sent."""
         try:
             while self.left:
                 sent = os.sendfile(self.socket.fileno(), file, self.position, self.left)

@@ -1,7 +1,6 @@
-"""How long a test waits for its cluster: `python -m bench.micro.testing_cluster`.
-
-The first of a process pays for imports and compiled readers; the median of the rest counts.
-"""
+"""Measures how long a test waits for its cluster: `python -m bench.micro.testing_cluster`. The
+first cluster of a process also pays for imports and compiled readers; the median of the others is
+reported."""
 
 import statistics
 import time

@@ -10,7 +10,7 @@ RECORDS = 10
 
 
 async def copy(consumer: Consumer, producer: Producer, topic: str) -> int:
-    """One transaction: what was read, what was made of it, and how far it was read."""
+    """Copies records in a transaction, which also commits their offsets."""
     polled = await consumer.poll(timeout_ms=1_000)
     if not polled:
         return 0

@@ -1,4 +1,4 @@
-"""Sends records and says where they are: python examples/client/produce.py localhost:9092"""
+"""Sends records and prints their offsets: python examples/client/produce.py localhost:9092"""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from lograft.client import Acknowledged, ClientError, Delivery, Outgoing, Produc
 
 
 class Counting:
-    """An interceptor: sees every record on its way out, and every acknowledgement."""
+    """An interceptor that counts records before they are sent, and their acknowledgements."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -25,13 +25,13 @@ class Counting:
 
 
 def by_length(topic: str, key: bytes | None, partition_count: int) -> int:
-    """A partitioner of one's own."""
+    """A custom partitioner."""
     return len(key or b"") % partition_count
 
 
 async def main(servers: str) -> None:
     counting = Counting()
-    settings: dict[str, Any] = {"compression.type": "zstd"}  # as from a file
+    settings: dict[str, Any] = {"compression.type": "zstd"}  # as read from a file
     async with Producer(
         settings,
         bootstrap_servers=servers,

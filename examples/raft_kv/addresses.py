@@ -1,4 +1,4 @@
-"""`host:port:id`, as the command line names a server."""
+"""Parses `host:port:id`, the address of a server on the command line."""
 
 from typing import Final, NamedTuple
 
@@ -32,17 +32,17 @@ def parse_peer(text: str) -> Peer:
 
 
 def parse_peers(text: str) -> tuple[Peer, ...]:
-    """Ascending by id, so that all servers see the same order whatever was typed."""
+    """Ascending by id, so that the order is the same on all servers."""
     named = [parse_peer(part) for part in text.split(",") if part.strip()]
     peers = sorted(named, key=lambda peer: peer.node_id)
     if not peers:
-        raise InvalidInput("no server is named: give host:port:id,host:port:id,host:port:id")
+        raise InvalidInput("no servers specified: expected host:port:id,host:port:id,host:port:id")
     if len(peers) > PEERS_MAX:
-        raise InvalidInput(f"{len(peers)} servers are named, {PEERS_MAX} are the most")
+        raise InvalidInput(f"{len(peers)} servers exceed the maximum of {PEERS_MAX}")
     for what, seen in (
         ("id", [peer.node_id for peer in peers]),
         ("address", [peer.address for peer in peers]),
     ):
         if len(set(seen)) < len(peers):
-            raise InvalidInput(f"{text!r} names an {what} twice")
+            raise InvalidInput(f"{text!r} contains an {what} twice")
     return tuple(peers)

@@ -1,14 +1,14 @@
 """The client of the key-value store.
 
-    python -m examples.raft_kv.client host:port:id,… KEY            prints the value
-    python -m examples.raft_kv.client host:port:id,… KEY VALUE      sets it
+    python -m examples.raft_kv.client host:port:id,… KEY              prints the value
+    python -m examples.raft_kv.client host:port:id,… KEY VALUE        sets it
     python -m examples.raft_kv.client host:port:id,… --delete KEY
     python -m examples.raft_kv.client host:port:id,… --add-peer host:port:id
     python -m examples.raft_kv.client host:port:id,… --remove-peer ID
     python -m examples.raft_kv.client host:port:id,… --status
 
-Exit codes: 0 done · 1 there is no such key · 2 wrong call, or refused · 3 no answer in time, and a
-change may or may not have been made.
+Exit codes: 0 success · 1 the key does not exist · 2 invalid command line, or rejected · 3 no
+response in time; a change may or may not have been made.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 if not __package__:
-    # Run as a file: the packages are two folders up.
+    # Started as a script: the packages are two directories up.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from examples.raft_kv.addresses import Peer, parse_peer, parse_peers
@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _run(arguments: argparse.Namespace, peers: Sequence[Peer]) -> tuple[int, str]:
-    """The exit code and what is to be printed: on stderr if the code says that it is an error."""
+    """Returns the exit code and the output, which goes to stderr if the code signals an error."""
     workers = ThreadWorkers()
     try:
         async with asyncio.TaskGroup() as group:
@@ -95,7 +95,7 @@ async def _do(
 
 
 def _bytes(argument: str) -> bytes:
-    """As they were typed, whatever they are."""
+    """The original bytes of the arguments, even if they are not valid UTF-8."""
     return argument.encode(errors="surrogateescape")
 
 

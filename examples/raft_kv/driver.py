@@ -69,19 +69,20 @@ from lograft.wire.batches import whole_batches_size
 LOGGER: Final = logging.getLogger(__name__)
 FETCH_BYTES_MAX: Final = 1 << 20
 CHUNK_BYTES: Final = 256 << 10
-#: Messages of peers that wait for their turn; more get lost.
+#: Maximum number of queued messages of peers; more are dropped.
 INBOX_MAX: Final = 10_000
 RECOVERY_POINT_INTERVAL_MS: Final = 5_000
 
 
 class VoterChangeRejected(LograftError):
-    """The voters stay as they are."""
+    """The voters do not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSettings:
     raft: RaftSettings = field(default_factory=RaftSettings)
-    #: A snapshot after so many bytes of log, and at the latest after so long if there is news.
+    #: Bytes of log after which a snapshot is taken, and the time after which one is taken if there
+    #: are new records.
     snapshot_bytes: int = 16 << 20
     snapshot_seconds: int = 3_600
     segment_bytes: int = 8 << 20
@@ -104,8 +105,9 @@ class RaftDriver:
         voters: VoterSet,
         known: Mapping[NodeId, Address],
     ) -> None:
-        """`voters` are those of the log's beginning, empty for a server that is to be added later;
-        `known` is who to ask then, and where a server is that the log does not name."""
+        """`voters` are the initial voters of the log, empty for a server that will be added later.
+        `known` are the servers to contact in that case, and the addresses of servers that the log
+        does not contain."""
         self._runtime = runtime
         self._path = path
         self._machine = machine
@@ -131,7 +133,7 @@ class RaftDriver:
             bootstrap=tuple(known),
         )
         self.core.snapshots.update(loaded.snapshots)
-        #: Everything below is in the state machine.
+        #: The offset below which all records are applied to the state machine.
         self.applied = Offset(0)
         if snapshot is not None:
             machine.restore(snapshot.state)
@@ -141,16 +143,16 @@ class RaftDriver:
         self._requests = Requests()
         self._changes: dict[int, asyncio.Future[None]] = {}
         self._change_id = 0
-        #: Where answers go: by who asked and the number of the question.
+        #: Callbacks for responses, by server and number of the request.
         self._askers: dict[tuple[NodeId, int], Callable[[bytes], None]] = {}
         self._links: dict[tuple[NodeId, Address], Link] = {}
         self._is_flushing = False
         self._is_snapshotting = False
-        #: There is a new snapshot: something before it may go.
+        #: Set when there is a new snapshot, which allows older files to be deleted.
         self._has_old = False
-        #: Snapshots of a leader that replaced the own log in this life.
+        #: Number of snapshots of a leader that replaced this server's log since the start.
         self.installs = 0
-        #: Of the log behind the newest snapshot.
+        #: Size of the log after the newest snapshot.
         self._snapshot_bytes = 0
         self._snapshot_ms = self._marked_ms = runtime.clock.mono_ms()
         self._task: Task | None = None
@@ -161,7 +163,7 @@ class RaftDriver:
         self._task = self._runtime.spawn(self._run(), name="raft")
 
     async def stop(self) -> None:
-        """Hands the leadership over, makes what was appended durable."""
+        """Transfers leadership and flushes the log."""
         if self._task is not None:
             self._task.cancel()
         if self.core.is_leader:
@@ -180,7 +182,7 @@ class RaftDriver:
 
     async def _run(self) -> None:
         await self._do(self.core.start(self._now_ms()))
-        # Loading has fsynced what it found.
+        # Loading has flushed the existing log.
         await self._do(self.core.on_durable(self.log.durable_offset, self._now_ms()))
         while True:
             await self._wait()
@@ -194,7 +196,7 @@ class RaftDriver:
             await self._remove_old()
 
     async def _wait(self) -> None:
-        """Until there is something to do; always lets others have their turn."""
+        """Waits until there is work; always yields to other tasks."""
         if self.applied < self.core.high_watermark:
             await asyncio.sleep(0)
             return
@@ -222,21 +224,22 @@ class RaftDriver:
         return self.core.is_leader
 
     def address_of(self, node_id: NodeId) -> Address | None:
-        """The voters of the log know best; before there is a log the command line does."""
+        """The voters in the log are the latest; until there is a log, those of the command line
+        apply."""
         voter = self.core.voters.find(node_id)
         if voter is not None and voter.endpoints:
             return Address(voter.endpoints[0].host, voter.endpoints[0].port)
         return self._known.get(node_id)
 
     async def propose(self, command: bytes) -> bytes:
-        """The state machine's answer, once the command is committed and applied."""
+        """Returns the state machine's response, once the command is committed and applied."""
         self._check_leader()
         answer = self._requests.add_command(command)
         self._wake.set()
         return await answer
 
     async def query(self, question: bytes) -> bytes:
-        """The state machine's answer, with everything in it that was acknowledged before."""
+        """Returns the state machine's response, which includes all writes acknowledged before."""
         self._check_leader()
         answer = self._requests.add_question(question)
         self._wake.set()
@@ -254,14 +257,14 @@ class RaftDriver:
 
     def _check_leader(self) -> None:
         if not self.core.is_leader:
-            raise NotLeader("this server does not lead")
+            raise NotLeader("this server is not the leader")
 
     def take(self, data: bytes, answer: Callable[[bytes], None] | None = None) -> None:
         """Takes a message of another server. `answer` sends the response to a request; without it,
         the message is itself a response. Raises Malformed."""
         message = from_values(unpack_tuple(data))
         if isinstance(message, Response) is (answer is not None):
-            raise Malformed("a question where an answer belongs, or the other way round")
+            raise Malformed("a request instead of a response, or the reverse")
         if len(self._inbox) >= INBOX_MAX:
             return
         self._post(lambda: self._step(message, answer))
@@ -276,7 +279,7 @@ class RaftDriver:
     # ── effects ──────────────────────────────────────────────────────────────────────────────
 
     async def _do(self, effects: Effects) -> None:
-        """In the order of the fields; what asks for a call back comes last."""
+        """In the order of the fields; effects that call back are last."""
         if effects is NOTHING:
             return
         if effects.persist is not None:
@@ -294,7 +297,7 @@ class RaftDriver:
             self._keep(effects.chunk)
         for send in effects.send:
             self._send(send)
-        # `committed` needs no act here: `_apply` follows the core's high watermark.
+        # `committed` needs no action here: `_apply` follows the core's high watermark.
         if effects.install is not None:
             await self._do(await self._install(effects.install))
         if effects.lead is not None:
@@ -364,7 +367,7 @@ class RaftDriver:
     # ── applying ─────────────────────────────────────────────────────────────────────────────
 
     def _apply(self) -> None:
-        """Some of what is committed; the loop comes back for more."""
+        """Applies some of the committed records; the loop calls it again for the rest."""
         committed = self.core.high_watermark
         if self.applied >= committed:
             return
@@ -379,8 +382,8 @@ class RaftDriver:
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
     def _next_snapshot_ms(self) -> int | None:
-        """When one is due: of what is applied and, an own log being the proof of it, on the own
-        disk. None: not before something happens."""
+        """Returns when the next snapshot is due, of records that are applied and, since the log
+        must contain the last one, flushed. None: not before something changes."""
         newest = self.core.log.snapshot
         begin = 0 if newest is None else newest.end_offset
         if self._is_snapshotting or not begin < self.applied <= self.core.log.durable:
@@ -409,7 +412,8 @@ class RaftDriver:
             disk = self._runtime.disk
             return folder.write_snapshot(disk, self._path, snapshot, voters, state())
 
-        # First, so that damage below an own snapshot is never taken for a torn tail.
+        # First, so that damage below a snapshot of this server is never taken as an incomplete last
+        # write.
         mark = partial(folder.write_recovery_point, self._runtime.disk, self._path)
         await self._in_worker(lambda: mark(snapshot.end_offset))
         size_bytes = await self._runtime.workers.run(write, lane=f"{self._path}#snapshot")
@@ -420,15 +424,15 @@ class RaftDriver:
         self._is_snapshotting = False
         newest = self.core.log.snapshot
         if newest is not None and newest > snapshot:
-            # One of the leader has overtaken it.
+            # A snapshot of the leader is newer.
             self._runtime.disk.unlink(folder.snapshot_path(self._path, snapshot))
             return NOTHING
         self._has_old = True
         return self.core.on_snapshot(snapshot, size_bytes, self._now_ms())
 
     async def _remove_old(self) -> None:
-        """The log below the second newest snapshot, so that a follower that is only a little
-        behind still finds its records; and the snapshots before it."""
+        """Deletes the log below the second newest snapshot, so that a follower that is only
+        slightly behind still finds its records; and the older snapshots."""
         if not self._has_old:
             return
         self._has_old = False
@@ -457,7 +461,8 @@ class RaftDriver:
         file.pwrite(chunk.data, chunk.position)
 
     async def _install(self, snapshot: SnapshotId) -> Effects:
-        """First the snapshot is safe under its name; from then on a crash only repeats the rest."""
+        """The snapshot is first flushed under its final name; after a crash, only the rest is
+        repeated."""
         disk, now_ms = self._runtime.disk, self._runtime.clock.wall_ms()
         arrived: Snapshot = await self._runtime.workers.run(
             partial(folder.install_snapshot, disk, self._path, snapshot),
@@ -513,10 +518,10 @@ class RaftDriver:
         try:
             self.take(data)
         except Malformed as error:
-            LOGGER.warning("a server answers what cannot be read: %s", error)
+            LOGGER.warning("invalid message from a server: %s", error)
 
     def _fill_entries(self, message: Message) -> Message:
-        """With the bytes that the core asks for."""
+        """Adds the bytes that the core requests to the message."""
         if isinstance(message, FetchResponse) and message.read_from != NO_OFFSET:
             part = self.log.read(message.read_from, bytes_max=FETCH_BYTES_MAX)
             assert part is not None, (message, self.log.end_offset)
@@ -537,7 +542,7 @@ class RaftDriver:
         if response.error is Error.NONE:
             future.set_result(None)
         elif response.error in (Error.NOT_LEADER, Error.TIMED_OUT):
-            future.set_exception(Uncertain(f"the change of the voters: {response.error.value}"))
+            future.set_exception(Uncertain(f"change of voters: {response.error.value}"))
         else:
             future.set_exception(VoterChangeRejected(response.error.value))
 

@@ -1,8 +1,8 @@
-"""The log's entries as Kafka's record batches: `lograft dump-log` can show them.
+"""The log's entries as Kafka's record batches, so that `lograft dump-log` can print them.
 
-A command is a record's value. An empty one is a barrier: it changes nothing, but once it is
-committed everything before it is. What Raft itself writes goes into control batches, with Kafka's
-own records for a new leader and for the voters.
+A command is the value of a record. A record without a value is a barrier: it changes nothing, but
+when it is committed, all records before it are, too. Raft's own entries are control batches, with
+Kafka's records for a new leader and for the voters.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,31 +27,31 @@ from lograft.wire.message import Message
 from lograft.wire.records import leader_change_message, voters_record
 
 BARRIER: Final = b""
-#: Bounds what a batch that comes from outside may unpack to.
+#: Maximum size of a received batch after decompression.
 _UNPACKED_BYTES_MAX: Final = 16 << 20
 
 
 class Entries(NamedTuple):
-    """One batch: commands, or what Raft wrote (then there are none)."""
+    """A batch of commands, or of Raft's own entries (then `commands` is empty)."""
 
     base: Offset
     end: Offset
     epoch: Epoch
     size_bytes: int
     commands: tuple[bytes, ...]
-    #: The voters that a control batch names, and the offset of the record.
+    #: The voters in a control batch, and the offset of the record.
     voters: tuple[Offset, VoterSet] | None
 
 
 def commands_batch(commands: Sequence[bytes], *, now_ms: int) -> bytearray:
-    """The log gives it its offset and its epoch."""
+    """The log sets the offset and the epoch."""
     return bytearray(
         build_batch([Record(n, now_ms, None, command) for n, command in enumerate(commands)])
     )
 
 
 def leader_batch(change: LeaderChange, voters: VoterSet | None, *, now_ms: int) -> bytearray:
-    """The first batch of an epoch; the first of all also says who votes."""
+    """The first batch of an epoch; the first of the log also contains the voters."""
     message = leader_change_message.LeaderChangeMessage(
         version=0,
         leader_id=change.leader,
@@ -75,7 +75,8 @@ def _control(offset: int, kind: int, message: Message, now_ms: int) -> Record:
 
 
 def read_entries(data: Buffer) -> Iterator[Entries]:
-    """The whole batches in `data`, each checked; a cut last one is left out. Raises Malformed."""
+    """Returns the complete batches in `data` after validation, without an incomplete last one.
+    Raises Malformed."""
     view = memoryview(data)
     try:
         for position, header in iterate_headers(view):
@@ -109,10 +110,10 @@ def _find_voters(records: Sequence[Record]) -> tuple[Offset, VoterSet] | None:
 
 
 def slice_of(data: bytes) -> LogSlice:
-    """What the core must know of batches that came from a leader. Raises Malformed."""
+    """Returns what the core needs to know about batches from a leader. Raises Malformed."""
     entries = list(read_entries(data))
     if not entries:
-        raise Malformed(f"{len(data)} bytes hold no whole batch")
+        raise Malformed(f"{len(data)} bytes do not contain a complete batch")
     for before, after in pairwise(entries):
         if before.end != after.base:
             raise Malformed(f"a batch at {after.base} follows one that ends at {before.end}")
@@ -126,7 +127,7 @@ def slice_of(data: bytes) -> LogSlice:
 
 
 def epochs_of(entries: Sequence[Entries]) -> tuple[tuple[Epoch, Offset], ...]:
-    """Where each epoch begins."""
+    """Returns the start offset of each epoch."""
     epochs: list[tuple[Epoch, Offset]] = []
     for entry in entries:
         if not epochs or epochs[-1][0] != entry.epoch:

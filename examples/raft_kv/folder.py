@@ -1,11 +1,11 @@
-"""A server's data folder: who it is, its hard state, its log and its snapshots.
+"""The data directory of a server: its identity, hard state, log and snapshots.
 
-    identity            node id and directory id, written once
-    hard-state          epoch, vote and leader, as Raft last wanted them on disk
-    kv-0/               the log, in segments
-    <offset>-<epoch>.snapshot   the two newest; the log begins at the end of the older one
+    identity                  node id and directory id, written once
+    hard-state                epoch, vote and leader, as last persisted for Raft
+    kv-0/                     the log, in segments
+    <offset>-<epoch>.snapshot the two newest; the log starts at the end of the older one
 
-Everything here blocks: it runs before the server serves, or in a worker.
+All functions here block: they run before the server accepts connections, or in a worker.
 """
 
 import json
@@ -35,7 +35,7 @@ RECOVERY_POINT: Final = "recovery-point"
 LOCK: Final = ".lock"
 LOG: Final = TopicPartition("kv", 0)
 LOG_ID: Final = UUID(int=1)
-#: A snapshot on its way here from the leader.
+#: A snapshot that is being received from the leader.
 ARRIVING: Final = "arriving.part"
 PART_SUFFIX: Final = ".part"
 READ_BYTES: Final = 1 << 20
@@ -46,12 +46,13 @@ _NEVER: Final = -1
 
 
 class FolderDamaged(LograftError):
-    """A file that was whole once is not any more. Nothing is guessed: that would risk commits."""
+    """A file that was complete is damaged. The server does not repair it, because that could lose
+    committed records."""
 
 
 class Snapshot(NamedTuple):
     id: SnapshotId
-    #: Who votes at its end.
+    #: The voters at the end of the snapshot.
     voters: VoterSet
     state: bytes
     size_bytes: int
@@ -61,15 +62,15 @@ class Snapshot(NamedTuple):
 class Loaded:
     me: ReplicaKey
     log: Log
-    #: Where the log begins, with the epoch of the record before.
+    #: The start offset of the log, and the epoch of the record before it.
     log_start: LogEnd
     hard_state: HardState
-    #: The newest one.
+    #: The newest snapshot.
     snapshot: Snapshot | None
-    #: All of them, ascending, with their sizes.
+    #: All snapshots in ascending order, with their sizes.
     snapshots: dict[SnapshotId, int]
     epochs: tuple[tuple[Epoch, Offset], ...]
-    #: The voters that the log names behind the snapshot, each with its offset.
+    #: The voter sets in the log after the snapshot, with their offsets.
     voter_history: tuple[tuple[Offset, VoterSet], ...]
 
 
@@ -80,7 +81,7 @@ def load(
     disk: Disk, folder: str, node_id: NodeId, *, segment_bytes: int, randomness: Randomness,
     now_ms: int,
 ) -> Loaded:  # fmt: skip
-    """Whatever a stop, a kill or a power loss has left becomes a state to go on from."""
+    """Recovers the directory after a clean stop, a kill or a power loss."""
     me = _identify(disk, folder, node_id, randomness)
     for name in disk.list_dir(folder):
         if name.endswith(PART_SUFFIX):
@@ -90,7 +91,7 @@ def load(
     _check_log_is_there(disk, folder, Offset(0) if newest is None else newest.id.end_offset)
     log = _open_log(disk, folder, segment_bytes, ids[0].end_offset if ids else Offset(0), now_ms)
     if newest is not None and not _continues(log, newest.id):
-        # It came from a leader, and a crash kept it from taking the log's place.
+        # The snapshot is from a leader; a crash prevented it from replacing the log.
         log.truncate_fully_and_start_at(newest.id.end_offset, now_ms=now_ms)
         for old in ids[:-1]:
             disk.unlink(snapshot_path(folder, old))
@@ -127,7 +128,7 @@ def _identify(disk: Disk, folder: str, node_id: NodeId, randomness: Randomness) 
         raise FolderDamaged(f"{path} cannot be read: restore it from a backup") from None
     if me.node_id != node_id:
         raise InvalidInput(
-            f"{folder} belongs to server {me.node_id}, not to {node_id}: give the folder of"
+            f"{folder} belongs to server {me.node_id}, not to {node_id}: use the folder of"
             f" server {node_id}, or an empty one"
         )
     return me
@@ -143,7 +144,7 @@ def _open_log(disk: Disk, folder: str, segment_bytes: int, log_start: Offset, no
         config=FixedLogConfig(
             segment_bytes=segment_bytes,
             max_message_bytes=segment_bytes,
-            # Snapshots decide what may go, not the age of a segment.
+            # Snapshots determine what may be deleted, not the age of a segment.
             retention_ms=_NEVER,
             retention_bytes=_NEVER,
             cleanup_delete=False,
@@ -157,20 +158,20 @@ def _open_log(disk: Disk, folder: str, segment_bytes: int, log_start: Offset, no
 
 
 def _check_log_is_there(disk: Disk, folder: str, floor: Offset) -> None:
-    """An empty log is a good begin, but not where records were fsynced once: a replica that lost
-    what it has acknowledged must not vote."""
+    """An empty log is valid on the first start, but not if records were flushed before: a replica
+    that lost acknowledged records must not vote."""
     path, flushed = f"{folder}/{LOG}", read_recovery_point(disk, folder)
     names = disk.list_dir(path) if disk.is_dir(path) else []
     if flushed > floor and not any(name.endswith(LOG_SUFFIX) for name in names):
         raise FolderDamaged(
-            f"{path}: the log is gone, and no snapshot stands for its records from {floor} to"
+            f"{path}: the log is missing, and no snapshot contains its records from {floor} to"
             f" {flushed}: remove this server from the cluster and add it again with an empty folder"
         )
 
 
 def _continues(log: Log, snapshot: SnapshotId) -> bool:
-    """Whether the log holds the snapshot's last record, and so everything before it too; a log
-    that begins right behind it was made for it."""
+    """Returns whether the log contains the last record of the snapshot, and so all records before
+    it. This includes a log that starts right after the snapshot."""
     if log.end_offset < snapshot.end_offset:
         return False
     if log.log_start_offset >= snapshot.end_offset:
@@ -179,7 +180,7 @@ def _continues(log: Log, snapshot: SnapshotId) -> bool:
 
 
 def _start_of(log: Log, ids: list[SnapshotId]) -> LogEnd:
-    """A log begins at 0 or at the end of a snapshot."""
+    """A log starts at 0 or at the end of a snapshot."""
     if log.log_start_offset == 0:
         return LogEnd(NO_EPOCH, Offset(0))
     for each in ids:
@@ -187,7 +188,7 @@ def _start_of(log: Log, ids: list[SnapshotId]) -> LogEnd:
             log.advance_start(each.end_offset)
             return LogEnd(each.epoch, each.end_offset)
     raise FolderDamaged(
-        f"{log.directory} begins at {log.log_start_offset} and no snapshot stands for what was"
+        f"{log.directory} starts at {log.log_start_offset}, and no snapshot contains what was"
         " before: remove this server from the cluster and add it again with an empty folder"
     )
 
@@ -207,7 +208,8 @@ def read_all(log: Log, start: Offset) -> Iterator[Entries]:
 
 
 def read_some(log: Log, offset: Offset, bound: Offset) -> list[Entries]:
-    """At least one batch. What was whole at the start and is not any more is the disk's failure."""
+    """Reads at least one batch. A batch that was complete at the start and is not any more is a
+    disk failure."""
     part = log.read(offset, bytes_max=READ_BYTES, bound=bound)
     entries: list[Entries] = []
     if part is not None:
@@ -216,7 +218,7 @@ def read_some(log: Log, offset: Offset, bound: Offset) -> list[Entries]:
         except Malformed as error:
             raise FolderDamaged(f"{log.directory} at offset {offset}: {error}") from None
     if not entries:
-        raise FolderDamaged(f"{log.directory}: nothing can be read at offset {offset}")
+        raise FolderDamaged(f"{log.directory}: cannot read a batch at offset {offset}")
     return entries
 
 
@@ -224,7 +226,7 @@ def read_some(log: Log, offset: Offset, bound: Offset) -> list[Entries]:
 
 
 def read_hard_state(disk: Disk, folder: str) -> HardState:
-    """A server without the file never voted."""
+    """A server without this file has never voted."""
     path = f"{folder}/{HARD_STATE}"
     if not disk.exists(path):
         return HardState()
@@ -237,7 +239,7 @@ def read_hard_state(disk: Disk, folder: str) -> HardState:
             None if voted is None else ReplicaKey(NodeId(int(voted[0])), UUID(voted[1])),
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        # Voting without knowing the last vote could make two leaders of one epoch.
+        # Voting without knowing the last vote could elect two leaders in one epoch.
         raise FolderDamaged(f"{path} cannot be read: restore it from a backup") from None
 
 
@@ -256,7 +258,8 @@ def read_recovery_point(disk: Disk, folder: str) -> Offset:
 
 
 def write_recovery_point(disk: Disk, folder: str, offset: Offset) -> None:
-    """Everything below is fsynced: damage there is no torn tail, and is never cut away."""
+    """All records below this offset are flushed: damage there is not an incomplete write, and is
+    never truncated."""
     write_checkpoint(disk, f"{folder}/{RECOVERY_POINT}", {LOG: offset})
 
 
@@ -268,7 +271,7 @@ def snapshot_path(folder: str, snapshot: SnapshotId) -> str:
 
 
 def snapshot_ids(disk: Disk, folder: str) -> list[SnapshotId]:
-    """Oldest first."""
+    """Returns the snapshots, oldest first."""
     found = (_SNAPSHOT_NAME.fullmatch(name) for name in disk.list_dir(folder))
     return sorted(SnapshotId(Offset(int(m[1])), Epoch(int(m[2]))) for m in found if m)
 
@@ -276,7 +279,8 @@ def snapshot_ids(disk: Disk, folder: str) -> list[SnapshotId]:
 def write_snapshot(
     disk: Disk, folder: str, snapshot: SnapshotId, voters: VoterSet, state: bytes
 ) -> int:
-    """Returns its size. Whole, fsynced and under its name, or not there at all."""
+    """Returns the size. After a crash the file is either complete under its final name, or does not
+    exist."""
     path = snapshot_path(folder, snapshot)
     body = pack((snapshot.end_offset, snapshot.epoch, pack_voters(voters), state))
     file = disk.open(path + PART_SUFFIX, create=True)
@@ -287,7 +291,7 @@ def write_snapshot(
 
 
 def install_snapshot(disk: Disk, folder: str, snapshot: SnapshotId) -> Snapshot:
-    """What came in pieces is checked and gets its name."""
+    """Validates a received snapshot and renames it."""
     file = disk.open(f"{folder}/{ARRIVING}")
     arrived = _parse_snapshot(disk.read(file.path), snapshot, file.path)
     _put_in_place(disk, file, snapshot_path(folder, snapshot))
@@ -311,13 +315,13 @@ def _parse_snapshot(data: bytes, snapshot: SnapshotId, path: str) -> Snapshot:
         if data[:head] != _MAGIC or crc32c(data[head + 4 :]) != int.from_bytes(
             data[head : head + 4], "big"
         ):
-            raise Malformed("its beginning or its CRC is wrong")
+            raise Malformed("invalid header or CRC")
         end, epoch, voters, state = values(unpack_tuple(data[head + 4 :]), 4)
         if (number(end), number(epoch)) != snapshot:
-            raise Malformed(f"it is one of {number(end)}")
+            raise Malformed(f"it ends at offset {number(end)}")
         return Snapshot(snapshot, unpack_voters(content(voters)), content(state), len(data))
     except Malformed as error:
         raise FolderDamaged(
-            f"{path} is no whole snapshot ({error}): remove this server from the cluster and add"
-            " it again with an empty folder"
+            f"{path} is not a complete snapshot ({error}): remove this server from the cluster and"
+            " add it again with an empty folder"
         ) from None

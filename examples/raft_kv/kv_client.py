@@ -1,7 +1,7 @@
-"""A client of the store: asks any server, follows redirections to the leader, asks again.
+"""A client of the store: sends to any server, follows redirections to the leader, and retries.
 
-Each command has a number, and is sent under that number until an answer comes, so that the store
-does it only once whatever gets lost on the way. What is not answered in time is `OutcomeUnknown`.
+Each command has a number and is retried under this number until there is a response, so that the
+store applies it only once. Without a response in time, `OutcomeUnknown` is raised.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from lograft.model.errors import LograftError
 from lograft.model.seams import Address, Randomness, Runtime
 
 RETRY_MS: Final = 50
-#: How long one server may take before another is asked.
+#: Timeout of a request to one server, before another is tried.
 ATTEMPT_MS: Final = 3_000
 
 
 class CommandRejected(LograftError):
-    """A server says why this cannot be done."""
+    """A server rejected the command; the message is the reason."""
 
 
 class OutcomeUnknown(LograftError):
-    """No answer in time; a command may or may not have been done."""
+    """No response in time: the command may or may not have been applied."""
 
 
 class _Lost(Exception):
-    """This server does not answer: try another."""
+    """This server does not respond: try another."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class _Lost(Exception):
 
 
 class KvClient:
-    """For one command at a time; several clients may run beside each other."""
+    """For one command at a time; use several clients for concurrent commands."""
 
     def __init__(
         self, runtime: Runtime, servers: Sequence[Address], *, timeout_ms: int = 10_000
@@ -63,13 +63,13 @@ class KvClient:
         _done(content(await self._ask(protocol.COMMAND, command)))
 
     async def delete(self, key: bytes) -> bool:
-        """Whether it was there."""
+        """Returns whether the key existed."""
         self._sequence += 1
         command = delete_command(self._id, self._sequence, key)
         return bool(_done(content(await self._ask(protocol.COMMAND, command))))
 
     async def add_peer(self, peer: Peer) -> None:
-        """The new server runs already, and is asked for the name of its disk first."""
+        """The new server must be running, because its directory id is requested first."""
         status = await self.status(peer.address)
         if status["id"] != peer.node_id:
             raise CommandRejected(
@@ -86,7 +86,7 @@ class KvClient:
         try:
             code, answer = await self._ask_once(server, protocol.STATUS, None, ATTEMPT_MS)
         except _Lost as lost:
-            raise OutcomeUnknown(f"{server} does not answer: {lost.reason}") from None
+            raise OutcomeUnknown(f"{server} does not respond: {lost.reason}") from None
         if code != protocol.OK:
             raise CommandRejected(text(answer))
         pairs = [tuple_of(pair, 2) for pair in tuple_of(answer)]
@@ -124,13 +124,17 @@ class KvClient:
                 reason = f"{server} names {self._server} as the leader"
                 await asyncio.sleep(RETRY_MS / 10_000)
                 continue
-            reason = f"{server} knows no leader" if answer is None else f"{server}: {text(answer)}"
+            reason = (
+                f"{server} does not know a leader"
+                if answer is None
+                else f"{server}: {text(answer)}"
+            )
             self._turn_to_another()
             await asyncio.sleep(RETRY_MS / 1000)
-        raise OutcomeUnknown(f"no answer within {self._timeout_ms} ms: {reason}")
+        raise OutcomeUnknown(f"no response within {self._timeout_ms} ms: {reason}")
 
     def _attempt_ms(self, what: int) -> int:
-        """A change of the voters waits for the newcomer."""
+        """A change of the voters waits until the new server has caught up."""
         is_change = what in (protocol.ADD, protocol.REMOVE)
         return self._timeout_ms if is_change else ATTEMPT_MS
 
@@ -152,7 +156,7 @@ class KvClient:
         except TimeoutError:
             connection.close()
             self._connections.pop(server, None)
-            raise _Lost("does not answer") from None
+            raise _Lost("does not respond") from None
         except _Lost:
             connection.close()
             self._connections.pop(server, None)
@@ -187,7 +191,7 @@ class _Connection:
             if waiting is not None and not waiting.done():
                 waiting.set_result((number(code), answer))
         except Malformed:
-            self._fail("answers what cannot be read")
+            self._fail("sent an invalid response")
 
     def _fail(self, reason: str) -> None:
         waiting, self._waiting = self._waiting, {}

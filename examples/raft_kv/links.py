@@ -15,9 +15,9 @@ from lograft.wire.frames import FrameBuffer
 
 FRAME_BYTES_MAX: Final = 8 << 20
 CONNECT_TIMEOUT_MS: Final = 1_000
-#: Frames that wait for a connection; the oldest goes first.
+#: Number of frames that wait for a connection; the oldest is dropped first.
 WAITING_MAX: Final = 64
-#: A peer that takes nothing for so long loses what comes next.
+#: Timeout of a peer that reads nothing; the following messages are dropped.
 UNSENT_BYTES_MAX: Final = 16 << 20
 
 
@@ -26,7 +26,7 @@ def frame(data: bytes) -> bytes:
 
 
 class Link:
-    """To one address. Is its own connection's Receiver."""
+    """The connection to one address, and the Receiver of its frames."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Link:
         on_refused: Callable[[], None],
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_lost`: what was sent and not answered will not be answered."""
+        """`on_lost` is called if the responses to sent requests will not arrive."""
         self._runtime = runtime
         self._address = address
         self._on_frame = on_frame
@@ -60,7 +60,7 @@ class Link:
             self._channel.send([frame(data)])
 
     def close(self) -> None:
-        """What is queued still goes out."""
+        """Queued frames are still sent."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -114,5 +114,5 @@ class Link:
     def on_closed(self, error: Exception | None) -> None:
         self._channel = None
         self._on_lost()
-        # Not for what waits: for the answer of the host.
+        # Waits for the host's response to the connection attempt, not for the queued frames.
         self._connect()

@@ -1,6 +1,6 @@
-"""One server: its folder, its driver, and the port where clients and other servers come in.
+"""One server: its data directory, its driver, and the port for clients and other servers.
 
-It knows only the seams, so that the simulator can run a cluster of them in one loop.
+It uses only the seams, so that the simulator can run a cluster of servers in one event loop.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -28,12 +28,12 @@ from lograft.net.server import Server, ServerLimits
 
 ENDPOINT: Final = "KV"
 CONNECTIONS_MAX: Final = 1_000
-#: Questions of one client that are not answered yet.
+#: Maximum number of requests of a client without a response.
 QUESTIONS_MAX: Final = 100
 
 
 class KvNode:
-    #: What tests put something else in the place of.
+    #: The parts that tests replace.
     driver_type: type[RaftDriver] = RaftDriver
 
     def __init__(
@@ -44,8 +44,8 @@ class KvNode:
         peers: Sequence[Peer],
         settings: DriverSettings | None = None,
     ) -> None:
-        """`peers` with `me` among them found a cluster; without, they are the ones to ask by a
-        server that waits to be added."""
+        """If `peers` contains `me`, they are the initial voters; otherwise they are the servers to
+        contact until this server is added."""
         self._runtime = runtime
         self._path = path
         self._me = me
@@ -115,7 +115,7 @@ class KvNode:
             raise InvalidInput(f"{self._path} cannot be used: {error.strerror}") from None
 
     def _founders(self) -> VoterSet:
-        """Their directories are not known to the command line: they go by their numbers."""
+        """The command line does not contain their directory ids: their node ids identify them."""
         if self._me not in self._peers:
             return VoterSet(())
         return VoterSet(
@@ -127,7 +127,7 @@ class KvNode:
     # ── what a client asks ───────────────────────────────────────────────────────────────────
 
     async def answer(self, what: int, argument: Value) -> tuple[int, Value]:
-        """Code and content."""
+        """Returns the code and the content of the response."""
         try:
             return protocol.OK, await self._answer(what, argument)
         except NotLeader:
@@ -162,15 +162,15 @@ class KvNode:
         if what == protocol.REMOVE:
             await self._remove(NodeId(number(argument)))
             return None
-        raise Malformed(f"no question has the number {what}")
+        raise Malformed(f"unknown request type {what}")
 
     async def _add(self, argument: Value) -> None:
         host, port, node_id, directory = tuple_of(argument, 4)
         raw = content(directory)
         if not 0 < number(port) < 65_536 or not 0 <= number(node_id) < 2**31 or len(raw) != 16:
-            raise Malformed("no host, port, id and directory id of a server")
+            raise Malformed("expected host, port, id and directory id of a server")
         if len(self.driver.core.voters.voters) >= PEERS_MAX:
-            raise Malformed(f"{PEERS_MAX} servers are the most")
+            raise Malformed(f"the maximum is {PEERS_MAX} servers")
         voter = Voter(
             ReplicaKey(NodeId(number(node_id)), UUID(bytes=raw)),
             (_endpoint(Address(text(host), number(port))),),
@@ -217,8 +217,9 @@ def _endpoint(address: Address) -> VoterEndpoint:
 
 
 class Session:
-    """One connection: of a client or of another server. A `FrameHandler` that answers by itself,
-    since answers may overtake each other: a fetch waits at the leader until there is news."""
+    """A connection of a client or of another server. A `FrameHandler` that sends its own responses,
+    because they may be out of order: the leader delays the response to a fetch until there are new
+    records."""
 
     frame_bytes_max = FRAME_BYTES_MAX
     received_ns = 0
@@ -230,7 +231,8 @@ class Session:
         self._is_closed = False
 
     def handle_frame(self, data: memoryview) -> None:
-        """What cannot be read ends the connection: there is no number to answer under."""
+        """An invalid frame closes the connection, because its request has no number to respond
+        to."""
         speaker, body = bytes(data[:1]), bytes(data[1:])
         try:
             if speaker == protocol.PEER:
@@ -239,7 +241,7 @@ class Session:
                 question = tuple_of(unpack_tuple(body), 3)
                 self._begin(number(question[0]), number(question[1]), question[2])
             else:
-                raise Malformed("a frame that neither a client nor a server sends")
+                raise Malformed("unknown frame type")
         except Malformed as error:
             raise CloseConnection(str(error)) from None
 
@@ -250,7 +252,7 @@ class Session:
 
     def _begin(self, question: int, what: int, argument: Value) -> None:
         if self._under_way >= QUESTIONS_MAX:
-            refusal = f"{QUESTIONS_MAX} questions of this connection wait already"
+            refusal = f"{QUESTIONS_MAX} requests of this connection are already in flight"
             self._send(pack((question, protocol.BUSY, refusal)))
             return
         self._under_way += 1

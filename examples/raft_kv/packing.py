@@ -1,8 +1,7 @@
-"""Plain values to bytes and back: what goes over the wire and into the log of this example.
+"""Encodes plain values for the network and the log of this example.
 
-One byte says what follows: nothing, a number, bytes, a text, or a tuple of such values. Dull on
-purpose: everything that comes from outside is checked here once, so that nothing above can meet a
-surprise but in the meaning of a value.
+The first byte is the type: nothing, a number, bytes, a text, or a tuple of such values. All input
+is validated here, so that other modules only check the meaning of values.
 """
 
 from struct import Struct
@@ -20,12 +19,12 @@ _TEXT: Final = 3
 _TUPLE: Final = 4
 _INT64: Final = Struct(">q")
 _SIZE: Final = Struct(">I")
-#: Tuples in tuples; more is no message of ours.
+#: Maximum nesting of tuples; no message needs more.
 DEPTH_MAX: Final = 6
 
 
 class Malformed(LograftError):
-    """Bytes that are no value, or a value that is not what it should be."""
+    """The bytes are not an encoded value, or the value has an unexpected type."""
 
 
 def pack(value: Value) -> bytes:
@@ -57,10 +56,10 @@ def _write(out: bytearray, value: Value) -> None:
 
 
 def unpack(data: Buffer) -> Value:
-    """The one value that `data` holds, without a byte left over."""
+    """Decodes `data`, which must contain one value and nothing else."""
     value, position = _read(memoryview(data), 0, 0)
     if position != len(data):
-        raise Malformed(f"{len(data) - position} bytes are left over")
+        raise Malformed(f"{len(data) - position} bytes after the value")
     return value
 
 
@@ -73,23 +72,23 @@ def unpack_tuple(data: Buffer) -> tuple[Value, ...]:
 
 def _read(data: memoryview, position: int, depth: int) -> tuple[Value, int]:
     if position >= len(data):
-        raise Malformed("cut short")
+        raise Malformed("truncated")
     kind = data[position]
     position += 1
     if kind == _NOTHING:
         return None, position
     if kind == _INT:
         if position + 8 > len(data):
-            raise Malformed("cut short in a number")
+            raise Malformed("truncated number")
         return int(_INT64.unpack_from(data, position)[0]), position + 8
     if kind not in (_BYTES, _TEXT, _TUPLE):
-        raise Malformed(f"no value begins with the byte {kind}")
+        raise Malformed(f"unknown type {kind}")
     if position + 4 > len(data):
-        raise Malformed("cut short in a size")
+        raise Malformed("truncated size")
     size = int(_SIZE.unpack_from(data, position)[0])
     position += 4
     if size > len(data) - position:
-        raise Malformed(f"{size} bytes or values announced, {len(data) - position} bytes left")
+        raise Malformed(f"{size} bytes or values expected, {len(data) - position} bytes left")
     if kind == _TUPLE:
         return _read_tuple(data, position, size, depth + 1)
     content = bytes(data[position : position + size])
@@ -103,7 +102,7 @@ def _read(data: memoryview, position: int, depth: int) -> tuple[Value, int]:
 
 def _read_tuple(data: memoryview, position: int, size: int, depth: int) -> tuple[Value, int]:
     if depth > DEPTH_MAX:
-        raise Malformed(f"more than {DEPTH_MAX} tuples in each other")
+        raise Malformed(f"more than {DEPTH_MAX} nested tuples")
     values: list[Value] = []
     for _ in range(size):
         value, position = _read(data, position, depth)

@@ -1,7 +1,7 @@
-"""What servers say to each other, to bytes and back: the values of `lograft.consensus.messages`.
+"""Encodes the messages of `lograft.consensus.messages` for other servers.
 
-A message is a tuple of its kind, as a place in KINDS, and its fields. Decoding follows the types of
-the fields and checks nothing else: the core takes any message in any state.
+A message is a tuple of its kind, as an index of KINDS, and its fields. Decoding checks only the
+types of the fields: the core accepts any message in any state.
 """
 
 from dataclasses import fields
@@ -27,8 +27,8 @@ KINDS: Final = (
     messages.FetchSnapshotRequest,
     messages.FetchSnapshotResponse,
 )
-#: Fields that stay inside a server: this group has one life, and the server that asked for a vote
-#: knows what it asked.
+#: Fields that are not sent: this group has a single life, and the server that requested a
+#: vote knows the request.
 _LOCAL: Final = {"life", "read_from", "VoteResponse.pre_vote"}
 #: Names and types of the other fields.
 _FIELDS: Final[dict[type[Message], dict[str, Any]]] = {
@@ -46,7 +46,7 @@ PARTS_MAX: Final = 100
 
 def to_values(message: Message) -> tuple[Value, ...]:
     kind = type(message)
-    assert kind in KINDS, f"{kind.__name__} stays inside its server"
+    assert kind in KINDS, f"{kind.__name__} is not sent to other servers"
     parts = (_value_of(getattr(message, name)) for name in _FIELDS[kind])
     return (KINDS.index(kind), *parts)
 
@@ -68,7 +68,7 @@ def from_values(parts: tuple[Value, ...]) -> Message:
     """Raises Malformed."""
     place = number(parts[0]) if parts else -1
     if not 0 <= place < len(KINDS):
-        raise Malformed("a message of no known kind")
+        raise Malformed("unknown kind of message")
     kind = KINDS[place]
     return kind(**dict(zip(_FIELDS[kind], _read_all(_FIELDS[kind], parts[1:]), strict=True)))
 
@@ -85,7 +85,7 @@ def _read(wanted: Any, part: Value) -> Any:
     if get_origin(wanted) is tuple:
         found = values(part)
         if len(found) > PARTS_MAX:
-            raise Malformed(f"{len(found)} values in a tuple, {PARTS_MAX} are the most")
+            raise Malformed(f"{len(found)} values in a tuple exceed the maximum of {PARTS_MAX}")
         return tuple(_read(get_args(wanted)[0], each) for each in found)
     if wanted is LogSlice:
         return slice_of(content(part))
@@ -97,7 +97,7 @@ def _read(wanted: Any, part: Value) -> Any:
         return UUID(bytes=raw)
     if wanted is Error:
         if not 0 <= (place := number(part)) < len(_ERRORS):
-            raise Malformed(f"no error has the number {place}")
+            raise Malformed(f"unknown error {place}")
         return _ERRORS[place]
     if wanted in (int, bool):
         return wanted(number(part))

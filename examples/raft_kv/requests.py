@@ -1,7 +1,7 @@
-"""What clients wait for, from their question to the answer.
+"""Requests of clients until their responses.
 
-A command waits to be appended, then, at its offset, to be applied. A question waits for a record to
-be appended behind it, then for that record to be applied.
+A command waits until it is appended and then until its offset is applied. A query waits until a
+record is appended after it, and then until that record is applied.
 """
 
 import asyncio
@@ -13,22 +13,22 @@ from examples.raft_kv.entries import BARRIER
 from lograft.model.errors import LograftError
 from lograft.model.types import Offset
 
-#: Commands and questions that wait to be appended; more are refused.
+#: Maximum number of commands and queries that wait to be appended; more are rejected.
 REQUESTS_MAX: Final = 10_000
 BATCH_COMMANDS_MAX: Final = 1_000
 
 
 class NotLeader(LograftError):
-    """Certainly not done: ask the leader."""
+    """Not applied: send it to the leader."""
 
 
 class Uncertain(LograftError):
-    """This server stopped leading: the command may or may not take effect. Ask again, with the
+    """This server stopped being the leader: the command may or may not be applied. Retry with the
     same number."""
 
 
 class Busy(LograftError):
-    """Certainly not done: too much is waiting."""
+    """Not applied: too many requests are waiting."""
 
 
 class Waiting(NamedTuple):
@@ -40,12 +40,12 @@ class Requests:
     def __init__(self) -> None:
         self._commands: deque[Waiting] = deque()
         self._questions: deque[Waiting] = deque()
-        #: Appended, not applied yet, by the offset that must be.
+        #: Requests whose records are appended, but not applied, by offset.
         self._commands_at: dict[Offset, asyncio.Future[bytes]] = {}
         self._questions_at: dict[Offset, list[Waiting]] = {}
 
     def __bool__(self) -> bool:
-        """Whether something waits to be appended."""
+        """Returns whether a request waits to be appended."""
         return bool(self._commands or self._questions)
 
     def add_command(self, command: bytes) -> asyncio.Future[bytes]:
@@ -57,14 +57,14 @@ class Requests:
 
     def _add(self, queue: deque[Waiting], content: bytes) -> asyncio.Future[bytes]:
         if len(self._commands) + len(self._questions) >= REQUESTS_MAX:
-            raise Busy("too much is waiting: try again in a moment")
+            raise Busy("too many requests are waiting: retry later")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         queue.append(Waiting(content, answer))
         return answer
 
     def take(self, base: Offset, bytes_max: int) -> list[bytes]:
-        """The commands of a batch that is appended at `base` now. All questions hang on the last
-        record of the last batch; without any command that is a barrier."""
+        """Returns the commands of the next batch, which is appended at `base`. All queries wait for
+        the last record of the last batch; without a command, that is a barrier."""
         commands: list[bytes] = []
         size = 0
         while self._commands and len(commands) < BATCH_COMMANDS_MAX:
@@ -87,13 +87,13 @@ class Requests:
             future.set_result(answer)
 
     def ready_questions(self, offset: Offset) -> Iterator[Waiting]:
-        """Those that hang on this record, which is applied."""
+        """Returns the requests that wait for this record, which is now applied."""
         for waiting in self._questions_at.pop(offset, ()):
             if not waiting.answer.done():
                 yield waiting
 
     def on_unlead(self) -> None:
-        """Commands that are in the log may still be committed; all else certainly was not done."""
+        """Commands in the log may still be committed; all others were not applied."""
         unseen = [*self._commands, *self._questions]
         for questions in self._questions_at.values():
             unseen += questions

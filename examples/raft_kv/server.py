@@ -2,8 +2,8 @@
 
     python -m examples.raft_kv.server DATA host:port:id,host:port:id,host:port:id host:port:id
 
-The first list founds the cluster; the last argument is this server. A server that is not in the
-list waits until it is added (`client add-peer`).
+The list contains the initial servers of the cluster; the last argument is this server. A server
+that is not in the list waits until it is added (`client --add-peer`).
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 if not __package__:
-    # Run as a file: the packages are two folders up.
+    # Started as a script: the packages are two directories up.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from examples.raft_kv.addresses import Peer, parse_peer, parse_peers
@@ -33,7 +33,7 @@ SEGMENT_BYTES_MIN = 4 << 10
 
 
 class _Stopping(Exception):
-    """Ends the task group, and with it every task."""
+    """Cancels the task group, and with it all tasks."""
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,8 +1,8 @@
-"""The key-value store as a state machine: set, get, delete, and each command of a client only once.
+"""The key-value store as a state machine: set, get, delete; applies each command only once.
 
-A client numbers its commands. One that got no answer is sent again under the same number, maybe
-through another node, and finds the answer of the first time here. Each client has one command under
-way at a time, so the last answer of each is enough.
+Clients number their commands. A client that gets no response sends the command again with the same
+number, possibly to another server, and gets the first response. Each client has one command in
+flight, so the last response of each client is sufficient.
 """
 
 from collections import OrderedDict
@@ -19,10 +19,11 @@ REFUSED: Final = 1
 
 KEY_BYTES_MAX: Final = 1 << 10
 VALUE_BYTES_MAX: Final = 1 << 20
-#: All keys and values together. The same on every replica, or they would not agree on a refusal.
+#: Total size of keys and values. It must be the same on every replica, since they must reject the
+#: same commands.
 STORE_BYTES_MAX: Final = 64 << 20
-#: Clients whose last answer is known; the one that was silent longest is forgotten. A command that
-#: it sends again later still would be done again.
+#: Number of clients whose last response is stored; the least recently active one is removed. If it
+#: then retries a command, the command is applied twice.
 CLIENTS_MAX: Final = 10_000
 CLIENT_ID_BYTES: Final = 16
 
@@ -36,8 +37,8 @@ def delete_command(client: bytes, sequence: int, key: bytes) -> bytes:
 
 
 class KeyValueStore:
-    """A `StateMachine`. Answers are tuples: (DONE, whether the key was there: 1 or 0) or (REFUSED,
-    why); to a question (DONE, the value or nothing)."""
+    """A `StateMachine`. Responses are tuples: (DONE, 1 if the key existed, otherwise 0) or
+    (REFUSED, reason), and to a query (DONE, the value or nothing)."""
 
     def __init__(self) -> None:
         self._items: dict[bytes, bytes] = {}
@@ -58,13 +59,13 @@ class KeyValueStore:
         try:
             parsed = check_command(command)
         except Malformed as error:
-            return pack((REFUSED, f"a command that is none: {error}"))
+            return pack((REFUSED, f"invalid command: {error}"))
         client, sequence, operation, key, value = parsed
         last = self._clients.get(client)
         if last is not None and sequence <= last[0]:
             self._clients.move_to_end(client)
             if sequence < last[0]:
-                return pack((REFUSED, f"command {sequence} came after {last[0]} was done"))
+                return pack((REFUSED, f"command {sequence} arrived after {last[0]} was applied"))
             return last[1]
         answer = self._set(key, value) if operation == SET else self._delete(key)
         self._clients[client] = (sequence, answer)
@@ -77,7 +78,7 @@ class KeyValueStore:
         return pack((DONE, self._items.get(question)))
 
     def snapshot(self) -> Callable[[], bytes]:
-        # Keys and values never change, so copies of the two tables are all it takes.
+        # Keys and values are immutable, so shallow copies of the two tables are sufficient.
         items, clients = self._items.copy(), self._clients.copy()
         return lambda: pack(
             (
@@ -102,7 +103,9 @@ class KeyValueStore:
         before = self._items.get(key)
         grown = len(value) - len(before) if before is not None else len(key) + len(value)
         if self._size_bytes + grown > STORE_BYTES_MAX:
-            return pack((REFUSED, f"the store is full: it holds {STORE_BYTES_MAX} bytes"))
+            return pack(
+                (REFUSED, f"the store is full: its maximum size is {STORE_BYTES_MAX} bytes")
+            )
         self._items[key] = value
         self._size_bytes += grown
         return pack((DONE, int(before is not None)))
@@ -115,18 +118,19 @@ class KeyValueStore:
 
 
 def check_command(command: bytes) -> tuple[bytes, int, int, bytes, bytes]:
-    """Client, sequence, operation, key, value. Raises Malformed with what is wrong."""
+    """Returns client, sequence number, operation, key and value. Raises Malformed with the
+    reason."""
     parts: tuple[Value, ...] = values(unpack_tuple(command), 5)
     client, sequence, operation = content(parts[0]), number(parts[1]), number(parts[2])
     if len(client) != CLIENT_ID_BYTES or sequence < 0 or operation not in (SET, DELETE):
-        raise Malformed("no client, number and operation of ours")
+        raise Malformed("expected client, number and operation")
     value = content(parts[4])
     if len(value) > VALUE_BYTES_MAX:
-        raise Malformed(f"a value of {len(value)} bytes; {VALUE_BYTES_MAX} are the most")
+        raise Malformed(f"a value of {len(value)} bytes exceeds the maximum of {VALUE_BYTES_MAX}")
     return client, sequence, operation, check_key(content(parts[3])), value
 
 
 def check_key(key: bytes) -> bytes:
     if not 0 < len(key) <= KEY_BYTES_MAX:
-        raise Malformed(f"a key of {len(key)} bytes; 1 to {KEY_BYTES_MAX} are possible")
+        raise Malformed(f"a key has 1 to {KEY_BYTES_MAX} bytes, not {len(key)}")
     return key

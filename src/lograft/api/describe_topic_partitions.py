@@ -124,7 +124,7 @@ def _describe(
     )
     for response in topic.partitions:
         mode = status(broker.image, state, response.partition_index)
-        response.replication_mode, response.wished_mode, response.mode_reason = mode
+        response.replication_mode, response.desired_mode, response.mode_reason = mode
         partition = broker.partitions.get_by_id(state.topic_id, response.partition_index)
         if partition is not None and partition.leader is not None:
             _add_view(response, partition, broker.clock.mono_ms())

@@ -28,7 +28,7 @@ from lograft.wire.otlp import Point
 
 #: As Kafka's brokers.
 CLIENTS_MAX: Final = 16_384
-#: Of all clients, and of one. A point takes some hundred bytes.
+#: Maximum number of points of all clients, and of one. A point takes some hundred bytes.
 KEPT_POINTS_MAX: Final = 100_000
 CLIENT_POINTS_MAX: Final = 10_000
 #: The last push of a client is outdated after so many of its intervals, but not before a minute.
@@ -66,7 +66,7 @@ class Push:
     """The metrics that a client pushed last, in OpenTelemetry's format (OTLP MetricsData)."""
 
     client_instance_id: UUID
-    #: What was known of the client, by the names that subscriptions match.
+    #: Attributes of the client, by the names that subscriptions match.
     client: Mapping[str, str]
     #: By the broker's clock.
     received_ms: int

@@ -50,5 +50,5 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return event_loop.run(work)
     finally:
-        # A program may call `main` and go on using clients of its own.
+        # A program may call `main` and continue to use its own clients.
         clients.setLevel(level)

@@ -12,8 +12,8 @@ Http = Annotated[
     typer.Option(
         "--http",
         metavar="URL,…",
-        help="Where nodes serve HTTP; by default, what the setting lograft.http.listeners of each"
-        " broker says.",
+        help="HTTP listeners of the nodes; by default, those that lograft.http.listeners of each"
+        " broker specifies.",
     ),
 ]
 

@@ -155,7 +155,7 @@ class Scrapes:
         except Exception as error:
             LOGGER.exception("could not collect metrics")
             result.set_exception(error)
-            # The clients may all be gone.
+            # All clients may have disconnected.
             result.exception()
         finally:
             del self._running[openmetrics]

@@ -32,13 +32,13 @@ READ_BYTES: Final = 16 << 10
 HEADER_BYTES_MAX: Final = 16 << 10
 BODY_BYTES_HELD_MAX: Final = 64 << 10
 UNSENT_BYTES_MAX: Final = 256 << 10
-#: For the whole head of a request, once its first byte is there.
+#: Time to receive the header of a request, once its first byte has arrived.
 HEAD_TIMEOUT_S: Final = 10.0
-#: Between two parts of a body that the application waits for.
+#: Time between two parts of a body that the application waits for.
 BODY_TIMEOUT_S: Final = 30.0
-#: Between two requests of a connection.
+#: Time between two requests of a connection.
 IDLE_TIMEOUT_S: Final = 75.0
-#: For the client to take what is sent, without any progress.
+#: Time without progress while a response is sent.
 SEND_TIMEOUT_S: Final = 30.0
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class HttpConnection:
         #: A response to HEAD has no body, whatever the application sends.
         self._is_head = False
         self._is_closed = False
-        #: Set when the state that a `receive` or `send` of the application waits for may have come.
+        #: Set when the condition that `receive` or `send` of the application waits for may hold.
         self._changed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._has_begun_head = False
@@ -248,7 +248,7 @@ class HttpConnection:
         if self._is_closed:
             return
         if self._parser.their_state is not h11.DONE or self._parser.our_state is h11.MUST_CLOSE:
-            # The client asked for it, or it is still sending a body that is not read.
+            # The client requested it, or it is still sending a body that nothing reads.
             self.channel.close()
             return
         self._parser.start_next_cycle()

@@ -291,7 +291,7 @@ def _magnitude(numbers: Iterable[float]) -> float:
 
 
 def _growth(before: float, now: float) -> float:
-    """NaN if the counter decreased, since an object that was counted has gone."""
+    """NaN if the counter decreased, since a counted object no longer exists."""
     return now - before if now >= before else math.nan
 
 

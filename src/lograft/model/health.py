@@ -1,4 +1,4 @@
-"""What a node reports of itself over HTTP: who it is, and why it is not ready."""
+"""What a node reports over HTTP: its identity, and why it is not ready."""
 
 from enum import Enum
 from typing import NamedTuple

@@ -179,7 +179,7 @@ class SocketChannel:
             buffer = receiver.get_buffer()
             size = len(buffer)
             if is_watched and size > _PIECE_BYTES_MIN:
-                # The end of a large frame causes all the work of handling it: not in one go.
+                # Leaves the end to a later read, because a complete frame is handled at once.
                 size -= READ_BYTES_PER_WAKE
                 buffer = buffer[:size]
             try:

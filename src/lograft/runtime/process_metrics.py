@@ -58,5 +58,5 @@ class ProcessMetrics:
         page_bytes = resource.getpagesize()
         yield VIRTUAL.sample(int(virtual_pages) * page_bytes)
         yield RESIDENT.sample(int(resident_pages) * page_bytes)
-        # Without the one that listed them.
+        # Without the descriptor of the listing itself.
         yield OPEN_FILES.sample(open_files - 1)

@@ -1,7 +1,7 @@
 """Which segments a retention hold keeps although retention would delete them.
 
-This module does not know who holds the records: a hold is an offset and two limits that override
-it.
+This module does not know which group holds the records: a hold is an offset and two limits that
+override it.
 """
 
 from collections.abc import Sequence

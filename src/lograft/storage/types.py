@@ -11,7 +11,7 @@ START: Final = Offset(0)
 
 
 class Origin(IntEnum):
-    """Who appends a batch; determines which checks apply."""
+    """The origin of a batch; determines which checks apply."""
 
     CLIENT = 0
     #: A coordinator of this broker: may write transaction markers, and its batches have no sequence

@@ -77,7 +77,7 @@ def test_a_log_without_its_first_segments_begins_at_a_snapshot() -> None:
     log.delete_old_segments(0, Offset(30))
     first = log.segments[0].base_offset
     assert 0 < first < 22
-    with pytest.raises(FolderDamaged, match="no snapshot stands for what was before"):
+    with pytest.raises(FolderDamaged, match="no snapshot contains what was before"):
         load(disk)
     snapshot(disk, 22, 1)
     snapshot(disk, 25, 1)
@@ -107,7 +107,7 @@ def test_damage_is_named_and_nothing_is_guessed() -> None:
     load(disk)
     id_ = snapshot(disk, 3, 1)
     disk.open(folder.snapshot_path(PATH, id_)).pwrite(b"?", 30)
-    with pytest.raises(FolderDamaged, match="no whole snapshot"):
+    with pytest.raises(FolderDamaged, match="not a complete snapshot"):
         load(disk)
     disk.unlink(folder.snapshot_path(PATH, id_))
     state = HardState(Epoch(4), NodeId(2), ReplicaKey(NodeId(3), UUID(int=9)))

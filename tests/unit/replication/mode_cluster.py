@@ -692,7 +692,7 @@ class ModeCluster:
     def check_settled(self, desired: ReplicationMode) -> None:
         state = self.controller.state
         if state.mode is not desired:
-            raise Violation(f"{desired.text} was wished for, but the mode stays {state}")
+            raise Violation(f"{desired.text} was requested, but the mode is {state}")
         leaders = [
             node
             for node in self.nodes.values()

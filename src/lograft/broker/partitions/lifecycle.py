@@ -55,7 +55,7 @@ NEXT_STATE: Final[dict[tuple[PartitionState, Cause], PartitionState]] = {
     (PartitionState.ONLINE, Cause.MOVE_BEGUN): PartitionState.MOVING,
     (PartitionState.ONLINE, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.ONLINE, Cause.DELETED): PartitionState.DELETED,
-    # The follower asks for the cut, the log manager begins it.
+    # The follower requests the truncation, the log manager starts it.
     (PartitionState.TRUNCATING, Cause.TRUNCATION_BEGUN): PartitionState.TRUNCATING,
     (PartitionState.TRUNCATING, Cause.TRUNCATION_ENDED): PartitionState.ONLINE,
     (PartitionState.TRUNCATING, Cause.FAILED): PartitionState.OFFLINE,
@@ -68,7 +68,7 @@ NEXT_STATE: Final[dict[tuple[PartitionState, Cause], PartitionState]] = {
     (PartitionState.MOVING_BEFORE_CUT, Cause.MOVE_ENDED): PartitionState.TRUNCATING,
     (PartitionState.MOVING_BEFORE_CUT, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.MOVING_BEFORE_CUT, Cause.DELETED): PartitionState.DELETED,
-    # What was under way when the log dir failed or the topic was deleted comes to its end.
+    # Work that was in progress when the log dir failed or the topic was deleted is completed.
     (PartitionState.OFFLINE, Cause.TRUNCATION_BEGUN): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.TRUNCATION_ENDED): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.MOVE_ENDED): PartitionState.OFFLINE,

@@ -155,7 +155,7 @@ class TopicTrafficTable:
         self._shown_count = 0
         #: Requests for topics of which this broker has no replica; only in `other`.
         self._elsewhere = TopicTraffic()
-        #: Of topics that are gone, in `other`.
+        #: Counts of topics that no longer exist here, in `other`.
         self._retired = _NOTHING
         self._ranked_ms = clock.mono_ms()
 

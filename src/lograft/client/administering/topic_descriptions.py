@@ -246,7 +246,7 @@ def _describe_partition(
         tuple(partition.last_known_elr or ()),
         base.offline,
         ReplicationMode(partition.replication_mode),
-        ReplicationMode(partition.wished_mode),
+        ReplicationMode(partition.desired_mode),
         partition.mode_reason,
         partition.high_watermark,
         tuple(_replica_states(partition)),

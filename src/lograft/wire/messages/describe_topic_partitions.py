@@ -46,7 +46,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
     last_known_elr: list[int] | None = array("int32", nullable=0, default=None)
     offline_replicas: list[int] = array("int32", ignorable=True)
     replication_mode: int = int8(tag=10000, ignorable=True)
-    wished_mode: int = int8(tag=10001, ignorable=True)
+    desired_mode: int = int8(tag=10001, ignorable=True)
     mode_reason: str = string(tag=10002, ignorable=True)
     high_watermark: int = int64(tag=10010, default=-1, ignorable=True)
     replica_log_start_offsets: list[int] = array("int64", tag=10011, ignorable=True)
