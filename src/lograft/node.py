@@ -500,7 +500,6 @@ class Node:
         self._metric_sources.append(balancer)
         self._spawn(balancer.run(), name="leader balancer")
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
-        self._controller.hand_over = switcher.hand_over
         self._spawn(switcher.run(), name="mode switches")
         no_op_writer = NoOpRecordWriter(driver, self._controller, self.config)
         self._spawn(no_op_writer.run(), name="no-op records")
