@@ -21,6 +21,7 @@ from lograft.api.security_log import SecurityLog
 from lograft.broker.broker import Broker
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
+from lograft.broker.control.expired_tokens import ExpiredTokenRemover
 from lograft.broker.control.leader_balancer import LeaderBalancer
 from lograft.broker.control.mode_switcher import ModeSwitcher
 from lograft.broker.control.no_op_records import NoOpRecordWriter
@@ -503,6 +504,8 @@ class Node:
         self._spawn(switcher.run(), name="mode switches")
         no_op_writer = NoOpRecordWriter(driver, self._controller, self.config)
         self._spawn(no_op_writer.run(), name="no-op records")
+        token_remover = ExpiredTokenRemover(self._controller, self.config, self._runtime.clock)
+        self._spawn(token_remover.run(), name="expired delegation tokens")
         voter_updater = VoterUpdater(driver, self._peers, self.config)
         self._spawn(voter_updater.run(), name="voter updater")
         reply = await self.link.request(

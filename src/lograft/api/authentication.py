@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from lograft.api.oauthbearer_keys import KeySetSource, ReadKeySet
 from lograft.api.security_log import SecurityLog
+from lograft.metadata.delegation_tokens import is_expired
 from lograft.model.errors import InvalidConfig
 from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.delegation_tokens import token_settings
 from lograft.model.settings.jaas import JaasEntry
 from lograft.model.settings.oauthbearer import OAuthBearerSettings, oauthbearer_settings
 from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
+from lograft.security.delegation_tokens import token_credential
 from lograft.security.oauthbearer import AcceptedToken, OAuthBearerExchange, RejectedToken
 from lograft.security.plain import PlainExchange
 from lograft.security.sasl import Exchange
-from lograft.security.scram import NONCE_BYTES, ScramExchange
+from lograft.security.scram import NONCE_BYTES, ScramExchange, TokenLogin
 from lograft.security.scram_credentials import ScramCredential, ScramMechanism
 
 if TYPE_CHECKING:
@@ -151,6 +154,7 @@ class ListenerAuthentication:
             lambda user: self._find_credential(kind, user),
             lambda: self._find_template(kind),
             nonce=self.shared.runtime.randomness.bytes(NONCE_BYTES),
+            find_token=lambda token_id: self._find_token(kind, token_id),
         )
 
     def _check_token(self, token: str) -> AcceptedToken | RejectedToken:
@@ -200,6 +204,19 @@ class ListenerAuthentication:
             server_key=record.server_key,
             iterations=record.iterations,
         )
+
+    def _find_token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+        """Returns a delegation token with which a client may log in now."""
+        settings = token_settings(self.shared.config)
+        token = self.shared.image.delegation_tokens.get(token_id)
+        if settings is None or token is None or is_expired(token, self.shared.clock.wall_ms()):
+            return None
+        kind, _, owner = token.owner.partition(":")
+        if kind != "User" or not owner:
+            # The login would result in the user of this name.
+            return None
+        credential = token_credential(settings.secret_key, token_id, mechanism)
+        return TokenLogin(credential, owner, min(token.expiration_timestamp, token.max_timestamp))
 
     def _find_template(self, mechanism: ScramMechanism) -> ScramCredential | None:
         """Returns the credential of the user whose name is first: it is the same on all nodes."""

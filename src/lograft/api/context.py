@@ -55,6 +55,7 @@ class Context:
         "software",
         "timing",
         "when_closed",
+        "with_token",
     )
 
     #: The broker of this node; not set on a controller's listener.
@@ -77,6 +78,7 @@ class Context:
         authorizer: Authorizer | None = None,
         router: "Router | None" = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
+        with_token: bool = False,
     ) -> None:
         #: Services that the broker and the controller of this node share.
         self.shared = shared
@@ -90,6 +92,8 @@ class Context:
         self.role = role
         self.peer = peer
         self.principal = principal
+        #: The client has authenticated with a delegation token of the principal.
+        self.with_token = with_token
         #: The APIs that this listener serves.
         self.served = served
         self.software = software

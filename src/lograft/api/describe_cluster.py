@@ -14,6 +14,7 @@ from lograft.api.types import each_item
 from lograft.broker.shared_services import SharedServices
 from lograft.metadata.unenforced_state import describe_unenforced
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.delegation_tokens import token_settings
 from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -48,7 +49,11 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
     if is_allowed(context, CLUSTER_DESCRIBE):
         # It may contain names of topics.
         has_authorizer = shared.metadata.authorizer is not None
-        unenforced = describe_unenforced(shared.image, has_authorizer=has_authorizer)
+        unenforced = describe_unenforced(
+            shared.image,
+            has_authorizer=has_authorizer,
+            uses_tokens=token_settings(shared.config) is not None,
+        )
         response.unenforced_state = list(unenforced.values())
     if served == CONTROLLERS:
         response.controller_id = shared.quorum.leader

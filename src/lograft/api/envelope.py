@@ -59,7 +59,9 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         response = await router.handle_forwarded(
-            ForwardedRequest(inner, version, header.client_id, principal, peer)
+            ForwardedRequest(
+                inner, version, header.client_id, principal.name, peer, principal.with_token
+            )
         )
     except NotController:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

@@ -1,13 +1,19 @@
-"""ExpireDelegationToken, versions 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""ExpireDelegationToken, versions 1-2: ends a token, now or at a later time.
 
-No listener of this release authenticates clients, so the error is that of Kafka's PLAINTEXT
-listeners.
+The active controller decides; the owner and the renewers of a token may change it.
 """
 
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.delegation_tokens import (
+    change_tokens,
+    log_change,
+    may_request_tokens,
+    requester_of,
+)
 from lograft.api.types import NOTHING
+from lograft.metadata.delegation_tokens import expire_delegation_token
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
@@ -19,10 +25,21 @@ API: Final = Api(key=40, versions=range(1, 3), needs=NOTHING)
 NO_TIMESTAMP: Final = -1
 
 
-def handle(
+async def handle(
     context: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
+    if may_request_tokens(context):
+        requester = requester_of(context)
+        response = await change_tokens(
+            context,
+            request,
+            ExpireDelegationTokenResponse,
+            lambda image: expire_delegation_token(image, request, requester),
+        )
+    else:
+        response = error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
+    log_change(context, "expire_token", response.error_code)
+    return response
 
 
 def error_response(

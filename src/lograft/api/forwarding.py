@@ -49,10 +49,12 @@ FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
     57,  # UpdateFeatures
     64,  # UnregisterBroker
 })  # fmt: skip
-#: Rejected by every node, because this release has no tokens and quotas. They are not
-#: forwarded, because an Apache Kafka controller would accept them.
-REJECTED: Final = frozenset({38, 39, 40, 49})
-FORWARDED: Final = FORWARDABLE - PARTLY_OWN - REJECTED
+#: Rejected by every node, because this release has no quotas. They are not forwarded, because an
+#: Apache Kafka controller would accept them.
+REJECTED: Final = frozenset({49})
+#: Delegation tokens: the handler checks the client's listener before it forwards a request.
+CHECKED: Final = frozenset({38, 39, 40})
+FORWARDED: Final = FORWARDABLE - PARTLY_OWN - CHECKED - REJECTED
 
 LANE: Final = "forward"
 #: As long as Kafka's brokers retry. Clients with a shorter timeout give up or retry themselves.
@@ -68,7 +70,7 @@ def served_with_controller(context: Context) -> Iterator[ApiSpec]:
     to versions that the active controller supports: it may have an older release in an upgrade."""
     ranges = _link(context).served_versions() if must_forward(context) else None
     for spec in context.served:
-        if ranges is None or spec.key not in FORWARDED | PARTLY_OWN:
+        if ranges is None or spec.key not in FORWARDED | PARTLY_OWN | CHECKED:
             yield spec
         elif (controller_range := ranges.get(spec.key)) is not None:
             oldest = max(spec.min_version, controller_range.oldest)
@@ -104,7 +106,7 @@ async def _forward(
     def build_envelope() -> EnvelopeRequest:
         return EnvelopeRequest(
             request_data=build_frame(),
-            request_principal=encode_principal(context.principal),
+            request_principal=encode_principal(context.principal, with_token=context.with_token),
             client_host_address=address_bytes(context.peer),
         )
 
@@ -114,6 +116,7 @@ async def _forward(
         context.client_id,
         context.principal,
         forwarded_address(context.peer),
+        context.with_token,
     )
     reply = await _link(context).forward(
         forwarded, build_envelope, timeout_ms=_timeout_ms(request), lane=LANE

@@ -335,6 +335,7 @@ class Router:
             authorizer=self.authorizer,
         )
         context.is_forwarded = True
+        context.with_token = request.with_token
         response = await self.handle(self.route(key), context, request.message)
         assert response is not None, "every request that may be forwarded has a response"
         if has_error(response, ErrorCode.NOT_CONTROLLER) or (
@@ -395,6 +396,7 @@ class Session:
         "_principal",
         "_router",
         "_software",
+        "_with_token",
         "frame_bytes_max",
         "received_ns",
     )
@@ -403,14 +405,16 @@ class Session:
         self._router = router
         self._peer = peer
         self._principal = ANONYMOUS
+        self._with_token = False
         self._software = ClientSoftware()
         self._on_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
         self.received_ns = 0
 
-    def authenticate_as(self, principal: str) -> None:
+    def authenticate_as(self, principal: str, *, with_token: bool = False) -> None:
         """Sets the principal of the following requests: "User:alice"."""
         self._principal = principal
+        self._with_token = with_token
 
     def handle_frame(self, frame: memoryview) -> Reply:
         fast = self._router.fast_paths
@@ -514,6 +518,7 @@ class Session:
             authorizer=router.authorizer,
             router=router,
             when_closed=self._when_closed,
+            with_token=self._with_token,
         )
 
     def _reply(

@@ -222,7 +222,7 @@ class SaslSession:
         self._stop_waiting()
         is_first = self._principal is None
         self._principal = f"User:{success.user}"
-        self._session.authenticate_as(self._principal)
+        self._session.authenticate_as(self._principal, with_token=bool(success.token_id))
         self.frame_bytes_max = self._session.frame_bytes_max
         limits = []
         if reauth_ms := authentication.max_reauth_ms(self._mechanism):
@@ -235,6 +235,7 @@ class SaslSession:
             self._peer,
             principal=self._principal,
             mechanism=self._mechanism,
+            token=success.token_id,
             listener=authentication.listener,
         )
         return min(limits) if limits else 0

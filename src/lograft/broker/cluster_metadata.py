@@ -23,6 +23,7 @@ from lograft.metadata.image_difference import difference
 from lograft.metadata.types import ResourceType
 from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
 from lograft.model.settings.broker import BrokerConfig, keys_of
+from lograft.model.settings.delegation_tokens import token_settings
 from lograft.model.settings.dynamic import (
     CHANGE_CHECKS,
     ChangeCheck,
@@ -127,7 +128,9 @@ class ClusterMetadata:
         """Logs stored state that is not enforced, at the start and when it changes, since an
         operator may rely on it."""
         warnings = describe_unenforced(
-            self.image, has_authorizer=self.authorizer is not None
+            self.image,
+            has_authorizer=self.authorizer is not None,
+            uses_tokens=token_settings(self.config) is not None,
         ) | describe_stored_features(self.image)
         before, self._unenforced = self._unenforced or {}, warnings
         for kind, sentence in warnings.items():

@@ -21,12 +21,17 @@ _UNSUPPORTED_TOPIC_SETTINGS: Final = tuple(
 _NAMES_MAX: Final = 5
 
 
-def describe_unenforced(image: MetadataImage, *, has_authorizer: bool = False) -> dict[str, str]:
-    """Messages by kind, each with the amount of state and its meaning."""
-    return dict(_sentences(image, has_authorizer))
+def describe_unenforced(
+    image: MetadataImage, *, has_authorizer: bool = False, uses_tokens: bool = False
+) -> dict[str, str]:
+    """Messages by kind, each with the amount of state and its meaning. `uses_tokens`: delegation
+    tokens are enabled on this node."""
+    return dict(_sentences(image, has_authorizer, uses_tokens))
 
 
-def _sentences(image: MetadataImage, has_authorizer: bool) -> Iterator[tuple[str, str]]:
+def _sentences(
+    image: MetadataImage, has_authorizer: bool, uses_tokens: bool
+) -> Iterator[tuple[str, str]]:
     if image.acls and not has_authorizer:
         yield (
             "ACLs",
@@ -39,11 +44,11 @@ def _sentences(image: MetadataImage, has_authorizer: bool) -> Iterator[tuple[str
             f"{_count(len(image.client_quotas), 'client quota')} stored but not enforced: no client"
             " is throttled",
         )
-    if image.delegation_tokens:
+    if image.delegation_tokens and not uses_tokens:
         yield (
             "tokens",
-            f"{_count(len(image.delegation_tokens), 'delegation token')} stored but not used: no"
-            " listener authenticates by token",
+            f"{_count(len(image.delegation_tokens), 'delegation token')} stored but not used:"
+            " delegation.token.secret.key is not set on this node",
         )
     yield from _unsupported_topic_settings(image)
 

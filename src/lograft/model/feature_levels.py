@@ -44,6 +44,8 @@ LATEST_METADATA_VERSION: Final = max(METADATA_VERSIONS)
 METADATA_CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30)
 #: From this version on SCRAM users are stored in the metadata log.
 SCRAM_SINCE: Final = 11
+#: From this version on delegation tokens are.
+DELEGATION_TOKENS_SINCE: Final = 14
 
 #: Feature -> (its highest level, the metadata version that enables that level by default).
 FEATURES: Final = {

@@ -5,7 +5,7 @@ client authenticated with a delegation token.
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from lograft.model.errors import InvalidInput
 from lograft.wire.codec import read_all, write
@@ -22,14 +22,21 @@ class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
     token_authenticated: bool = boolean()
 
 
-def encode_principal(principal: str) -> bytes:
+class ForwardedPrincipal(NamedTuple):
+    #: As in an ACL: "User:alice".
+    name: str
+    #: The client has authenticated with a delegation token.
+    with_token: bool
+
+
+def encode_principal(principal: str, *, with_token: bool = False) -> bytes:
     """`principal` as in an ACL: "User:alice"."""
     kind, _, name = principal.partition(":")
-    data = DefaultPrincipalData(type=kind, name=name)
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=with_token)
     return _VERSION.pack(CURRENT_VERSION) + write(data, CURRENT_VERSION)
 
 
-def decode_principal(data: bytes) -> str:
+def decode_principal(data: bytes) -> ForwardedPrincipal:
     if len(data) < _VERSION.size:
         raise InvalidInput("The principal of the forwarded request is empty.")
     (version,) = _VERSION.unpack_from(data)
@@ -44,4 +51,4 @@ def decode_principal(data: bytes) -> str:
         raise InvalidInput(f"The principal of the forwarded request is invalid: {error}") from None
     if not principal.type:
         raise InvalidInput("The principal of the forwarded request has no type.")
-    return f"{principal.type}:{principal.name}"
+    return ForwardedPrincipal(f"{principal.type}:{principal.name}", principal.token_authenticated)

@@ -21,8 +21,8 @@ class Success:
     user: str
     #: When the credential expires, in wall clock time; None: never.
     expires_at_ms: int | None = None
-    #: The client has authenticated with a delegation token of the user.
-    with_token: bool = False
+    #: The delegation token of the user with which the client has authenticated.
+    token_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from lograft.security.sasl import (
     MALFORMED,
@@ -49,6 +49,19 @@ _FINAL: Final = re.compile(
 FindCredential: TypeAlias = Callable[[str], ScramCredential | None]
 
 
+class TokenLogin(NamedTuple):
+    """What a login with a delegation token is compared with, and what it results in."""
+
+    credential: ScramCredential
+    #: The name of the owner, without the type of the principal.
+    owner: str
+    expires_at_ms: int
+
+
+#: Returns the delegation token with this id, or None.
+FindToken: TypeAlias = Callable[[str], TokenLogin | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _FirstMessage:
     header: bytes
@@ -58,11 +71,26 @@ class _FirstMessage:
     authorization_id: str
     extensions: Mapping[str, str]
 
+    @property
+    def is_token(self) -> bool:
+        """The client logs in with a delegation token (KIP-48)."""
+        return self.extensions.get("tokenauth", "").lower() == "true"
+
 
 class ScramExchange:
     """One login. `nonce` is random."""
 
-    __slots__ = ("_credential", "_find", "_first", "_is_known", "_mechanism", "_nonce", "_sent")
+    __slots__ = (
+        "_credential",
+        "_find",
+        "_find_token",
+        "_first",
+        "_is_known",
+        "_mechanism",
+        "_nonce",
+        "_sent",
+        "_token",
+    )
 
     def __init__(
         self,
@@ -71,11 +99,15 @@ class ScramExchange:
         find_template: Callable[[], ScramCredential | None],
         *,
         nonce: bytes,
+        find_token: FindToken = lambda _: None,
     ) -> None:
         """`find_template` returns any stored credential of the mechanism, always the same one, or
         None if there is none: the challenges for unknown users are derived from it."""
         self._mechanism = mechanism
         self._find = (find_credential, find_template)
+        self._find_token = find_token
+        #: The delegation token whose id is the user name of the client.
+        self._token: TokenLogin | None = None
         self._nonce = base64.b64encode(nonce).decode()
         self._first: _FirstMessage | None = None
         self._sent = ""
@@ -101,12 +133,14 @@ class ScramExchange:
                 user=first.user,
                 message=OTHER_AUTHORIZATION_ID,
             )
-        if first.extensions.get("tokenauth", "").lower() == "true":
-            return Failure(reason="delegation tokens are not supported", user=first.user)
         find_credential, find_template = self._find
         # Both are computed in both cases, so that the time does not depend on the user.
         stand_in = _stand_in(first.user, self._mechanism, find_template())
-        found = find_credential(first.user)
+        if first.is_token:
+            self._token = self._find_token(first.user)
+            found = None if self._token is None else self._token.credential
+        else:
+            found = find_credential(first.user)
         self._is_known = found is not None
         self._credential = credential = stand_in if found is None else found
         self._first = first
@@ -133,10 +167,16 @@ class ScramExchange:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(hash_name, client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key) or not self._is_known:
-            reason = "wrong password" if self._is_known else "unknown user"
+            kind = "delegation token" if first.is_token else "user"
+            reason = "wrong password" if self._is_known else f"unknown {kind}"
             return Failure(reason=reason, user=first.user)
         final = b"v=" + base64.b64encode(server_signature)
-        return Success(message=final, user=first.user)
+        token = self._token
+        if token is None:
+            return Success(message=final, user=first.user)
+        return Success(
+            message=final, user=token.owner, expires_at_ms=token.expires_at_ms, token_id=first.user
+        )
 
 
 def _parse_first(text: str) -> _FirstMessage | Failure:

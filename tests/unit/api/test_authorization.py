@@ -229,7 +229,7 @@ FILTERS = {
     ("DeleteTopics", TOPIC_DESCRIBE),
     # Only version 6 has it, which is not stable.
     ("InitProducerId", TRANSACTIONAL_ID_TWO_PHASE_COMMIT),
-    # There are no tokens yet.
+    # test_delegation_tokens.py
     ("CreateDelegationToken", USER_CREATE_TOKENS),
     ("DescribeDelegationToken", DELEGATION_TOKEN_DESCRIBE),
     ("DescribeDelegationToken", USER_DESCRIBE_TOKENS),

@@ -3,6 +3,7 @@ from lograft.metadata.types import ResourceType
 from lograft.metadata.unenforced_state import describe_unenforced
 from lograft.model.types import Epoch, Offset
 from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.delegation_token_record import DelegationTokenRecord
 
 
 def image_of(**settings: str) -> MetadataImage:
@@ -36,3 +37,10 @@ def test_many_topics_are_counted() -> None:
 
 def test_topics_without_tiered_storage_need_no_sentence() -> None:
     assert describe_unenforced(image_of(a="false")) == {}
+
+
+def test_delegation_tokens_without_a_key() -> None:
+    image = MetadataImage()
+    image.replay(DelegationTokenRecord(token_id="x"))
+    assert list(describe_unenforced(image)) == ["tokens"]
+    assert describe_unenforced(image, uses_tokens=True) == {}

@@ -67,6 +67,8 @@ class ForwardedRequest(NamedTuple):
     principal: str
     #: Address of the client, without a port.
     peer: Address
+    #: The client has authenticated with a delegation token.
+    with_token: bool = False
 
 
 class LocalController(Protocol):

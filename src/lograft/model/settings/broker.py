@@ -120,6 +120,9 @@ class BrokerConfig:
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     default_replication_mode: str
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_max_lifetime_ms: int
     delete_topic_enable: bool
     fetch_max_bytes: int
     group_consumer_assignment_interval_ms: int

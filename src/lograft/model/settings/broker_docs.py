@@ -372,6 +372,7 @@ auto.create.partitions.max: The value of auto.create.partitions.max that these t
 auto.rebalance.check.interval.ms: How often the controller checks whether replicas should move.
 auto.rebalance.enable: Whether the controller moves replicas to a broker that has joined.
 default.replication.mode: Replication mode of new topics that do not set replication.mode.
+delegation.token.master.key: The name of delegation.token.secret.key before Kafka 4; used if that is not set.
 internal.topics.replication.mode: Replication mode of the internal topics.
 lograft.authentication.timeout.ms: Time within which a client of a SASL listener must authenticate after it has connected, including the TLS handshake; otherwise its connection is closed.
 lograft.oauthbearer.allowed.urls: The URLs that sasl.oauthbearer.jwks.endpoint.url may have, exactly as they are written there. The node reads no others. Takes the place of Kafka's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.

@@ -24,9 +24,6 @@ NO_CLIENT_QUOTAS: Final = NoEffect("client quotas are not enforced yet")
 GROUPS_NOT_SERVED: Final = PartlyUsed(
     ("share", "streams"), "share groups and streams groups are not implemented yet"
 )
-NO_DELEGATION_TOKENS: Final = NoEffect(
-    "delegation tokens are not implemented yet, and requests for them are rejected"
-)
 JAVA_CLASS: Final = Unsupported("Java classes are not loaded")
 NEEDS_MECHANISM: Final = NoEffect(
     "it needs the prefix of a listener and a mechanism, in lower case:"
