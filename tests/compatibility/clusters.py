@@ -28,7 +28,7 @@ from tests.compatibility.servers import (
 )
 
 NODES: Final = 3
-#: What a topic gets that does not say otherwise: three copies, two of them for an acknowledgement.
+#: Default settings of topics: three replicas, two of them in sync for an acknowledgement.
 REPLICATED: Final = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -62,8 +62,8 @@ class Cluster:
         places: Sequence[Place] | None = None,
         first_voter_only: bool = False,
     ) -> "Cluster":
-        """`places`: where each node runs; all on this host otherwise. `first_voter_only`: the first
-        node is the quorum, the others follow it until they are added."""
+        """`places`: the host of each node; by default all run on this host. `first_voter_only`: the
+        first node is the only voter, the others are observers until they are added."""
         servers = [
             Server(
                 kind,
@@ -95,7 +95,7 @@ class Cluster:
         return next(server for server in self.servers if server.node_id == node_id)
 
     def start(self) -> "Cluster":
-        """Returns when every node knows every other as a broker."""
+        """Returns when every node has the metadata of all brokers."""
         for server in self.servers:
             server.launch()
         self.wait_joined()
@@ -115,7 +115,8 @@ class Cluster:
                     raise ServerFailed(f"{self.kind} did not become a cluster\n{self.log_tail()}")
 
     def stop(self) -> None:
-        """All at once: brokers that stop one after another wait for each other's partitions."""
+        """All at the same time: brokers that stop one after another wait for each other's
+        partitions."""
         for server in self.servers:
             if server.process is not None:
                 server.process.terminate()
@@ -139,7 +140,7 @@ class Cluster:
 
 
 def quorum_request() -> DescribeQuorumRequest:
-    """Asks any node about the metadata quorum."""
+    """Describes the metadata quorum, as reported by any node."""
     topic = DescribeQuorumRequestTopicData(
         topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()]
     )

@@ -1,4 +1,4 @@
-"""The command `lograft` inside this process: a new one for each call would take far longer."""
+"""Runs the command `lograft` in this process: a new process for each call would be much slower."""
 
 import io
 import sys
@@ -23,7 +23,7 @@ class Shown:
 
 
 def lograft(*arguments: str, text: str = "") -> Shown:
-    """Never raises for what the command says."""
+    """Returns the result of any command, including failures."""
     out, err = io.StringIO(), io.StringIO()
     code: Any = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -38,7 +38,7 @@ def lograft(*arguments: str, text: str = "") -> Shown:
 
 
 def done(*arguments: str, text: str = "") -> Shown:
-    """A call that has to succeed."""
+    """Runs a command that must succeed."""
     shown = lograft(*arguments, text=text)
     assert shown.code == 0, f"lograft {' '.join(arguments)}: {shown.err}"
     return shown

@@ -24,21 +24,21 @@ from tools.kafka_jars import JarsMissing, spark_connector_jars, spark_format_jar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-with warnings.catch_warnings():  # kafka-python reads its own files in a way Python calls outdated
+with warnings.catch_warnings():  # kafka-python reads its files in a deprecated way
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401
 
-#: Shown below the traceback of a test that failed while they ran.
+#: The output of these servers is shown below the traceback of a failed test.
 running: list[Server] = []
-#: One server of a kind serves all client tests: starting a JVM for each would take minutes.
+#: All client tests share one server of each kind: starting a JVM for each would take minutes.
 SHARED_SETTINGS = {
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
-    # Tests write records of long ago; nothing may clean them up in the middle.
-    # Kafka cleans up for the first time after the one, Lograft after the other.
+    # Tests write old records, which no cleanup may delete during a test. The first setting delays
+    # Kafka's first cleanup, the second Lograft's.
     "log.initial.task.delay.ms": "3600000",
     "log.retention.check.interval.ms": "3600000",
-    # Groups and transactions in the rhythm of a test.
+    # Short intervals for groups and transactions.
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
@@ -48,8 +48,8 @@ SHARED_SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clients that nobody here wrote leave sockets behind when their broker is killed; they are
-    found in the middle of some later test, which is not to blame."""
+    """Other clients leave sockets open when their broker is killed. The garbage collector closes
+    them in a later test, which must not fail for that reason."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -76,7 +76,7 @@ def server(
 
 @pytest.fixture
 def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Makes servers of a test's own; whatever is still running afterwards is stopped."""
+    """Creates servers for a single test, and stops those that are still running at the end."""
     servers: list[Server] = []
 
     def make(kind: Kind, *, settings: dict[str, str] | None = None) -> Server:
@@ -111,9 +111,9 @@ def spark_packages() -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def spark(spark_packages: dict[str, Path]) -> Iterator["SparkSession"]:
-    """One for all: a JVM takes jars only when it starts."""
+    """One session for all tests: a JVM loads jars only when it starts."""
     with warnings.catch_warnings():
-        # It is outdated in Python's eyes.
+        # Deprecated in Python.
         warnings.simplefilter("ignore")
         from pyspark.sql import SparkSession
 
@@ -138,7 +138,7 @@ def spark(spark_packages: dict[str, Path]) -> Iterator["SparkSession"]:
 
 
 class serving:
-    """Runs a server for a while and puts it on the list for reports."""
+    """Runs a server, and adds it to the servers whose output is reported."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -1,9 +1,10 @@
-"""Copies a topic in transactions that hold records and positions, with librdkafka and aiokafka.
+"""Copies a topic in transactions that contain records and offsets, with librdkafka and aiokafka.
 
     copy(Order(bootstrap, source, target, count, group))
 
-A copier goes on until its positions say that all records are copied: after an error it aborts and
-goes back to what is committed. So each record is in the target once, whatever died meanwhile.
+A copier runs until its offsets show that all records are copied. After an error it aborts the
+transaction and returns to the committed offsets, so each record is copied exactly once, regardless
+of failures.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from tests.compatibility.members import PROTOCOLS
 
 ANSWER_SECONDS_MAX: Final = 30.0
-#: A copier that cannot go on fails by itself.
+#: The copier cannot continue.
 COPY_SECONDS_MAX: Final = 60.0
 RECORDS_PER_TRANSACTION: Final = 10
 HEARTBEAT_MS: Final = 300
@@ -34,7 +35,7 @@ class Order(NamedTuple):
 
 
 class Confluent:
-    """Its transactional producer says of each error what is to be done."""
+    """Its transactional producer determines how each error is handled."""
 
     def __init__(self, order: Order, how: Mapping[str, Any]) -> None:
         bootstrap, source = order.bootstrap, order.source
@@ -93,7 +94,7 @@ class Confluent:
 
 
 def insist(act: Callable[[], object]) -> None:
-    """Again, as long as librdkafka says that it may help."""
+    """Retries as long as librdkafka reports a retriable error."""
     deadline = time.monotonic() + COPY_SECONDS_MAX
     while True:
         try:

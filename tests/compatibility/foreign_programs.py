@@ -1,4 +1,4 @@
-"""Brings the clients that are not Python: builds the Go one, installs the Node one, finds kcat."""
+"""Installs the clients in other languages: builds the Go one, installs the Node one, finds kcat."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def go_scenario() -> Path:
 
 @cache
 def js_scripts() -> Path:
-    """The folder to run them from: Node looks for packages beside a script."""
+    """The working directory: Node looks for packages beside a script."""
     ensure_program("node", package="nodejs")
     ensure_program("npm", package="npm")
     folder = CACHE / "js"
@@ -53,7 +53,7 @@ def run(
     folder: Path | None = None,
     seconds_max: int = RUN_SECONDS_MAX,
 ) -> bytes:
-    """What the program printed; it has to end well."""
+    """Returns the output of the program, which must succeed."""
     done = subprocess.run(
         command, input=stdin, capture_output=True, cwd=folder, timeout=seconds_max
     )

@@ -16,7 +16,7 @@ from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, ensure_program
 RUNNER: Final = REPOSITORY / "tools" / "kafka" / "ToolRunner.java"
 ALONE_SECONDS_MAX: Final = 60
 PATIENCE_SECONDS: Final = 40.0
-#: Where the tools of Kafka 4.3.1 live.
+#: Packages of the tools of Kafka 4.3.1.
 PACKAGES: Final = {
     "ConfigCommand": "kafka.admin",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
@@ -41,7 +41,7 @@ class ToolRun:
 
 
 def eventually(ask: Callable[[], ToolRun], is_right: Callable[[str], bool]) -> str:
-    """What the tool says once it is right; what it said last if it never is."""
+    """Returns the tool's output once it is as expected; the last output if it never is."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         result = ask().text
@@ -50,7 +50,7 @@ def eventually(ask: Callable[[], ToolRun], is_right: Callable[[str], bool]) -> s
 
 
 class Background:
-    """A tool that runs until it is stopped and says what it does as lines of JSON."""
+    """A tool that runs until it is stopped, and prints its events as lines of JSON."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
@@ -66,7 +66,7 @@ class Background:
         return self._process.poll() is None
 
     def events(self) -> list[dict[str, Any]]:
-        """All whole lines so far."""
+        """Returns all complete lines so far."""
         lines = self.text.split("\n")[:-1]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
@@ -80,7 +80,7 @@ class Background:
 
 
 class JavaTools:
-    """A JVM that waits for orders."""
+    """A JVM that runs tools on request."""
 
     def __init__(self, folder: Path, version: str = KAFKA_VERSION) -> None:
         ensure_program("javac", package="default-jdk-headless")
@@ -96,7 +96,7 @@ class JavaTools:
         )
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> ToolRun:
-        """Calls a tool's main(); never raises for what the tool says."""
+        """Calls a tool's main(), and returns its output even if it fails."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         fields = (self._class_of(tool), stdin, *arguments)
@@ -109,13 +109,14 @@ class JavaTools:
         return ToolRun(int(answer[0]), text)
 
     def check(self, tool: str, *arguments: str, stdin: str = "") -> ToolRun:
-        """run() for a call that has to succeed."""
+        """Calls run(); the tool must succeed."""
         done = self.run(tool, *arguments, stdin=stdin)
         assert done.code == 0, f"{tool} {' '.join(arguments)} ended with {done.code}\n{done.text}"
         return done
 
     def run_alone(self, tool: str, *arguments: str) -> ToolRun:
-        """In a JVM of its own: for tools that do their last work while the JVM ends."""
+        """Runs the tool in a separate JVM: for tools that do their last work while the JVM
+        exits."""
         done = subprocess.run(
             [*java_command(SMALL_JVM, self.version), self._class_of(tool), *arguments],
             stdout=subprocess.PIPE,
@@ -126,9 +127,9 @@ class JavaTools:
         return ToolRun(done.returncode, done.stdout)
 
     def run_until(self, shows: str, tool: str, *arguments: str) -> ToolRun:
-        """In a JVM of its own, which is stopped when its output matches the regular expression:
-        for tools that never end. Threads that they leave behind would write into the output of
-        other tools."""
+        """Runs the tool in a separate JVM, which is stopped when its output matches the regular
+        expression: for tools that never exit. Their threads would otherwise write into the output
+        of other tools."""
         background = self.start_alone(tool, *arguments)
         deadline = time.monotonic() + ALONE_SECONDS_MAX
         try:

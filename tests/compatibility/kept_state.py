@@ -1,7 +1,7 @@
-"""State of Apache Kafka that Lograft keeps without using it yet: share groups and streams groups,
-quotas, ACLs, SCRAM users, delegation tokens and client metrics subscriptions.
+"""State of Apache Kafka that Lograft stores: share groups and streams groups, quotas, ACLs, SCRAM
+users, delegation tokens and client metrics subscriptions.
 
-`fill` makes Kafka write all of it, `shown_by_tools` is what Kafka's own tools print about it.
+`fill` makes Kafka write all of it, `shown_by_tools` is the output of Kafka's own tools about it.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ from tests.compatibility.unsupported_groups import (
 TOPIC: Final = "read-by-every-group"
 PARTITIONS: Final = 2
 SERVED_GROUPS: Final = ("eager", "consumer")
-#: One with a member, one without.
+#: One group with a member, one without.
 SHARE_GROUPS: Final = ("share", "share-empty")
 STREAMS_GROUPS: Final = ("streams", "streams-empty")
 STREAMS_OFFSET: Final = 3
@@ -33,7 +33,7 @@ PASSWORD: Final = "a secret of tests"
 
 
 def kafka_settings() -> dict[str, str]:
-    """A Kafka that authorises and hands out delegation tokens, which needs a SASL listener."""
+    """A Kafka with an authorizer and with delegation tokens, which need a SASL listener."""
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     return {
         "offsets.topic.num.partitions": "1",
@@ -44,7 +44,7 @@ def kafka_settings() -> dict[str, str]:
         "delegation.token.secret.key": "a key of tests",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
-        # Their members stay members, without heartbeats, while the test runs.
+        # Their members do not expire without heartbeats while the test runs.
         "group.share.max.session.timeout.ms": "3600000",
         "group.share.session.timeout.ms": "3600000",
         "group.streams.max.session.timeout.ms": "3600000",
@@ -56,7 +56,7 @@ def kafka_settings() -> dict[str, str]:
 
 
 def add_sasl_listener(server: Server) -> int:
-    """Returns its port."""
+    """Returns the port."""
     port = free_port()
     server.settings |= {
         "listeners": f"PLAINTEXT://{server.bootstrap},CONTROLLER://{server.controller},"
@@ -121,7 +121,7 @@ def fill_groups(server: Server) -> None:
 
 
 def commit_often(server: Server, group: str, *, count: int) -> None:
-    """Long commits of an ordinary group fill a segment of `__consumer_offsets`, which compaction
+    """Large commits of an ordinary group fill a segment of `__consumer_offsets`, which compaction
     needs."""
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": group})
     try:
@@ -134,7 +134,7 @@ def commit_often(server: Server, group: str, *, count: int) -> None:
 
 
 def shown_by_tools(server: Server, tools: JavaTools) -> dict[str, str]:
-    """The text of every tool, sorted, without the offset that the features are known at."""
+    """Returns the output of every tool, sorted, without the metadata offset of the features."""
     at = ("--bootstrap-server", server.bootstrap)
     orders = {
         "users": ("ConfigCommand", "--describe", "--entity-type", "users"),

@@ -1,4 +1,4 @@
-"""Short words for what the tests do with confluent-kafka (librdkafka)."""
+"""Short functions for common operations with confluent-kafka (librdkafka)."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ def admin_of(bootstrap: str) -> AdminClient:
 
 
 def outcome(answers: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
-    """Waits for every answer of an admin call; raises the first error."""
+    """Waits for every response of an admin call; raises the first error."""
     return {key: answer.result(ANSWER_SECONDS_MAX) for key, answer in answers.items()}
 
 
@@ -48,16 +48,16 @@ def create_topic(
         replication_factor=replication_factor,
         config=dict(configs or {}),
     )
-    admin = admin_of(bootstrap)  # must outlive its answers
+    admin = admin_of(bootstrap)  # must outlive its futures
     try:
         outcome(admin.create_topics([new]))
     except KafkaException as error:
-        # It chose a broker that a newer metadata response does not list any more.
+        # It chose a broker that is not in the latest metadata response.
         if error.args[0].name() != "_DESTROY_BROKER":
             raise
         outcome(admin.create_topics([new]))
-    # Kafka answers before the new leaders serve. A producer that is turned away then sends again,
-    # and without idempotence its batches change places; so ask until they do serve.
+    # Kafka responds before the new leaders are ready. A producer then retries, and without
+    # idempotence its batches may be reordered; so this waits until the leaders accept requests.
     wait_for_leaders(admin, topic, partitions)
 
 
@@ -68,7 +68,9 @@ def wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
     while True:
         try:
             outcome(admin.list_offsets(asked))
-        except KafkaException:  # of many kinds: no leader known, none elected, not this one
+        except (
+            KafkaException
+        ):  # of several kinds: leader unknown, not elected yet, or not this broker
             if time.monotonic() > deadline:
                 raise
         else:
@@ -76,7 +78,7 @@ def wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
 
 
 def error_code(raised: BaseException) -> int:
-    """Kafka's number inside what confluent-kafka raised."""
+    """Returns Kafka's error code in an exception of confluent-kafka."""
     assert isinstance(raised, KafkaException), raised
     error: KafkaError = raised.args[0]
     code: int = error.code()
@@ -94,7 +96,7 @@ def produce(
     timestamps_ms: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[Delivered]:
-    """Sends all values to one partition and returns what became of each, in order."""
+    """Sends all values to one partition and returns the outcome of each, in order."""
     delivered: list[Delivered] = []
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -140,7 +142,7 @@ def consumer_of(bootstrap: str, **settings: Any) -> Iterator[Consumer]:
 
 
 def read_to_end(consumer: Consumer, *, partitions: int = 1) -> list[Message]:
-    """Polls until every assigned partition said that its end is reached."""
+    """Polls until the end of every assigned partition has been reported."""
     messages: list[Message] = []
     ended: set[int] = set()
     deadline = time.monotonic() + ANSWER_SECONDS_MAX

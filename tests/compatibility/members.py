@@ -1,4 +1,4 @@
-"""Members of consumer groups, as confluent-kafka plays them, polled in turn by one thread.
+"""Members of consumer groups with confluent-kafka, polled in turn by one thread.
 
 with joined(bootstrap, "group", [topic], EAGER) as member:
     poll_until(lambda: len(member.owned) == 2, member)
@@ -15,8 +15,8 @@ ANSWER_SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.02
 Owned = frozenset[tuple[str, int]]
 
-#: A member of the classic protocol hears of a rebalance with its next heartbeat, so they are
-#: frequent; in the new protocol the server sets the pace (conftest.SHARED_SETTINGS).
+#: A member of the classic protocol learns about a rebalance with its next heartbeat, so heartbeats
+#: are frequent; in the consumer protocol the server sets the interval (conftest.SHARED_SETTINGS).
 HEARTBEAT_MS: Final = 100
 EAGER: Final = {
     "partition.assignment.strategy": "range",
@@ -35,14 +35,15 @@ PROTOCOLS: Final[dict[str, Mapping[str, Any]]] = {
 
 
 class Event(NamedTuple):
-    """What a rebalance callback was told."""
+    """The argument of a rebalance callback."""
 
     what: str
     partitions: Owned
 
 
 class Member:
-    """A subscribed consumer that keeps what it owns, what it was told and what it read."""
+    """A subscribed consumer that records its assignment, its callbacks and the records it has
+    read."""
 
     def __init__(
         self, bootstrap: str, group: str, topics: Sequence[str], settings: Mapping[str, Any]
@@ -72,7 +73,7 @@ class Member:
         )
 
     def poll(self) -> None:
-        """Reads what is there; keeps an error that ends the member, skips those that pass."""
+        """Reads all available records; stores a fatal error, and ignores transient ones."""
         message = self.consumer.poll(POLL_SECONDS)
         while message is not None:
             error = message.error()
@@ -116,7 +117,7 @@ def owned_in(partitions: Sequence[TopicPartition]) -> Owned:
 
 
 def is_passing(error: KafkaError) -> bool:
-    """A topic just created, a coordinator that moves: librdkafka says so and goes on by itself."""
+    """A new topic, a coordinator that moves: librdkafka reports it and continues by itself."""
     return error.code() in (
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TRANSPORT,
@@ -160,7 +161,8 @@ def all_of(topic: str, partitions: int) -> Owned:
 
 
 def share_evenly(members: Sequence[Member], wanted: Owned) -> bool:
-    """Each partition has one owner, and nobody has two more than another."""
+    """Returns whether each partition has one owner and the numbers of partitions differ by at most
+    one."""
     sizes = [len(member.owned) for member in members]
     return (
         sum(sizes) == len(wanted)

@@ -1,4 +1,4 @@
-"""Sends single requests over a plain socket: what no client library lets a test control."""
+"""Sends single requests over a plain socket, with fields that no client library exposes."""
 
 import socket
 
@@ -17,7 +17,7 @@ def connect(server: Server, *, port: int | None = None) -> socket.socket:
 
 
 def connect_to(bootstrap: str) -> socket.socket:
-    """To the first of the given addresses."""
+    """Sends the request to the first of the given addresses."""
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
     return socket.create_connection((host, int(port)), ANSWER_SECONDS_MAX)
 

@@ -1,4 +1,4 @@
-"""Asks a node for its brokers with one hand-packed Metadata request: does it serve yet?"""
+"""Checks whether a node accepts requests, with a Metadata request that is encoded by hand."""
 
 import socket
 import struct
@@ -7,12 +7,13 @@ from typing import Final
 METADATA_KEY: Final = 3
 METADATA_VERSION: Final = 1
 ANSWER_SECONDS_MAX: Final = 5.0
-#: Header version 1 (key, version, correlation id, client id "probe"), then no topics at all.
+#: Header version 1 (key, version, correlation id, client id "probe"), then no topics.
 REQUEST: Final = struct.pack(">hhih5si", METADATA_KEY, METADATA_VERSION, 1, 5, b"probe", 0)
 
 
 def broker_ids(host: str, port: int) -> list[int]:
-    """The brokers that the node names; none while it cannot be reached or does not know any."""
+    """Returns the brokers in the node's metadata; none if it is unreachable or has no metadata
+    yet."""
     try:
         with socket.create_connection((host, port), timeout=ANSWER_SECONDS_MAX) as connection:
             connection.sendall(struct.pack(">i", len(REQUEST)) + REQUEST)
@@ -24,7 +25,7 @@ def broker_ids(host: str, port: int) -> list[int]:
 
 
 def ids_in(answer: bytes) -> list[int]:
-    """Brokers of a Metadata v1 response: id, host, port, nullable rack."""
+    """Parses the brokers of a Metadata v1 response: id, host, port, nullable rack."""
     (count,) = struct.unpack_from(">i", answer, 4)
     position = 8
     ids = []

@@ -3,9 +3,9 @@
     with Server.of("kafka", folder).started() as server:
         use(server.bootstrap)
 
-Kafka is 4.3.1, or 3.9 (`kafka39`) for the tests of our own client. All kinds read the same
-properties file, so a test says its settings once. A server lives in its own folder on free ports of
-127.0.0.1; `log_tail()` is what it said, for the report of a failure.
+Kafka is 4.3.1, or 3.9 (`kafka39`) for the tests of Lograft's client. All kinds read the same
+properties file, so a test specifies its settings once. A server has its own folder and free ports
+of 127.0.0.1; `log_tail()` is its latest output, for the report of a failure.
 """
 
 import os
@@ -28,9 +28,9 @@ from tests.compatibility.readiness import broker_ids
 from tools.kafka_jars import KAFKA_39_VERSION, KAFKA_VERSION, REPOSITORY, kafka_jars
 
 Kind = Literal["lograft", "kafka", "kafka39"]
-#: Those that are compared with each other.
+#: The kinds that are compared with each other.
 KINDS: Final[tuple[Kind, ...]] = ("lograft", "kafka")
-#: Those that a client of ours has to get on with.
+#: The kinds that Lograft's client supports.
 CONFORMANCE_KINDS: Final[tuple[Kind, ...]] = (*KINDS, "kafka39")
 HOST: Final = "127.0.0.1"
 NODE_ID: Final = 1
@@ -42,7 +42,7 @@ LOG_TAIL_BYTES: Final = 6000
 
 #: Tests start many short JVMs on few cores: the cheap compiler and collector start fastest.
 SMALL_JVM: Final = ("-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-#: How Kafka's own start script runs a broker, with the heap the benchmark promises.
+#: Like Kafka's start script, with the heap of the benchmark.
 SERVER_JVM: Final = (
     "-Xmx1g",
     "-Xms1g",
@@ -55,12 +55,12 @@ SERVER_JVM: Final = (
 
 
 class ServerFailed(Exception):
-    """The server did not start or stop as it should; the text ends with its last output."""
+    """The server did not start or stop as expected; the message ends with its last output."""
 
 
 @dataclass
 class Server:
-    """One node. Values are set before start(); a stopped server can be started again."""
+    """A node. Values are set before start(); a stopped server can be started again."""
 
     kind: Kind
     folder: Path
@@ -69,19 +69,19 @@ class Server:
     port: int = field(default_factory=lambda: free_port())
     controller_port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen[bytes] | None = None
-    #: A Lograft that fails shows where; else it says a sentence, as users see it.
+    #: Lograft prints tracebacks of failures; otherwise it prints a sentence, as for users.
     shows_traces: bool = True
     node_id: int = NODE_ID
     host: str = HOST
-    #: Put before the command that starts it: `ip netns exec …`.
+    #: Inserted before the command that starts it: `ip netns exec …`.
     prefix: tuple[str, ...] = ()
     #: controller.quorum.voters of a cluster; empty: the quorum is in the log and can change.
     voters: str = ""
-    #: controller.quorum.bootstrap.servers, where that is not this node alone.
+    #: controller.quorum.bootstrap.servers, if it is not this node alone.
     quorum_servers: str = ""
-    #: How its folder is formatted, where the quorum is in the log.
+    #: How its folder is formatted, if the quorum is in the log.
     format_option: str = "--standalone"
-    #: More arguments of `format`: ("--release-version", "3.9").
+    #: Further arguments of `format`: ("--release-version", "3.9").
     format_arguments: tuple[str, ...] = ()
 
     @classmethod
@@ -114,14 +114,15 @@ class Server:
         return self.process.pid
 
     def using_data_of(self, other: "Server") -> "Server":
-        """A node that will start on a copy of the (stopped) other's files. The metadata log names
-        the address of the quorum's only voter, so that is taken over too."""
+        """Returns a node that will start on a copy of the (stopped) other node's files. The
+        metadata log contains the address of the quorum's only voter, so the copy uses the same
+        address."""
         shutil.copytree(other.data, self.data, dirs_exist_ok=True)
         self.controller_port = other.controller_port
         return self
 
     def start(self) -> "Server":
-        """Returns when the node answers a client and has itself registered as a broker."""
+        """Returns when the node responds to a client and has registered as a broker."""
         self.launch()
         deadline = time.monotonic() + START_SECONDS_MAX
         while not broker_ids(self.host, self.port):
@@ -133,7 +134,7 @@ class Server:
         return self
 
     def launch(self) -> None:
-        """Starts the process (formatting its folder on first use) and does not wait for it."""
+        """Starts the process without waiting for it; formats its folder on first use."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.write_properties()
         with self.log_path.open("ab") as log:
@@ -155,7 +156,7 @@ class Server:
             raise ServerFailed(f"{self.kind} could not format its folder\n{self.log_tail()}")
 
     def stop(self) -> None:
-        """A clean stop, as an operator does it."""
+        """A clean shutdown, as by an operator."""
         self.end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -251,8 +252,8 @@ def java_command(options: tuple[str, ...], version: str = KAFKA_VERSION) -> list
 
 
 def free_port() -> int:
-    """A port below the range from which the kernel gives ports to clients: nobody takes it between
-    this look and the server's own bind, save another caller of this function."""
+    """Returns a port below the range of ports that the kernel assigns to clients. No other process
+    uses it before the server binds it, except for another caller of this function."""
     for _attempt in range(100):
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe:
@@ -266,27 +267,27 @@ def free_port() -> int:
 
 
 def is_full_run() -> bool:
-    """LOGRAFT_INTEROP=full asks for the long form of the interop tests."""
+    """LOGRAFT_INTEROP=full selects the long form of the interop tests."""
     return os.environ.get("LOGRAFT_INTEROP") == "full"
 
 
 def in_full_run(*values: str) -> list[Any]:
-    """Values of a test's parameter that the short run leaves out."""
+    """Marks the values of a parameter that the short form omits."""
     return [pytest.param(value, marks=full_run_only()) for value in values]
 
 
 def full_run_only() -> pytest.MarkDecorator:
-    """For tests that the short run leaves out."""
+    """Marks tests that the short form omits."""
     return pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full")
 
 
 def compares_two() -> pytest.MarkDecorator:
-    """For tests that ask Lograft and Kafka the same."""
+    """Marks tests that compare Lograft with Kafka."""
     return pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers")
 
 
 def kinds_under_test(among: tuple[Kind, ...] = KINDS) -> tuple[Kind, ...]:
-    """LOGRAFT_TEST_SERVERS says against whom the client tests run: one kind, `both` Lograft and
+    """LOGRAFT_TEST_SERVERS selects the servers of the client tests: one kind, `both` Lograft and
     Kafka 4.3.1, or `all`."""
     wanted = os.environ.get("LOGRAFT_TEST_SERVERS", "lograft")
     chosen = {"both": KINDS, "all": CONFORMANCE_KINDS}.get(wanted, (wanted,))
@@ -294,6 +295,6 @@ def kinds_under_test(among: tuple[Kind, ...] = KINDS) -> tuple[Kind, ...]:
 
 
 def skip_before_4(server: Server, what: str) -> None:
-    """For what Kafka has since 4.0."""
+    """Marks tests of features that Kafka has since 4.0."""
     if server.kind == "kafka39":
         pytest.skip(f"Kafka {KAFKA_39_VERSION} has no {what}")

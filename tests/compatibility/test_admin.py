@@ -1,4 +1,4 @@
-"""The administrator of lograft.client on a Lograft and on an Apache Kafka node, word for word."""
+"""The admin client of lograft.client on a Lograft and on an Apache Kafka node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -44,7 +44,7 @@ def play(scenario: Callable[[Admin], Awaitable[None]], server: Server) -> None:
 
 
 async def becomes(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """The controller has answered; brokers hear of it a moment later."""
+    """The controller has responded; brokers apply the change a moment later."""
     async with asyncio.timeout(60):
         while (seen := await look()) != wanted:
             await asyncio.sleep(0.05)
@@ -172,7 +172,7 @@ async def test_groups(admin: Admin, /, server: Server, new_topic: NewName) -> No
             await admin.execute_reset(plan)
     await admin.delete_group_offsets(group, [place])
     assert await admin.list_group_offsets(group) == {}
-    # Kafka 3.9 forgets a group with its last position.
+    # Kafka 3.9 deletes a group together with its last offset.
     await admin.alter_group_offsets(group, {place: 1})
     await admin.delete_groups([group])
     with pytest.raises(GroupMissing):
@@ -271,7 +271,7 @@ async def test_transactions(admin: Admin, /, server: Server, new_topic: NewName)
             found.partitions, open_for_ms=0, now_ms=1 << 60
         )
         assert hanging == [], "its coordinator knows it"
-        # Ended in this partition all the same: what it wrote there is aborted.
+        # The transaction has ended in this partition nevertheless: its records are aborted.
         await admin.abort_transaction(
             found.partitions[0],
             producer_id=active.producer_id,

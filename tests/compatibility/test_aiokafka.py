@@ -22,7 +22,7 @@ ANSWER_SECONDS_MAX = 30
 
 @asynccontextmanager
 async def started(client: Any) -> AsyncIterator[Any]:
-    """They all begin with start(), but admin ends with close() and the others with stop()."""
+    """They all start with start(), but admin stops with close() and the others with stop()."""
     await client.start()
     try:
         yield client

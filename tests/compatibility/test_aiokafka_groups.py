@@ -22,7 +22,7 @@ ASSIGNORS = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Every change of what a member owns; `changed` is set by each."""
+    """Every change of a member's assignment; each sets `changed`."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []

@@ -1,4 +1,5 @@
-"""Leaders of classic groups decide as Java's do: groups of any shape are given to both."""
+"""Leaders of classic groups compute the same assignments as Java's: both get groups of many
+shapes."""
 
 import random
 import subprocess
@@ -37,7 +38,7 @@ class Group(NamedTuple):
         ]
         read = sorted(set().union(*(member.topics for member in members)))
         brokers = chance.choices(RACKS, k=chance.randint(1, 4))
-        # Few numbers, so that topics often have equally many.
+        # Few numbers, so that topics often have the same number of partitions.
         counts = chance.sample(range(1, 9), 2)
         topics = {
             topic: [
@@ -49,7 +50,7 @@ class Group(NamedTuple):
         return cls(topics, members)
 
     def line(self, assignor: str) -> str:
-        """As tools/kafka/AssignPartitions.java reads it."""
+        """The input format of tools/kafka/AssignPartitions.java."""
         topics = ";".join(
             f"{name}={','.join('.'.join(racks) for racks in partitions)}"
             for name, partitions in self.topics.items()
@@ -74,7 +75,7 @@ class Group(NamedTuple):
         return ASSIGNORS[assignor](counts, self.members, self.racks())
 
     def far(self, assigned: Assignment) -> int:
-        """How many partitions have no replica near their reader."""
+        """The number of partitions without a replica in the rack of their consumer."""
         racks = self.racks()
         return sum(
             member.rack is not None and member.rack not in racks[each]
@@ -83,11 +84,11 @@ class Group(NamedTuple):
         )
 
     def taken(self, assigned: Assignment) -> int:
-        """How many partitions their owners have to let go of."""
+        """The number of partitions that their owners must revoke."""
         return sum(len(member.owned.difference(assigned[member.id])) for member in self.members)
 
     def joined(self, assigned: Assignment, member: Member) -> "Group":
-        """With one more, who finds the others with what they have."""
+        """One more member joins the others, which keep their assignments."""
         there = [
             each._replace(owned=frozenset(assigned[each.id]), generation=1) for each in self.members
         ]
@@ -119,7 +120,7 @@ def _partition(text: str) -> TopicPartition:
 
 
 def _squares(assigned: Assignment) -> int:
-    """The less, the more even."""
+    """Lower values are more balanced."""
     return sum(len(mine) ** 2 for mine in assigned.values())
 
 
@@ -128,13 +129,13 @@ def test_every_leader_decides_alike(assignor: str) -> None:
     chance = random.Random(881)
     groups = [Group.drawn(chance) for _ in range(GROUPS)]
     for group, decided in zip(groups, theirs(assignor, groups), strict=True):
-        # Java's order among topics is that of a hash table.
+        # Java's order of topics is that of a hash table.
         expected = {name: sorted(mine) for name, mine in decided.items()}
         assert group.ours(assignor) == expected, group
 
 
 def test_sticky_leaders_are_as_even_as_javas_and_bring_readers_as_near() -> None:
-    """Java's decision depends on the order of a hash table, so not everything is the same."""
+    """Java's result depends on the order of a hash table, so only parts of it are compared."""
     chance = random.Random(882)
     name = "cooperative-sticky"
     groups = [Group.drawn(chance) for _ in range(GROUPS)]

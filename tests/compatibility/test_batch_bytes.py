@@ -1,4 +1,4 @@
-"""Our batches are, byte for byte, those of Java's producer and of librdkafka."""
+"""Lograft's batches are identical, byte for byte, to those of Java's producer and of librdkafka."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from tools.kafka_jars import REPOSITORY, ensure_program
 
 NewName = Callable[[], str]
 BATCHES = 200
-#: Base offset, length, leader epoch: the broker writes them.
+#: Base offset, length and leader epoch: the broker sets them.
 BEFORE_MAGIC = 16
 
 
@@ -143,7 +143,7 @@ async def test_batches_are_those_of_librdkafka(server: Server, new_topic: NewNam
 
 
 async def batches_of(server: Server, topic: str) -> list[bytes]:
-    """All of them, from the magic byte on."""
+    """All attributes, from the magic byte on."""
     settings = ClientSettings.read({"bootstrap.servers": server.bootstrap})
     core = ClientCore(settings)
     found: list[bytes] = []

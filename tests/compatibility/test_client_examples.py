@@ -1,4 +1,4 @@
-"""The programs in examples/client run as they stand, and mypy takes them (make check)."""
+"""The programs in examples/client run unchanged, and mypy accepts them (make check)."""
 
 import subprocess
 import sys

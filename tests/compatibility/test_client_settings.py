@@ -1,4 +1,5 @@
-"""The facts about Kafka's client settings and client metrics are those of the jar."""
+"""Kafka's client settings and client metrics, as recorded in this repository, are those of the
+jar."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Commands on three real nodes of which some are down."""
+"""Commands on three real nodes, some of which are down."""
 
 import json
 import time
@@ -154,7 +154,7 @@ def test_a_broker_that_is_offline_cannot_be_chosen(cluster: Cluster, new_topic: 
 def test_doctor_reports_a_setting_that_a_controller_cannot_apply(
     new_server: Callable[..., Server],
 ) -> None:
-    """A controller that is no broker has other settings in its file than the brokers."""
+    """A controller without the broker role has other settings in its file than the brokers."""
     controller, broker = new_server("lograft"), new_server("lograft")
     controller.node_id = 100
     for server in (controller, broker):

@@ -38,7 +38,7 @@ def to(cluster: Cluster) -> tuple[str, str]:
 
 
 def partitions_of(described: str) -> list[dict[str, str]]:
-    """The lines of TopicCommand --describe that begin with a tab."""
+    """The indented lines of TopicCommand --describe."""
     return [
         dict(part.split(": ", 1) for part in line.strip().split("\t") if ": " in part)
         for line in described.splitlines()
@@ -72,7 +72,8 @@ def test_replicas_are_spread_and_in_sync(
 def test_every_node_takes_every_request(
     cluster: Cluster, java_tools: JavaTools, new_topic: NewName
 ) -> None:
-    """Two of the three are not the active controller: they pass on what only it can decide."""
+    """Two of the three are not the active controller: they forward requests that only it can
+    process."""
     for server in cluster.servers:
         topic, address = new_topic(), ("--bootstrap-server", server.bootstrap)
         java_tools.check(
@@ -198,7 +199,7 @@ def test_a_killed_leader_costs_nothing(
 def test_the_shell_reads_the_metadata_of_a_cluster(
     cluster: Cluster, java_tools: JavaTools, tmp_path: Path
 ) -> None:
-    """A copy: the shell locks the folder that it reads from."""
+    """A copy, because the shell locks the folder that it reads."""
     log = cluster.servers[0].data / "__cluster_metadata-0" / f"{0:020}.log"
     copied = tmp_path / log.name
     shutil.copyfile(log, copied)
@@ -226,7 +227,7 @@ def join_and_leave(cluster: Cluster, java_tools: JavaTools) -> None:
 
     def roles() -> dict[int, str]:
         rows = [line.split() for line in java_tools.check(*ask).lines if line.strip()]
-        # The tool may log a warning above the table.
+        # The tool may log a warning before the table.
         header = next(number for number, row in enumerate(rows) if row[0] == "NodeId")
         return {int(row[0]): row[-1] for row in rows[header + 1 :]}
 
@@ -235,7 +236,7 @@ def join_and_leave(cluster: Cluster, java_tools: JavaTools) -> None:
         config = ("--command-config", str(server.properties_path))
         java_tools.check("MetadataQuorumCommand", *config, *to(cluster), "add-controller")
     assert roles() == {1: "Leader", 2: "Follower", 3: "Follower"}
-    # The quorum survives the loss of its first voter.
+    # The quorum tolerates the loss of its first voter.
     cluster.servers[0].kill()
     others = ("--bootstrap-server", ",".join(each.bootstrap for each in cluster.servers[1:]))
     create = ("--create", "--topic", "after", "--replication-factor", "2")
@@ -248,7 +249,7 @@ def join_and_leave(cluster: Cluster, java_tools: JavaTools) -> None:
         if line.startswith("directory.id=")
     )
     leave = ("remove-controller", "--controller-id", "3", "--controller-directory-id", directory)
-    # If it leads the quorum, the answer may get lost with its leadership.
+    # If it leads the quorum, the response may be lost together with its leadership.
     deadline = time.monotonic() + PATIENCE_SECONDS
     while roles()[3] != "Observer":
         assert time.monotonic() < deadline, "controller 3 is still a voter"

@@ -18,7 +18,7 @@ Run = Callable[..., Shown]
 
 @pytest.fixture(autouse=True)
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    """No context of whoever runs the tests, and the server that they are about."""
+    """No context of the user who runs the tests, and the server under test."""
     monkeypatch.setenv("LOGRAFT_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("LOGRAFT_BOOTSTRAP_SERVERS", server.bootstrap)
     monkeypatch.setenv("LOGRAFT_CONTEXT", "")
@@ -98,7 +98,7 @@ def test_records_in_and_out(server: Server, new_topic: NewName, tmp_path: Path) 
     assert pq.read_table(file).num_rows == 0, "a file is there though there was nothing to write"
     filtered = lograft("consume", topic, "-o", str(file), "--key", "k")
     assert (filtered.code, "cannot be combined with --key" in filtered.err) == (2, True)
-    # What consume prints, produce takes.
+    # The output of consume is valid input for produce.
     copied = "".join(done("consume", topic, "--json").out)
     done("produce", topic, "-f", "record", text=copied)
     assert len(done("consume", topic, "-p", "0").lines) == 6

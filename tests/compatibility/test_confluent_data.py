@@ -137,7 +137,7 @@ def test_large_messages(server: Server, new_topic: NewName) -> None:
     settings = {"message.max.bytes": 5_000_000}
     delivered = produce(server.bootstrap, topic, values, settings=settings)
     assert [each.error for each in delivered] == [None] * 4
-    # The first batch goes out whole even where the reader asked for less.
+    # The first batch is returned completely, even if the consumer requested fewer bytes.
     got = read(server.bootstrap, topic, **{"fetch.message.max.bytes": 100_000})
     assert values_of(got) == values
 

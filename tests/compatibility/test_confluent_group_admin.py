@@ -1,4 +1,4 @@
-"""confluent-kafka's admin on groups: list, describe, look at and alter offsets, delete."""
+"""confluent-kafka's admin client on groups: list, describe, fetch and alter offsets, delete."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""confluent-kafka in groups: rebalances of both protocols, positions, static members, patterns."""
+"""confluent-kafka in groups: rebalances of both protocols, offsets, static members, patterns."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,7 +34,8 @@ def protocol(request: pytest.FixtureRequest) -> Settings:
 
 @pytest.fixture(params=["eager", "consumer"])
 def family(request: pytest.FixtureRequest) -> Settings:
-    """One of the classic protocol, one of the new: for what does not depend on the assignor."""
+    """One of the classic protocol, one of the consumer protocol: for tests that do not depend on
+    the assignor."""
     return PROTOCOLS[request.param]
 
 
@@ -156,10 +157,10 @@ def test_a_static_member_has_one_body_at_a_time(
     with joined(server.bootstrap, topic, [topic], family, {"group.instance.id": "one"}) as old:
         poll_until(lambda: old.owned == wanted, old)
         with joined(server.bootstrap, topic, [topic], family, {"group.instance.id": "one"}) as new:
-            if family is CONSUMER:  # the first stays, until it leaves
+            if family is CONSUMER:  # the first one stays until it leaves
                 poll_until(lambda: new.error is not None, new)
                 assert "still used by another member" in str(new.error)
-            else:  # the last wins
+            else:  # the last one fences the first
                 poll_until(lambda: old.error is not None and new.owned == wanted, old, new)
                 assert "fenced" in str(old.error)
 
@@ -178,7 +179,7 @@ def test_a_pattern_finds_topics_as_they_come(
 
 
 def test_members_of_both_protocols_share_a_group(server: Server, new_topic: NewName) -> None:
-    """KIP-848's way of moving a group over, one member at a time, and back."""
+    """The migration of KIP-848: a group changes its protocol one member at a time, and back."""
     topic = topic_with(server, new_topic)
     wanted = all_of(topic, PARTITIONS)
     with joined(server.bootstrap, topic, [topic], EAGER) as old:

@@ -1,4 +1,4 @@
-"""confluent-kafka in transactions: all or nothing, offsets with the records, fencing, timeouts."""
+"""confluent-kafka in transactions: atomicity, offsets with the records, fencing, timeouts."""
 
 import time
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def test_all_or_nothing(server: Server, new_topic: NewName) -> None:
     for partition in range(2):
         seen = read(server.bootstrap, topic, partition=partition, **COMMITTED)
         assert values_of(seen) == [b"0", b"2", b"4"]
-        # Between two transactions lies a marker.
+        # There is a marker between two transactions.
         assert [message.offset() for message in seen] == [0, 4, 8]
         dirty = read(server.bootstrap, topic, partition=partition, **UNCOMMITTED)
         assert values_of(dirty) == [b"%d" % number for number in range(6)]

@@ -1,4 +1,4 @@
-"""Three Lograft nodes as processes, and three controllers with brokers beside them: requests at any
+"""Three Lograft nodes as processes, and three controllers with separate brokers: requests to any
 broker, a killed controller, killed and stopped brokers."""
 
 import time
@@ -13,7 +13,8 @@ from tests.compatibility.readiness import broker_ids
 from tests.compatibility.servers import Server
 
 pytestmark = pytest.mark.interop
-#: A busy machine may take so long for what takes milliseconds on an idle one, but no timeout.
+#: A loaded machine may need this long for an operation that takes milliseconds on an idle one; no
+#: timeout may expire in it.
 SOON_SECONDS = 4.0
 #: The default of broker.session.timeout.ms.
 SESSION_SECONDS = 9.0

@@ -1,6 +1,7 @@
-"""Groups and transactions in files: the other server goes on with them, tools decode them.
+"""The files of groups and transactions: the other server continues with them, and tools decode
+them.
 
-As in test_data_folders, one kind under test alone restarts on its own folder.
+As in test_data_folders, with a single kind under test the server restarts on its own folder.
 """
 
 import subprocess
@@ -40,8 +41,8 @@ PARTITIONS: Final = 2
 
 
 def fill(server: Server) -> Producer:
-    """Groups of both protocols with positions, transactions of all outcomes, and one in the middle,
-    whose producer is returned."""
+    """Creates groups of both protocols with offsets, transactions with all outcomes, and one open
+    transaction, whose producer is returned."""
     for topic in (TOPIC, FINISHED, ONGOING, GIVEN_UP):
         create_topic(server.bootstrap, topic, partitions=PARTITIONS)
     for partition in range(PARTITIONS):
@@ -61,7 +62,7 @@ def fill(server: Server) -> Producer:
 
 
 def transact(server: Server, topic: str, position: int) -> None:
-    """One transaction that is committed with a position, one that is aborted."""
+    """A transaction that is committed with an offset, and one that is aborted."""
     producer = transactional(server, topic)
     for value, at, end in (
         (b"kept %d" % position, position, producer.commit_transaction),
@@ -89,14 +90,16 @@ def listed(admin: AdminClient) -> set[str]:
 def check(server: Server, finished: list[bytes]) -> None:
     admin = admin_of(server.bootstrap)
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
-    while not {*GROUPS, FINISHED} <= listed(admin):  # a start is over before all is loaded
+    while not {*GROUPS, FINISHED} <= listed(
+        admin
+    ):  # the server is started before it has loaded everything
         assert time.monotonic() < deadline
     assert values_of(read(server.bootstrap, FINISHED, **COMMITTED)) == finished
     assert offsets_of(admin, FINISHED) == {(TOPIC, 0): int(finished[-1].split()[1])}
 
 
 def check_groups_go_on(server: Server, *, moved_by: int) -> None:
-    """They begin where the last owner of the folder left them, and move on by one."""
+    """They start at the offsets that the previous server committed, and advance by one."""
     for group in GROUPS:
         with joined(server.bootstrap, group, [TOPIC], PROTOCOLS[group]) as member:
             rest = 10 - (4 + moved_by) + 10 - 7
@@ -112,7 +115,9 @@ def test_the_other_server_goes_on(new_server: NewServer, writer: Kind, reader: K
         ongoing = fill(first)
         check(first, [b"kept 2"])
     second = new_server(reader).using_data_of(first)
-    second.port = first.port  # the producer in the middle finds the other server in the old place
+    second.port = (
+        first.port
+    )  # the producer with an open transaction finds the other server at the same address
     with second.started():
         check(second, [b"kept 2"])
         check_groups_go_on(second, moved_by=0)

@@ -1,4 +1,4 @@
-"""The KRaft exercise of a Kafka course, word for word with `lograft kafka-…`, on three nodes."""
+"""The KRaft exercise of a Kafka course with `lograft kafka-…`, on three nodes."""
 
 import signal
 import subprocess
@@ -63,7 +63,7 @@ class Course:
             )
 
     def wait_for(self, *nodes: int) -> None:
-        """Until each of them knows all of them."""
+        """Waits until each node knows all nodes."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         for node in nodes:
             while sorted(broker_ids(HOST, self.ports[node])) != list(nodes):
@@ -104,7 +104,7 @@ def test_the_exercise(course: Course) -> None:
 
     to, topic = course.servers, ("--topic", "first_topic")
     create = ("--create", *topic, "--partitions", "3", "--replication-factor", "2")
-    # (The name has an underscore: a warning comes first.)
+    # (A warning comes first, because the name has an underscore.)
     assert done("kafka-topics", *to, *create).lines[-1] == "Created topic first_topic."
     assert done("kafka-topics", *to, "--list").lines == ["first_topic"]
     head, *lines = done("kafka-topics", *to, "--describe", *topic).lines

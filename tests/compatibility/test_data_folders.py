@@ -1,7 +1,8 @@
-"""Files: Kafka's tools read what a node wrote, and the other server starts on its folder.
+"""Data directories: Kafka's tools read what a node wrote, and the other server starts on its
+folder.
 
-The pairs are (lograft, kafka) and (kafka, lograft) when both are under test; with one kind alone a
-node restarts on its own folder, which is how these tests were written against Kafka itself.
+The pairs are (lograft, kafka) and (kafka, lograft) if both are under test; with a single kind the
+node restarts on its own folder, which is how these tests were validated with Kafka itself.
 """
 
 from collections.abc import Callable
@@ -27,10 +28,11 @@ VALUES = {
     codec: [b"%s %d " % (codec.encode(), n) * 40 for n in range(300)]
     for codec in ("none", "gzip", "snappy", "lz4", "zstd")
 }
-#: How often the folder changes hands; even, so that its writer has it last.
+#: The number of times that the other server takes over the folder; even, so that its writer has it
+#: last.
 HOPS = 6 if is_full_run() else 2
 ROLLED = [b"%07d" % number + b"." * 9_993 for number in range(400)]
-#: What the tools say when a file is not as it should be.
+#: Output of the tools for an invalid file.
 COMPLAINTS = (
     "isvalid: false",
     "mismatch",
@@ -50,7 +52,8 @@ def writers_and_readers() -> list[tuple[Kind, Kind]]:
 
 
 def fill(server: Server) -> None:
-    """Every codec, rolled segments, idempotent batches, cut records, settings, a deletion."""
+    """Every codec, rolled segments, idempotent batches, deleted records, settings, a deleted
+    topic."""
     address = server.bootstrap
     admin = admin_of(address)
     for codec, values in VALUES.items():
@@ -95,7 +98,7 @@ def check_contents(server: Server) -> None:
 
 @pytest.fixture(scope="module", params=kinds_under_test())
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """A server that wrote and was stopped cleanly."""
+    """A server that wrote records and was stopped cleanly."""
     server = Server.of(request.param, tmp_path_factory.mktemp("written"))
     with serving(server):
         fill(server)
@@ -162,7 +165,7 @@ def test_metadata_shell(written: Server, java_tools: JavaTools) -> None:
 
 
 def shell(java_tools: JavaTools, log: str, *command: str, wanted: str) -> str:
-    """The shell answers from what it has loaded so far, so it may take a second look."""
+    """The shell uses what it has loaded so far, so it may need a second attempt."""
     for _attempt in range(5):
         shown = java_tools.check("MetadataShell", "--snapshot", log, *command).text
         if wanted in shown:

@@ -1,4 +1,4 @@
-"""The examples of docs/design-notes.md run as they stand, in their order, on three nodes."""
+"""The examples of docs/design-notes.md run unchanged, in their order, on three nodes."""
 
 import io
 import re
@@ -62,5 +62,5 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ):
         assert words in output, output
     assert re.search(r"^subscription.mode +ptp +topic$", output, re.MULTILINE), output
-    # Six were sent; a first poll brings what has been fetched by then.
+    # Six were sent; the first poll returns those that have been fetched by then.
     assert re.search(r"^[1-6] records$", output, re.MULTILINE), output

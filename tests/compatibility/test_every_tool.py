@@ -38,7 +38,7 @@ WITHOUT_BROKER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a case finds its server, topic and files."""
+    """The server, topic and files of a case."""
 
     server: Server
     topic: str
@@ -56,7 +56,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call after that of the case, which shows its effect. It succeeds on both servers."""
+    """A call after that of the case, which verifies its effect. It succeeds on both servers."""
 
     main: str
     arguments: Callable[[Place], tuple[str, ...]]
@@ -74,11 +74,11 @@ class Case:
     shows: str
     code: int = 0
     stdin: str = ""
-    #: Ends its JVM, or prints its result while the JVM ends.
+    #: Exits its JVM, or prints its result while the JVM exits.
     is_alone: bool = False
-    #: Runs until it is stopped, in a JVM of its own.
+    #: Runs until it is stopped, in a separate JVM.
     never_ends: bool = False
-    #: What Lograft answers where it does not have the feature; empty: the same as Kafka.
+    #: Lograft's error if it does not have the feature; empty: the same as Kafka.
     on_lograft: str = ""
     code_on_lograft: int = 1
     remark: str = ""

@@ -29,7 +29,7 @@ def test_kcat_produces_and_consumes(server: Server, new_topic: NewName, codec: s
     shown = run([*to, "-C", "-e", "-q", "-o", "40", "-f", "%o %k %s %h\n"]).splitlines()
     assert shown == [b"%d key%d value %d from=kcat" % (n, n, n) for n in range(40, 100)]
     assert run([*to, "-C", "-e", "-q", "-o", "-2", "-f", "%o "]) == b"98 99 "
-    # An old librdkafka silently sends uncompressed where the advertised versions do not please it.
+    # An old librdkafka silently sends uncompressed batches if the advertised versions are too low.
     log = (server.data / f"{topic}-1" / f"{0:020}.log").read_bytes()
     assert log[ATTRIBUTES_LOW_BYTE] & 7 == ALL_CODECS.index(codec)
 

@@ -1,5 +1,5 @@
-"""KIP-848's online migration with confluent-kafka: a group moves to the new protocol and back, one
-member at a time, under load."""
+"""The online migration of KIP-848 with confluent-kafka: a group moves to the consumer protocol and
+back, one member at a time, under load."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,8 +29,8 @@ SIZE = 3
 
 
 class Rolling:
-    """A group whose members are replaced one by one. Each commits what it has read before it gives
-    anything up, so every record is read exactly once, as long as nobody shares a partition."""
+    """A group whose members are replaced one by one. Each commits its offsets before it gives up
+    partitions, so every record is read exactly once unless two members share a partition."""
 
     def __init__(self, server: Server, topic: str) -> None:
         self.server = server
@@ -42,12 +42,12 @@ class Rolling:
 
     def start(self, *settings: Settings) -> None:
         given = {name: value for setting in settings for name, value in setting.items()}
-        # librdkafka commits in the rebalance, before it lets go.
+        # librdkafka commits in the rebalance, before it revokes.
         given |= {"enable.auto.commit": True, "auto.commit.interval.ms": 3_600_000}
         self.members.append(Member(self.server.bootstrap, self.topic, [self.topic], given))
 
     def stop(self) -> None:
-        """The eldest."""
+        """The oldest member."""
         member = self.members.pop(0)
         member.consumer.close()
         self.gone.append(member)
@@ -63,13 +63,11 @@ class Rolling:
         self.produced += 5
 
     def settle(self) -> None:
-        """All have their share, know it, and everything was read. On the way no two members ever
-        think that they have the same partition.
-
-        A member that has not heard yet of the newest epoch when the group moves back to the classic
-        protocol is told that its generation is over and loses what it has, in Kafka too: the
-        coordinator calls the group stable when all have heard.
-        """
+        """Waits until all members have their partitions and all records are read. At no time do two
+        members have the same partition. When the group moves back to the classic protocol, a member
+        that has not received the latest epoch yet gets ILLEGAL_GENERATION and loses its partitions,
+        in Kafka, too: the coordinator reports the group as stable only when all members have
+        received it."""
         wanted = all_of(self.topic, PARTITIONS)
 
         def is_settled() -> bool:

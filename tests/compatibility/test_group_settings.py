@@ -1,4 +1,5 @@
-"""Settings of groups and the feature group.version, set by Kafka's tools and seen by members."""
+"""Settings of groups and the feature group.version, set by Kafka's tools and observed by
+members."""
 
 from collections.abc import Callable
 
@@ -70,7 +71,7 @@ def test_config_command_on_a_group(
 def test_group_version_decides(
     kind: str, new_server: Callable[..., Server], java_tools: JavaTools
 ) -> None:
-    """Without it nobody can join by the new protocol, and ApiVersions says so."""
+    """Without it no member can join with the consumer protocol, as ApiVersions shows."""
     server = new_server(kind)
     with server.started():
         await_coordinator(server)

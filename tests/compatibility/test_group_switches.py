@@ -1,6 +1,6 @@
-"""Consumers of both protocols go on while the topic that they read, and the topic that has their
-positions, are switched between ISR and Raft under load: nothing is skipped, nothing that was
-committed is read again."""
+"""Consumers of both protocols continue while their topic, and the topic with their offsets, are
+switched between ISR and Raft under load: no record is skipped, and no committed record is read
+again."""
 
 import subprocess
 import sys
@@ -33,8 +33,8 @@ pytestmark = [
 ]
 TOPIC: Final = "work"
 PARTITIONS: Final = 4
-#: The last one gets its records, and its position, once and for all: what a coordinator forgets is
-#: soon committed again in the others.
+#: The last partition gets its records and its offset only once: in the others, an offset that a
+#: coordinator lost would soon be committed again.
 QUIET: Final = PARTITIONS - 1
 QUIET_RECORDS: Final = 10
 QUIET_POSITION: Final = 7
@@ -44,7 +44,7 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": str(PARTITIONS),
 }
 PATIENCE_SECONDS: Final = 90.0
-#: A member commits after so many records, so that there is always something not committed yet.
+#: A member commits after this many records, so that there are always uncommitted ones.
 COMMIT_EVERY: Final = 20
 RECORDS_PER_SECOND: Final = 100
 
@@ -60,7 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Load(threading.Thread):
-    """Numbers the records of each partition from 0 on, without a gap."""
+    """Numbers the records of each partition from 0 on, without gaps."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(name="load")
@@ -92,7 +92,7 @@ class Load(threading.Thread):
 
 
 class Worker(Member):
-    """Reads, commits now and then, and tells its group."""
+    """Reads, commits at intervals, and reports to its group."""
 
     def __init__(self, bootstrap: str, group: "Group") -> None:
         self._group = group
@@ -133,7 +133,7 @@ class Worker(Member):
         try:
             done = self.consumer.commit(offsets=asked, asynchronous=False)
         except KafkaException:
-            return  # a rebalance was faster: whoever has the partition now reads it again
+            return  # a rebalance was faster: the new owner of the partition reads it again
         for each in done or ():
             if each.error is None:
                 self._group.committed[each.partition] = read[each.partition][1]
@@ -144,7 +144,7 @@ class Worker(Member):
         super()._on_assign(_consumer, partitions)
 
     def has_read_quiet(self) -> bool:
-        """Since it owns that partition."""
+        """Since the partition was assigned."""
         return self._read.get(QUIET, (0, 0))[1] == QUIET_RECORDS
 
 
@@ -153,7 +153,8 @@ class Group:
         self.name = name
         self.settings = settings
         self.workers: list[Worker] = []
-        #: By partition: the number that nobody has read yet, and the first not committed.
+        #: By partition: the first number that no member has read yet, and the first uncommitted
+        #: one.
         self.next: Counter[int] = Counter()
         self.committed: Counter[int] = Counter()
         self.read = 0
@@ -170,7 +171,7 @@ class Group:
         self.workers.append(Worker(bootstrap, self))
 
     def leave(self) -> None:
-        """The oldest of them, with what it has not committed."""
+        """The oldest member, with its uncommitted records."""
         self.workers.pop(0).consumer.close()
 
     def owner_of_quiet(self) -> Worker:
@@ -193,7 +194,7 @@ def lograft(*arguments: str) -> str:
 
 
 class Switch(threading.Thread):
-    """As an operator does it: asks for the mode, looks until all partitions are in it."""
+    """Like an operator: requests the mode, and waits until all partitions have it."""
 
     def __init__(self, cluster: Cluster, topic: str, mode: str) -> None:
         super().__init__(name=f"{topic} to {mode}")
@@ -275,17 +276,17 @@ def test_positions_go_on_through_switches_of_both_topics(cluster: Cluster) -> No
 
 
 def cluster_modes(cluster: Cluster, mode: str) -> set[str]:
-    """The topics whose first partition is in this mode."""
+    """The topics whose first partition has this mode."""
     described = lograft("describe", "-b", cluster.bootstrap)
     return {topic for topic in (TOPIC, OFFSETS_TOPIC) if f"{topic}-0  {mode}  leader" in described}
 
 
 def check_positions(group: Group) -> None:
-    """What the coordinator has is what it said it had."""
+    """The coordinator has the offsets that it acknowledged."""
     asked = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     found = group.workers[0].consumer.committed(asked, ANSWER_SECONDS_MAX)
     for each in found:
         assert each.error is None, each.error
-        # Raft's own batches take offsets, too: a record's offset is at least its number.
+        # Raft's control batches have offsets, too: the offset of a record is at least its number.
         assert each.offset >= group.committed[each.partition], (group.name, each)
     assert (found[QUIET].offset, found[QUIET].metadata) == (QUIET_POSITION, "kept"), group.name

@@ -105,7 +105,7 @@ def command(java_tools: JavaTools, server: Server, *arguments: str) -> list[str]
 
 
 def table(lines: list[str]) -> list[dict[str, str]]:
-    """Rows by the names in the heading; no cell of these tables has a space in it."""
+    """Rows by the column names; no cell of these tables contains a space."""
     heading = next(number for number, line in enumerate(lines) if line.startswith("GROUP "))
     names, *rows = (re.sub(r"\s+\(", "(", line).split() for line in lines[heading:])
     return [dict(zip(names, cells, strict=False)) for cells in rows]

@@ -1,4 +1,4 @@
-"""The cluster for tests serves clients that know nothing of it: librdkafka's, in this process."""
+"""The cluster for tests serves external clients: librdkafka in this process."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ WAIT_SECONDS = 60
 
 
 def produced(producer: Any, value: bytes) -> Any:
-    """The message as it was delivered, or the error."""
+    """Returns the delivered message, or raises the error."""
     outcome: list[Any] = []
     producer.produce(
         "t", value, on_delivery=lambda error, message: outcome.append(error or message)

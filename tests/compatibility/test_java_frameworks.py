@@ -1,7 +1,7 @@
 """Kafka Streams, Kafka Connect and MirrorMaker 2 of Kafka 4.3.1, on Lograft and on Apache Kafka.
 
-Each framework runs in a JVM of its own, is killed where its guarantee must survive that, and its
-result is compared record by record. They take minutes, so the short run leaves them out.
+Each framework runs in a separate JVM, is killed if its guarantee must survive that, and its result
+is compared record by record. They take minutes, so the short form omits them.
 """
 
 import json
@@ -87,7 +87,7 @@ def running(log: Path, *command: str) -> Iterator[Framework]:
 
 
 def wait_for(ask: Callable[[], T], is_right: Callable[[T], bool], framework: Framework) -> T:
-    """The first answer that is right; fails with the framework's output when there is none."""
+    """Returns the first expected response; if there is none, fails with the framework's output."""
     deadline = time.monotonic() + RESULT_SECONDS_MAX
     while True:
         answer = ask()
@@ -103,7 +103,7 @@ def write_properties(path: Path, values: Mapping[str, str]) -> str:
 
 
 class CommittedReader:
-    """Reads a topic from its beginning, committed records only."""
+    """Reads the committed records of a topic from its beginning."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._consumer = Consumer(
@@ -152,8 +152,8 @@ def write_lines(bootstrap: str, topic: str, lines: list[str]) -> None:
 def test_streams_count_words(
     server: Server, new_topic: NewName, tmp_path: Path, guarantee: str
 ) -> None:
-    """With exactly_once_v2 the application is killed in the middle, and still counts each word
-    once; at_least_once runs undisturbed."""
+    """With exactly_once_v2 the application is killed during the run and still counts each word
+    once; with at_least_once it runs undisturbed."""
     source, sink = new_topic(), new_topic()
     for topic in (source, sink):
         create_topic(server.bootstrap, topic, partitions=2)
@@ -175,7 +175,7 @@ def test_streams_count_words(
         with running(tmp_path / "streams.log", *command) as streams:
             write_lines(server.bootstrap, source, LINES[half:])
             wait_for(counts, lambda seen: seen == expected, streams)
-        # Counts of one word never fall and never repeat: no record was counted twice.
+        # Counts of a word never decrease and never repeat: no record was counted twice.
         of_tea = [int(count) for word, count in reader.read_more() if word == "tea"]
         assert of_tea == sorted(set(of_tea))
 
@@ -226,7 +226,7 @@ def test_connect_standalone_copies_a_file(
 
 
 def ask_connect(address: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """A call of Connect's REST interface; None while it does not answer yet."""
+    """A call of Connect's REST interface; None while it does not respond yet."""
     request = urllib.request.Request(
         f"{address}{path}",
         data=None if body is None else json.dumps(body).encode(),
@@ -243,7 +243,7 @@ def ask_connect(address: str, path: str, body: Mapping[str, Any] | None = None) 
 def test_connect_distributed_with_exactly_once_source(
     server: Server, new_topic: NewName, tmp_path: Path
 ) -> None:
-    """The worker is killed while it copies a file; each line is in the topic once, in order."""
+    """The worker is killed while it copies a file; the topic has each line once, in order."""
     topic = new_topic()
     create_topic(server.bootstrap, topic)
     source = tmp_path / "source.txt"
@@ -300,8 +300,8 @@ def test_connect_distributed_with_exactly_once_source(
 def test_mirror_maker_copies_topics_and_group_offsets(
     new_server: NewServer, tmp_path: Path, kind: Kind
 ) -> None:
-    """Two clusters of one kind: the topic arrives whole, and a group that goes on in the second
-    cluster finds its translated position."""
+    """Two clusters of one kind: the whole topic is mirrored, and a group that continues in the
+    second cluster finds its translated offset."""
     first, second = (new_server(kind).start() for _each in range(2))
     create_topic(first.bootstrap, "orders")
     write_lines(first.bootstrap, "orders", LINES)

@@ -150,7 +150,7 @@ def test_cluster_tools(server: Server, java_tools: JavaTools) -> None:
 
 
 def test_advertised_versions_are_kafkas(server: Server, java_tools: JavaTools) -> None:
-    """Of the APIs that both know, the tool finds a version in common for each."""
+    """For each API that both support, the tool finds a common version."""
     shown = java_tools.check("BrokerApiVersionsCommand", *to(server)).text
     for wanted in ("Produce(0): 0 to 13", "Fetch(1): 4 to 18", "Metadata(3): 0 to 13"):
         assert wanted in shown

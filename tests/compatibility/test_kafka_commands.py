@@ -1,4 +1,4 @@
-"""`lograft kafka-…` and Kafka's own tools say the same about the same node."""
+"""`lograft kafka-…` and Kafka's own tools print the same for the same node."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.servers import CLUSTER_ID, Server
 
 NewName = Callable[[], str]
-#: How the tools are called, by their names in Kafka.
+#: Classes of the tools, by their names in Kafka.
 CLASSES = {
     "kafka-topics": "TopicCommand",
     "kafka-configs": "ConfigCommand",
@@ -29,7 +29,8 @@ def to(server: Server) -> tuple[str, str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Sorted, since Java's maps have an order of their own; without what differs at every call."""
+    """Sorted, because the order of Java's maps is arbitrary; without values that differ in every
+    call."""
     text = re.sub(r"\d{13}", "TIME", text)
     lines = [line.rstrip() for line in text.splitlines()]
     lines = [_sorted_configs(line) for line in lines if line and line != "null"]
@@ -42,7 +43,7 @@ def _sorted_configs(line: str) -> str:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(480)  # twenty calls of Java's tools, on a machine that may be busy
+@pytest.mark.timeout(480)  # twenty calls of Java's tools, on a loaded machine
 def test_both_say_the_same(
     server: Server, java_tools: JavaTools, new_topic: NewName, tmp_path: Path
 ) -> None:

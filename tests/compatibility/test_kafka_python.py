@@ -53,7 +53,7 @@ def read(server: Server, topic: str, count: int, *, offset: int = 0) -> list[Any
         consumer.close()
 
 
-@pytest.mark.parametrize("codec", [None, "gzip"])  # its other codecs need packages of their own
+@pytest.mark.parametrize("codec", [None, "gzip"])  # its other codecs need additional packages
 def test_what_was_sent_is_read(
     server: Server, admin: Any, new_topic: NewName, codec: str | None
 ) -> None:

@@ -1,4 +1,4 @@
-"""kafka-python in groups and transactions, and its admin on both."""
+"""kafka-python in groups and transactions, and its admin client for both."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +48,8 @@ def consuming(server: Server, group: str, topic: str, **settings: Any) -> Iterat
         **settings,
     )
     try:
-        # It must know the topic before it leads a group: it would assign nothing, and stay there.
+        # It must know the topic before it leads a group: otherwise it would assign nothing
+        # permanently.
         assert consumer.partitions_for_topic(topic)
         yield consumer
     finally:
@@ -150,7 +151,7 @@ def test_admin_sees_and_changes_groups(server: Server, admin: Any, new_topic: Ne
         assert member["group_instance_id"] == "static"
         refused = repr(admin.delete_group_offsets(topic, [at]))
         assert "GroupSubscribedToTopic" in refused
-    # A static member stays when it closes, until it is removed.
+    # A static member remains in the group when it closes, until it is removed.
     admin.remove_group_members(topic, [MemberToRemove(group_instance_id="static")])
     assert admin.describe_groups([topic])[topic]["group_state"] == "Empty"
     assert admin.list_group_offsets(topic)[topic][at].offset == 6
@@ -221,7 +222,7 @@ def test_admin_sees_transactions(server: Server, admin: Any, new_topic: NewName)
         assert state.producer_id == listed.producer_id
         assert state.current_transaction_start_offset == 0
         producer.commit_transaction()
-    # The producer's answer is out when the outcome is logged; the markers follow.
+    # The producer gets its response when the outcome is in the log; the markers follow.
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while admin.describe_transactions([topic])[topic].state.value != "CompleteCommit":
         assert time.monotonic() < deadline

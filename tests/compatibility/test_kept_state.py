@@ -1,6 +1,5 @@
-"""A folder of Apache Kafka with every type of group and everything that Lograft does not use yet:
-Lograft serves the groups that it knows, keeps the rest, and Kafka finds all of it again.
-"""
+"""A folder of Apache Kafka with every type of group and other state that Lograft only stores:
+Lograft serves the groups that it supports, keeps the rest, and Kafka finds all of it again."""
 
 import time
 from collections.abc import Callable
@@ -116,7 +115,7 @@ def serve_groups(server: Server) -> None:
 
 
 def wait_for_compaction(server: Server) -> None:
-    """Until the cleaner has been past a closed segment of `__consumer_offsets`."""
+    """Waits until the cleaner has cleaned a closed segment of `__consumer_offsets`."""
     checkpoint = server.data / "cleaner-offset-checkpoint"
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""Clients of all languages go on when a coordinator is killed under them, on three nodes."""
+"""Clients of all languages continue when a coordinator is killed, on three nodes."""
 
 import socket
 import threading
@@ -45,7 +45,7 @@ Copy = Callable[[Order], None]
 PATIENCE_SECONDS: Final = 90.0
 PARTITIONS: Final = 2
 COUNT: Final = 1500
-#: So much of the target is there when the coordinator is killed: the copier is in full swing.
+#: The number of copied records after which the coordinator is killed: the copier is running.
 SOON: Final = 100
 GROUP, TRANSACTION = 0, 1
 FIND_VERSION: Final = 4
@@ -53,10 +53,10 @@ INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
-    # Kafka takes a killed broker for dead when its heartbeats stay away.
+    # Time after which Kafka considers a killed broker as failed, without its heartbeats.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "2000",
-    # So that each test finds coordinators on all nodes.
+    # So that the coordinators of each test are spread over all nodes.
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
     "group.consumer.min.heartbeat.interval.ms": "300",
@@ -64,7 +64,7 @@ SETTINGS: Final = {
 }
 
 
-#: The short run shows one client of each kind on one cluster.
+#: The short form runs one client of each kind on one cluster.
 KINDS: Final = kinds_under_test() if is_full_run() else kinds_under_test()[:1]
 
 
@@ -110,9 +110,9 @@ def is_whole(cluster: Cluster) -> bool:
 
 
 def kill_and_replace(cluster: Cluster, key: str, key_type: int) -> None:
-    """Kills the coordinator of this group or transactional id. It is started again as soon as there
-    is an heir: librdkafka 2.16 (its issue 5511) and aiokafka (1145) ask a coordinator that is gone
-    for good until it comes back."""
+    """Kills the coordinator of this group or transactional id. It is restarted as soon as there is
+    a new coordinator: librdkafka 2.16 (its issue 5511) and aiokafka (1145) send requests to the old
+    coordinator until it is back."""
     victim = coordinator_of(cluster, key, key_type)
     victim.kill()
     assert coordinator_of(cluster, key, key_type) is not victim
@@ -121,10 +121,10 @@ def kill_and_replace(cluster: Cluster, key: str, key_type: int) -> None:
 
 
 def stable_end(bootstrap: str, topic: str) -> int:
-    """Offsets of the topic that readers of committed records may see, markers included."""
+    """Offsets that read_committed consumers may see, including markers."""
     spec: Any = OffsetSpec
     latest = {TopicPartition(topic, number): spec.latest() for number in range(PARTITIONS)}
-    admin = admin_of(bootstrap)  # must outlive its answers
+    admin = admin_of(bootstrap)  # must outlive its futures
     ends = outcome(admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED))
     return sum(max(end.offset, 0) for end in ends.values())
 
@@ -147,7 +147,7 @@ def committed(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 
 class Running:
-    """A call in a thread of its own, which a test that failed does not wait for."""
+    """Runs a call in a thread, which a failed test does not wait for."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
@@ -191,7 +191,7 @@ def by_program(*command: str) -> Copy:
     return copy
 
 
-#: By the program that copies; librdkafka in both families of protocols.
+#: The copying client; librdkafka with both families of protocols.
 COPIERS: Final[dict[str, Callable[[], Copy]]] = {
     "confluent-eager": lambda: copy_with_confluent("eager"),
     "confluent-consumer": lambda: copy_with_confluent("consumer"),
@@ -202,7 +202,7 @@ COPIERS: Final[dict[str, Callable[[], Copy]]] = {
 
 
 def group_elsewhere(cluster: Cluster, transactional_id: str) -> str:
-    """The name of a group that another node coordinates than the transactional id."""
+    """Returns the name of a group with another coordinator than the transactional id."""
     other = coordinator_of(cluster, transactional_id, TRANSACTION)
     names = (f"{transactional_id}-{number}" for number in range(100))
     return next(name for name in names if coordinator_of(cluster, name, GROUP) is not other)
@@ -232,9 +232,9 @@ def test_without_the_coordinator_of_the_transaction(
 def test_without_the_coordinator_of_the_group(
     cluster: Cluster, new_topic: NewName, client: str
 ) -> None:
-    """Not librdkafka 2.16: where offsets go through a transaction, it waits for ever for a group's
-    coordinator that left the cluster's metadata (its issue 5511). kafka-python 3.0 hangs without
-    either coordinator, on Apache Kafka too; it is below, with plain commits."""
+    """Not with librdkafka 2.16: if offsets are sent in a transaction, it waits forever for a group
+    coordinator that is not in the metadata any more (its issue 5511). kafka-python 3.0 hangs
+    without either coordinator, with Apache Kafka, too; it is tested below, with plain commits."""
     copy_without(cluster, new_topic, client, GROUP)
 
 
@@ -298,7 +298,8 @@ def test_kafka_python_goes_on_from_its_commits(cluster: Cluster, new_topic: NewN
         return len(seen) >= count
 
     try:
-        # It must know the topic before it leads a group: it would assign nothing, and stay there.
+        # It must know the topic before it leads a group: otherwise it would assign nothing
+        # permanently.
         assert consumer.partitions_for_topic(topic)
         wait_until(lambda: has_read(len(values)))
         consumer.commit()

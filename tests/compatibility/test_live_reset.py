@@ -1,7 +1,5 @@
-"""The offsets of a group are reset while confluent-kafka's consumers run, and that is undone.
-
-Only Lograft can: Apache Kafka must refuse, and read what a reset has left in the log.
-"""
+"""The offsets of a group are reset while consumers of confluent-kafka run, and the reset is undone.
+Only Lograft supports this: Apache Kafka must reject it, and read the log of a reset."""
 
 import json
 import subprocess
@@ -34,7 +32,7 @@ NewName = Callable[[], str]
 Settings = Mapping[str, Any]
 PARTITIONS = 4
 RECORDS = 50
-#: So long a member of the classic protocol does not hear of anything.
+#: Time in which a member of the classic protocol sends no heartbeat.
 DEAF_MS = 2_000
 
 
@@ -92,7 +90,8 @@ def read_by(*members: Member) -> Counter[bytes]:
 
 
 def have_committed(members: Collection[Member], offset: int) -> bool:
-    """Not if a rebalance comes in between, or while a member has not heard that it was fenced."""
+    """Not if there is a rebalance in between, or while a member does not know yet that it is
+    fenced."""
     try:
         for member in members:
             for topic, partition in sorted(member.owned):
@@ -148,7 +147,7 @@ def test_a_reset_of_a_live_group_and_its_undo_by_the_next_coordinator(
 def test_consumers_that_commit_all_the_time_do_not_overwrite_a_reset(
     node: Server, new_topic: NewName, protocol: Settings
 ) -> None:
-    """Until their next heartbeat they know of nothing, and go on committing what they read."""
+    """Until their next heartbeat they do not know about the reset, and continue to commit."""
     topic = filled_topic(node, new_topic())
     eager = {"enable.auto.commit": True, "auto.commit.interval.ms": 20}
     slow = {} if protocol is CONSUMER else {"heartbeat.interval.ms": 500}
@@ -179,7 +178,8 @@ def test_a_member_that_has_not_heard_of_it_cannot_commit(node: Server, new_topic
 
 
 def test_a_member_that_has_lost_its_id_cannot_commit(node: Server, new_topic: NewName) -> None:
-    """It has heard of it and waits for its program, which is busy and then commits."""
+    """The member knows about the reset and waits for the application, which is busy and then
+    commits."""
     topic = filled_topic(node, new_topic())
     with joined(node.bootstrap, topic, [topic], EAGER) as member:
         poll_until(lambda: member.owned == all_of(topic, PARTITIONS), member)

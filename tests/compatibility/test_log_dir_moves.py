@@ -1,5 +1,5 @@
-"""Kafka's tool moves a replica between the log dirs of a broker, here and on Kafka itself; then the
-broker is killed and finds it where it went."""
+"""Kafka's tool moves a replica between the log dirs of a broker of Lograft and of Kafka; then the
+broker is killed, and restarts with the replica in its new place."""
 
 import json
 from collections.abc import Callable

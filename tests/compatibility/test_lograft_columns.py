@@ -1,4 +1,4 @@
-"""Tables through our client on real nodes of both kinds, read by librdkafka and by key."""
+"""Arrow tables through Lograft's client on nodes of both kinds, read by librdkafka and by key."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ def test_tables_are_records_for_everybody(server: Server, new_topic: NewName, co
 
 @scenario()
 async def test_keys_lie_where_java_looks_for_them(server: Server, new_topic: NewName) -> None:
-    """By rows and by columns to the same partitions, and found again by key."""
+    """Rows and columns are sent to the same partitions, and found by key."""
     topic = new_topic()
     librdkafka.create_topic(server.bootstrap, topic, partitions=PARTITIONS)
 

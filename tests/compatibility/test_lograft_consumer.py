@@ -1,5 +1,5 @@
-"""Our consumer on real nodes of both kinds: the same records, places and times from Lograft and
-from Apache Kafka, whoever wrote them."""
+"""Lograft's consumer on nodes of both kinds: the same records, offsets and timestamps from Lograft
+and from Apache Kafka, for every producer."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 ANSWER_SECONDS_MAX = 60
 HOUR_MS = 3_600_000
-#: Long ago, so that no clock of a broker is near.
+#: Long ago, so that the clocks of the brokers do not matter.
 THEN_MS = 1_600_000_000_000
 
 
@@ -135,7 +135,7 @@ async def test_places_and_times(server: Server, new_topic: NewName) -> None:
             await strict.poll()
 
     async with consumer_of(server, auto_offset_reset="by_duration:P1D") as recent:
-        # All of it is older than a day.
+        # All records are older than a day.
         recent.assign([first])
         assert await recent.position(first) == 20
 
@@ -231,7 +231,7 @@ async def test_what_was_deleted_is_gone(server: Server, new_topic: NewName) -> N
     first = TopicPartition(topic, 0)
     create_topic(server.bootstrap, topic)
     produce(server.bootstrap, topic, [b"%d" % number for number in range(10)])
-    admin = admin_of(server.bootstrap)  # must outlive its answers
+    admin = admin_of(server.bootstrap)  # must outlive its futures
     outcome(admin.delete_records([ForeignPartition(topic, 0, 6)]))
 
     async with consumer_of(server) as consumer:
@@ -260,7 +260,7 @@ async def test_positions_without_a_membership(server: Server, new_topic: NewName
         assert values(await read(consumer, 3)) == [b"0", b"1", b"2"]
         assert await consumer.committed([first]) == {first: None}
     async with consumer_of(server, group_id=f"{topic}-group") as consumer:
-        # Closing has committed what was given out.
+        # Closing has committed the offsets of the returned records.
         place = (await consumer.committed([first]))[first]
         assert place is not None
         assert place.offset == 3

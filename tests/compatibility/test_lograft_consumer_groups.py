@@ -1,4 +1,5 @@
-"""Our consumer in groups, on real nodes of both kinds, alone and beside members of librdkafka."""
+"""Lograft's consumer in groups, on nodes of both kinds, alone and together with members of
+librdkafka."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -75,7 +76,7 @@ def play(
 async def until(
     is_reached: Callable[[], bool], ours: Sequence[Consumer], theirs: Sequence[Member] = ()
 ) -> list[bytes]:
-    """Polls all in turn; what ours got."""
+    """Polls all members in turn; returns the records of Lograft's consumers."""
     got: list[bytes] = []
     while not is_reached():
         for consumer in ours:
@@ -87,7 +88,8 @@ async def until(
 
 
 def shared(topic: str, *owners: Callable[[], Any]) -> Callable[[], bool]:
-    """Whether every partition has one owner, and nobody has two more than another."""
+    """Returns whether each partition has one owner and the numbers of partitions differ by at most
+    one."""
     wanted = {(topic, index) for index in range(PARTITIONS)}
 
     def is_so() -> bool:
@@ -142,12 +144,12 @@ async def test_members_of_librdkafka_and_ours_share_a_group(
     ours = await group.consumer(protocol)
     await until(shared(topic, ours.assignment), [ours])
     with joined(server.bootstrap, group.id, [topic], protocol) as theirs:
-        # Ours leads the group, theirs joins.
+        # Lograft's consumer leads the group, librdkafka's joins.
         together = shared(topic, ours.assignment, lambda: theirs.owned)
         await until(together, [ours], [theirs])
         await ours.unsubscribe()
         await until(shared(topic, lambda: theirs.owned), [], [theirs])
-        # Theirs leads, ours joins.
+        # librdkafka's consumer leads, Lograft's joins.
         ours.subscribe([topic])
         await until(together, [ours], [theirs])
         await write(group, numbers(0, 40))

@@ -1,4 +1,4 @@
-"""Our producer on real nodes of both kinds: the same promises on Lograft and on Apache Kafka."""
+"""Lograft's producer on nodes of both kinds: the same guarantees on Lograft and on Apache Kafka."""
 
 import asyncio
 import threading
@@ -217,7 +217,7 @@ async def test_what_the_topic_refuses_is_told_and_the_rest_goes_on(
     ) as producer:
         with pytest.raises(RecordTooLarge):
             await producer.send(small, b"v" * 2_000)
-        # Together too large, each small enough: they go in parts.
+        # Too large together, but each is small enough: they are split.
         deliveries = await producer.send_many(small, [b"%03d" % i * 100 for i in range(12)])
         assert [delivery.offset for delivery in await deliveries] == list(range(12))
         with pytest.raises(BrokerError):
@@ -249,7 +249,7 @@ def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: New
             for number in range(300):
                 deliveries.append(await producer.enqueue(topic, b"%d" % number, partition=0))
                 if number % 60 == 30:
-                    # Somewhere between requests and their answers.
+                    # Between requests and their responses.
                     await asyncio.sleep(0)
                     link = producer._open_core().network.ready_connection(1)
                     if link is not None:

@@ -1,4 +1,4 @@
-"""Our producer's transactions on real nodes of both kinds, in both protocols."""
+"""Transactions of Lograft's producer on nodes of both kinds, in both protocols."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,5 @@
 """Nodes of Lograft and Apache Kafka in one cluster: their controllers vote for each other and
-follow each other, and a broker of Lograft works under a controller of Kafka."""
+follow each other, and a broker of Lograft works with a controller of Kafka."""
 
 import asyncio
 import time
@@ -47,7 +47,7 @@ def controllers(tmp_path: Path) -> Iterator[list[Server]]:
 
 
 def leaders_view(servers: list[Server]) -> DescribeQuorumResponsePartitionData | None:
-    """What the leader says; None if nobody leads now."""
+    """Returns the quorum as described by the leader; None if there is no leader now."""
     for server in servers:
         try:
             seen = asyncio.run(quorum(server.controller_port))
@@ -83,14 +83,14 @@ def is_anybody(seen: DescribeQuorumResponsePartitionData) -> bool:
 def test_lograft_and_kafka_lead_and_follow_each_other(controllers: list[Server]) -> None:
     seen = wait_leader(controllers, all_follow)
     led: list[int] = []
-    # Nobody can be made the leader; sooner or later it is Kafka's turn, and another's after it.
+    # Leaders cannot be chosen; Kafka's controller and the other ones are elected eventually.
     for _ in range(8):
         led.append(seen.leader_id)
         if KAFKA_ID in led and led[-1] != KAFKA_ID:
             break
         old = controllers[seen.leader_id - 1]
         old.kill()
-        # Two of three are a majority, whoever they are.
+        # Any two of three are a majority.
         wait_leader([controller for controller in controllers if controller is not old], is_anybody)
         old.launch()
         seen = wait_leader(controllers, all_follow)
@@ -133,13 +133,14 @@ def test_both_raise_kraft_version_with_voters_of_both(
         seen = wait_leader(controllers, all_follow)
     assert leader.kind == kind
     assert not has_directories(seen)
-    # A voter describes itself to a new leader within a fetch timeout.
+    # A voter sends its description to a new leader within a fetch timeout.
     deadline = time.monotonic() + PATIENCE_S
     while (answer := raise_kraft_version(leader)).error_code:
         assert time.monotonic() < deadline, answer
         time.sleep(0.2)
     seen = wait_leader(controllers, has_directories)
-    # Every log has it: whoever leads next, and with controller.quorum.voters still in the file.
+    # Every log contains it, whichever node leads next, even with controller.quorum.voters in the
+    # file.
     for controller in controllers:
         controller.kill()
     for controller in controllers:
@@ -154,8 +155,8 @@ def test_both_raise_kraft_version_with_voters_of_both(
 
 @pytest.mark.skipif("kafka" not in kinds_under_test(), reason="LOGRAFT_TEST_SERVERS=both")
 def test_a_broker_works_under_a_controller_of_kafka(new_server: Callable[..., Server]) -> None:
-    """A broker has to support all finalized features, so those of share and streams groups are
-    off."""
+    """A broker must support all finalized features, so those of share and streams groups are
+    disabled."""
     controller, broker = new_server("kafka"), new_server("lograft")
     controller.node_id = KAFKA_ID
     for server in (controller, broker):

@@ -1,5 +1,5 @@
-"""Topics that grow when a producer writes beyond their last partition: what clients can do with the
-setting `auto.create.partitions.max`. Lograft only, Kafka has no such setting."""
+"""Topics that grow when a producer writes beyond their last partition, as seen by clients (setting
+`auto.create.partitions.max`). Lograft only, Kafka has no such setting."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,8 @@ SECONDS_MAX = 30
 
 @pytest.fixture
 def topic(server: Server, new_topic: NewName) -> str:
-    """One partition, grows to three: the setting comes after the topic."""
+    """Starts with one partition and grows to three: the setting is changed after the topic is
+    created."""
     if server.kind != "lograft":
         pytest.skip("Kafka has no partitions on demand")
     name = new_topic()
@@ -60,7 +61,7 @@ def test_our_producer_lets_a_topic_grow(server: Server, topic: str) -> None:
 
 
 def test_librdkafka_sends_to_known_partitions_only(server: Server, topic: str) -> None:
-    """It compares the number with its own metadata before it sends anything."""
+    """It compares the number with its metadata before it sends anything."""
     producer = Producer({"bootstrap.servers": server.bootstrap})
     producer.list_topics(topic, timeout=SECONDS_MAX)
     delivered: list[int | None] = []
@@ -79,7 +80,7 @@ def test_librdkafka_sends_to_known_partitions_only(server: Server, topic: str) -
         produce(1)
     assert found.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
     assert partitions_of(server, topic) == 1
-    # It can add the partition as an administrator, and needs new metadata then.
+    # It can add the partition with an admin client, and then needs new metadata.
     admin = librdkafka.admin_of(server.bootstrap)
     librdkafka.outcome(admin.create_partitions([NewPartitions(topic, 2)]))
     while len(producer.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions) < 2:

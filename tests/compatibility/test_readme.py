@@ -13,7 +13,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def example_with(text: str) -> str:
-    """The only Python example that contains the text."""
+    """Returns the only Python example that contains the text."""
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     [example] = (code for code in blocks if text in code)
     return str(example)

@@ -1,5 +1,5 @@
-"""The programs of docs/recipes, as the pages have them: each page's libraries are installed into
-`.cache/recipes`, and its programs run against a node."""
+"""The programs in docs/recipes run unchanged: the libraries of each page are installed into
+`.cache/recipes`, and its programs run with a node."""
 
 import hashlib
 import json
@@ -45,26 +45,28 @@ POM: Final = """\
 
 
 class Page:
-    """One page: its programs by language, and the commands that install what they need."""
+    """A page: its programs by language, and the commands that install its libraries."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text = (PAGES / f"{name}.md").read_text()
 
     def program(self, language: str, bootstrap: str, *, containing: str = "") -> str:
-        """The first program in the language that contains the text, for a node at `bootstrap`."""
+        """Returns the first program in the language that contains the text, for a node at
+        `bootstrap`."""
         blocks = re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
         return str(next(block for block in blocks if containing in block)).replace(
             ADDRESS, bootstrap
         )
 
     def command(self, start: str) -> str:
-        """The command that begins with these words, in an indented line."""
+        """Returns the indented command that begins with these words."""
         [command] = re.findall(rf"^    ({start} .*)$", self.text, re.MULTILINE)
         return str(command)
 
     def environment(self) -> Path:
-        """The `bin` folder of a virtual environment with the packages that the page installs."""
+        """Returns the `bin` folder of a virtual environment with the packages that the page
+        installs."""
         requirements = self.command("pip install").removeprefix("pip install ").replace("'", "")
         digest = hashlib.sha256(requirements.encode()).hexdigest()[:8]
         folder = CACHE / f"{self.name}-{digest}"
@@ -92,7 +94,8 @@ class Page:
 
 
 def run(command: list[str], *, folder: Path | None = None) -> str:
-    """The output of a command that must succeed, without the variables of this Python."""
+    """Returns the output of a command that must succeed, without the environment variables of this
+    Python."""
     done = subprocess.run(
         ["nice", "-n", "10", *command],
         cwd=folder,
@@ -132,7 +135,7 @@ class Program:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """The whole process group: PyFlink runs its job in a JVM of its own."""
+        """Stops the whole process group: PyFlink runs its job in a separate JVM."""
         os.killpg(self._process.pid, signal.SIGTERM)
         try:
             self._process.wait(timeout=STOP_SECONDS_MAX)
@@ -157,7 +160,7 @@ def running(
 
 @pytest.fixture
 def node(new_server: Callable[..., Server]) -> Server:
-    """A node of its own, since all recipes use the same topics."""
+    """A separate node for each recipe, since all use the same topics."""
     server = new_server("lograft").start()
     for topic in ("orders", "invoices"):
         create_topic(server.bootstrap, topic)
@@ -165,7 +168,7 @@ def node(new_server: Callable[..., Server]) -> Server:
 
 
 def check_invoices(node: Server, folder: Path, command: list[str]) -> None:
-    """Each order leads to its invoice, those before the start of the program and those after it."""
+    """Each order has its invoice, both those before the start of the program and those after it."""
     first, *others = [order.encode() for order in ORDERS]
     produce(node.bootstrap, "orders", [first])
     with running(folder, command) as program:
@@ -176,7 +179,7 @@ def check_invoices(node: Server, folder: Path, command: list[str]) -> None:
 
 
 def invoices(node: Server) -> list[str]:
-    """The committed ones."""
+    """The committed records."""
     values = values_of(read(node.bootstrap, "invoices"))
     return [value.decode() for value in values if value is not None]
 
@@ -277,7 +280,7 @@ def test_kafka_exporter(node: Server, tmp_path: Path) -> None:
 
 
 def get(url: str) -> str | None:
-    """None while nothing is served there."""
+    """None while the server does not respond."""
     try:
         with urllib.request.urlopen(url, timeout=30) as response:
             return str(response.read().decode())

@@ -1,4 +1,4 @@
-"""Raft partitions of a Lograft cluster under Kafka's own tools and librdkafka."""
+"""Raft partitions of a Lograft cluster with Kafka's own tools and librdkafka."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_kafkas_tools_read_what_raft_writes(cluster: Cluster, java_tools: JavaTo
         *to,
         *("--create", "--topic", "t", "--partitions", "1", "--replication-factor", "3"),
     )
-    # (TopicCommand knows the names of Kafka's settings only.)
+    # (TopicCommand accepts only the names of Kafka's settings.)
     lograft("topics", "alter", "-b", cluster.bootstrap, "--topic", "t", "--mode", "raft")
     wait_mode(cluster, "t", "raft")
     sent = [b"%d" % number for number in range(50)]

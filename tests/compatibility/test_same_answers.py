@@ -1,7 +1,7 @@
-"""The same requests, in every version, get the same answers from Lograft and from Apache Kafka.
+"""The same requests, in every version, get the same responses from Lograft and from Apache Kafka.
 
-Left out of the comparison is what two nodes cannot share (ids, addresses, sizes on disk) and the
-wording of error messages: only whether there is one counts.
+Values that must differ between two nodes (ids, addresses, sizes on disk) are not compared, and of
+error messages only whether there is one.
 """
 
 import socket
@@ -26,11 +26,11 @@ pytestmark = [
 ]
 INIT_PRODUCER_ID = 22
 TOPIC = "same"
-#: Not compared at all.
+#: Fields that are not compared.
 OWN = {"throttle_time_ms", "cluster_id", "host", "port", "finalized_features_epoch", "next_cursor"}
-#: Only whether they are set.
+#: Fields that are compared only by whether they are set.
 WHETHER = {"error_message", "topic_id", "producer_id", "session_id", "log_append_time_ms"}
-#: Settings that name folders, addresses and the like, or are ours to choose.
+#: Settings with folders and addresses, or with defaults that differ deliberately.
 OWN_SETTINGS = {
     "log.dirs",
     "log.dir",
@@ -38,19 +38,19 @@ OWN_SETTINGS = {
     "advertised.listeners",
     "metadata.log.dir",
     "controller.quorum.bootstrap.servers",
-    # Kafka 4.3 sets it for the whole cluster when it has eligible leader replicas.
+    # Kafka 4.3 sets it for the whole cluster if eligible leader replicas are enabled.
     "min.insync.replicas",
     # Lograft has one more assignor.
     "group.consumer.assignors",
 }
 
 
-#: Lograft's own words, which Kafka's clients skip, have tags from here on.
+#: Lograft's tagged fields, which Kafka's clients skip, start here.
 OWN_TAGS = 10_000
 
 
 def ask_when_ready(connection: socket.socket, request: Message, version: int) -> Message:
-    """Kafka hands out its first producer ids a moment after the question."""
+    """Kafka allocates its first producer ids a moment after the request."""
     for _attempt in range(1000):
         answer = ask(connection, request, version)
         if getattr(answer, "error_code", 0) != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -76,7 +76,7 @@ def comparable(value: Any, name: str = "") -> Any:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    # Kafka creates on demand some time after its answer, Lograft before.
+    # Kafka creates topics automatically some time after its response, Lograft before.
     settings = {"auto.create.topics.enable": "false", "log.initial.task.delay.ms": "3600000"}
     kafka = Server.of("kafka", tmp_path_factory.mktemp("kafka"), settings=settings)
     ours = Server.of("lograft", tmp_path_factory.mktemp("lograft"), settings=settings)
@@ -106,7 +106,8 @@ def requests_of(key: int, about: Subject, version: int) -> list[Message]:
     return requests[:1] if key == INIT_PRODUCER_ID else requests  # the others open transactions
 
 
-#: In this order: topics are created before they grow and go. The last get an empty message.
+#: In this order: topics are created before they get partitions or are deleted. APIs at the end get
+#: an empty request.
 DATA_AND_METADATA = [0, 1, 2, 3, 19, 37, 20, 21, 22, 23, 32, 33, 44, 75, 60, 74]
 
 
@@ -129,7 +130,8 @@ def differences(kafkas: Any, ours: Any, path: str) -> Iterator[str]:
 
 
 def may_differ(path: str, kafkas: Any) -> bool:
-    """We may say why where Kafka does not, and have settings that Kafka lacks."""
+    """Lograft may have error messages where Kafka has none, and settings that Kafka does not
+    have."""
     names = path.split("/")
     return (names[-1] == "error_message" and not kafkas) or (names[-2] == "configs" and not kafkas)
 

@@ -1,5 +1,5 @@
-"""The classic protocol's refusals, in every version, from Lograft and from Apache Kafka: the same
-requests, the answers compared field by field (see test_same_groups.py)."""
+"""Rejected requests of the classic protocol, in every version, on Lograft and on Apache Kafka: the
+responses are compared field by field (see test_same_groups.py)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -52,11 +52,11 @@ def leave(world: World, version: int, *members: MemberIdentity, group_id: str = 
     world.ask(f"leave {version} of {len(members)}", request, version)
 
 
-# The stories.
+# The scenarios.
 
 
 def strangers(world: World) -> None:
-    """Nobody is in the group."""
+    """The group has no members."""
     for version in JOIN:
         join(world, version, member_id="stranger")
         join(world, version, group_id="")
@@ -72,11 +72,11 @@ def strangers(world: World) -> None:
         beat(world, version, group_id="", member_id="stranger")
     for version in LEAVE:
         leave(world, version, MemberIdentity(member_id="stranger"))
-    # (Kafka now has an empty group of this name, until it cleans up. We never made it.)
+    # (Kafka now has an empty group with this name, until it is deleted. Lograft never creates it.)
 
 
 def members_and_others(world: World) -> None:
-    """A stable group of one, and requests that do not fit it."""
+    """A stable group with one member, and requests that do not match it."""
     member = Classic(world, "member")
     member.join("t")
     mine: dict[str, Any] = {"member_id": member.member_id, "generation_id": member.generation}
@@ -113,7 +113,7 @@ def members_and_others(world: World) -> None:
 
 
 def static_members(world: World) -> None:
-    """Who comes back under its name, and who has it no longer."""
+    """A static member that rejoins, and one that was replaced."""
     first = Classic(world, "first", instance="i")
     first.join("t")
     first.sync({first.member_id: {"t": [0]}})

@@ -1,7 +1,7 @@
-"""The same updates of features get the same answers, and have the same effect, on both servers.
+"""The same updates of features get the same responses, and have the same effect, on both servers.
 
-Error messages are not compared. Lograft does not finalise share.version and streams.version for
-its clients, because they would choose protocols by it; the metadata log has their levels.
+Error messages are not compared. Lograft does not finalize share.version and streams.version for its
+clients, because they would choose protocols by them; the metadata log has their levels.
 """
 
 import re
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), compares_two()]
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 METADATA: Final = "metadata.version"
 ELR: Final = "eligible.leader.replicas.version"
-#: Kept in the log by Lograft, not finalised for clients.
+#: Stored in the log by Lograft, but not finalized for clients.
 STORED: Final = ("share.version", "streams.version")
 OURS: Final = "lograft.replication.version"
 FEATURES: Final = (
@@ -63,8 +63,8 @@ def combined_updates() -> Iterator[Update]:
 
 
 def quorum_updates() -> Iterator[Update]:
-    """Static voters become dynamic ones with the first. Together with a feature that is rejected
-    the two differ: Kafka raises kraft.version nevertheless, Lograft changes nothing."""
+    """Static voters become dynamic with the first level. Together with a rejected feature the
+    servers differ: Kafka upgrades kraft.version nevertheless, Lograft changes nothing."""
     yield {"kraft.version": 1}, UPGRADE
     yield {"kraft.version": 1, "group.version": 1}, UPGRADE
     yield {"kraft.version": 0}, SAFE
@@ -139,7 +139,7 @@ def all_answers(server: Server) -> list[tuple[str, Any]]:
 
 
 def await_levels(server: Server, wanted: dict[str, int]) -> dict[str, int]:
-    """Kafka's broker learns the new levels a moment after the answer."""
+    """Kafka's broker applies the new levels a moment after the response."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         levels = comparable(finalized(server))
@@ -210,5 +210,5 @@ def test_kafka_features_says_the_same(
 
 
 def without_reasons(text: str) -> list[str]:
-    """A failure is compared without the server's own words."""
+    """Failures are compared without the error messages."""
     return [FAILURE.sub(r"\1", line) for line in text.splitlines()]

@@ -1,9 +1,9 @@
-"""The same sequences of group requests, of both protocols, to Lograft and to Apache Kafka.
+"""The same sequences of group requests, of both protocols, on Lograft and on Apache Kafka.
 
-Each story is told to both servers by clients that keep what they are told (epochs, partitions), and
-what they hear is compared step by step: every field, but the ids that servers make up, and which
-partitions they get from the uniform assignor where several would do. Of error messages only whether
-there is one counts.
+Each scenario runs on both servers, with clients that keep the epochs and partitions from their
+responses. All responses are compared field by field, except for generated ids, and for the
+partitions from the uniform assignor if several assignments are possible. Of error messages, only
+their presence is compared.
 """
 
 import time
@@ -69,13 +69,13 @@ pytestmark = [
 VERSION: Final = Struct(">h")
 TOPICS: Final = {"t": 4, "u": 2}
 ANSWER_SECONDS_MAX: Final = 30.0
-#: Fields of which a server makes up the value.
+#: Fields with generated values.
 MADE_UP: Final = {"throttle_time_ms", "member_id", "leader", "coordinator", "topic_id"}
 Partitions = dict[str, list[int]]
 
 
 class World:
-    """One server, one group, and all its responses."""
+    """A server, a group, and all responses."""
 
     def __init__(self, server: Server, group: str, topic_ids: dict[str, UUID]) -> None:
         self.connection = connect(server)
@@ -103,13 +103,13 @@ class World:
         return bytes(value) if isinstance(value, memoryview) else value
 
     def _counts(self, value: Message) -> dict[str, Any]:
-        """How many partitions of which topic."""
+        """Topics with their numbers of partitions."""
         found = getattr(value, "topic_partitions", None)
         if not found:
             return {}
         return dict(sorted((self.names[each.topic_id], len(each.partitions)) for each in found))
 
-    # What anybody may ask.
+    # Requests that need no membership.
 
     def describe(self) -> None:
         request = ConsumerGroupDescribeRequest(group_ids=[self.group])
@@ -155,7 +155,7 @@ class World:
 
 
 class Consumer:
-    """Of the new protocol. It gives up what it is told to before it speaks again."""
+    """A member of the consumer protocol. It revokes partitions before its next heartbeat."""
 
     def __init__(self, world: World, name: str, *, instance: str | None = None) -> None:
         self.world = world
@@ -211,7 +211,8 @@ class Consumer:
 
 
 class Classic:
-    """Of the classic protocol, eager unless it says that it has something."""
+    """A member of the classic protocol, eager unless it has owned partitions in its
+    subscription."""
 
     def __init__(self, world: World, name: str, *, instance: str | None = None) -> None:
         self.world = world
@@ -304,7 +305,7 @@ def encoded(partitions: Partitions) -> bytes:
     return VERSION.pack(1) + write(message, 1)
 
 
-# The stories.
+# The scenarios.
 
 
 def two_members(world: World) -> None:
@@ -316,7 +317,7 @@ def two_members(world: World) -> None:
     before = dict(first.has)
     first.beat()
     world.describe()
-    first.beat(topic_partitions=first.owned(before))  # still has what it shall give up
+    first.beat(topic_partitions=first.owned(before))  # still has the partitions that it must revoke
     first.beat(topic_partitions=None)
     second.beat()
     first.beat()
@@ -340,13 +341,13 @@ def lost_answers(world: World) -> None:
     first, second = Consumer(world, "first"), Consumer(world, "second")
     first.join("t")
     everything = dict(first.has)
-    first.join("t")  # as if it had heard nothing
+    first.join("t")  # as if it had received nothing
     first.beat(rebalance_timeout_ms=60_000, subscribed_topic_names=["t"])
     second.join("t")
     first.beat()
     kept = dict(first.has)
     epoch = first.epoch
-    first.beat()  # gives up, moves on
+    first.beat()  # revokes, advances
     first.beat(member_epoch=epoch, topic_partitions=first.owned(kept))
     first.beat(member_epoch=epoch, topic_partitions=first.owned(everything))
     first.beat(member_epoch=epoch, topic_partitions=None)
@@ -432,7 +433,7 @@ def static_members(world: World) -> None:
     first.beat()
     second.beat()
     again = Consumer(world, "again", instance="i2")
-    again.join("t")  # the first is still there
+    again.join("t")  # the first is still a member
     again.beat(member_epoch=second.epoch)
     again.leave(-2)
     second.leave(-2)
@@ -580,7 +581,7 @@ def static_ways(world: World) -> None:
 
 
 def empty_groups(world: World) -> None:
-    """An empty group becomes one of the other kind."""
+    """An empty group changes its type."""
     old, new = Classic(world, "old"), Consumer(world, "new")
     new.join("t")
     new.leave()
@@ -626,7 +627,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Ser
 def two_coordinators(
     tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
 ) -> Iterator[tuple[Server, Server]]:
-    """Apache Kafka and Lograft with the stories' topics, ready for groups."""
+    """Apache Kafka and Lograft with the topics of the scenarios, ready for groups."""
     kafka = Server.of("kafka", tmp_path_factory.mktemp("kafka"), settings=settings)
     ours = Server.of("lograft", tmp_path_factory.mktemp("lograft"), settings=settings)
     with kafka.started(), ours.started():

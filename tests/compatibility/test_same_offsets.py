@@ -1,6 +1,6 @@
-"""Every version of the offset APIs, told to Lograft and to Apache Kafka: the same answers.
+"""Every version of the offset APIs on Lograft and on Apache Kafka, with the same responses.
 
-Told as in test_same_groups.py, whose clients and servers these are.
+Uses the clients and servers of test_same_groups.py.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ NO_TOPIC: Final = UUID(int=99)
 
 
 class Offsets:
-    """What an administrator, or anybody, asks about positions."""
+    """Requests for offsets that need no membership."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -139,7 +139,7 @@ class Offsets:
         self.world.ask(f"delete {version}", request, version)
 
 
-# Stories.
+# Scenarios.
 
 
 def all_versions(world: World) -> None:
@@ -174,7 +174,7 @@ def metadata_limit(world: World) -> None:
 
 
 def too_much_at_once(world: World) -> None:
-    """More than max.message.bytes of __consumer_offsets: nothing of it is taken."""
+    """More than max.message.bytes of __consumer_offsets: the whole request is rejected."""
     partitions = [
         OffsetCommitRequestPartition(
             partition_index=number % 4, committed_offset=number, committed_metadata="m" * 4096
@@ -191,7 +191,8 @@ def too_much_at_once(world: World) -> None:
 
 
 def strangers(world: World) -> None:
-    """Who names a generation, a member or an instance of a group that is not there or is empty."""
+    """Requests with a generation, member id or instance id for a group that does not exist or is
+    empty."""
     offsets = Offsets(world)
     for version in COMMITS:
         offsets.commit(version, {"t": {0: 1}}, epoch=3, member_id="m")
@@ -212,7 +213,7 @@ def strangers(world: World) -> None:
 
 
 def classic_members(world: World) -> None:
-    """While the assignment is awaited, and when it is there."""
+    """Before and after the leader has sent the assignment."""
     offsets, member = Offsets(world), Classic(world, "member")
     member.join("t")
     for has_assignment in (False, True):

@@ -1,8 +1,8 @@
-"""The data side of transactions, batch by batch: random histories of producers and markers, right
-and wrong ones, get the same answers from Lograft and from Apache Kafka.
+"""Transactions in a log, batch by batch: random sequences of valid and invalid batches and markers
+get the same responses from Lograft and from Apache Kafka.
 
-No coordinator takes part. Partition verification is off, so that batches and markers of any epoch
-reach the log; what it says of them, and what readers are then told, must be the same.
+No coordinator is involved. Partition verification is disabled, so that batches and markers of any
+epoch reach the log; its responses, and what consumers then read, must be the same.
 """
 
 import random
@@ -47,7 +47,7 @@ pytestmark = [
 ]
 STEPS = 150
 PRODUCERS = (7, 8, 9)
-#: The last that does not add partitions to transactions: nobody is asked.
+#: The last version that does not add partitions to transactions: no coordinator is involved.
 PRODUCE_VERSION = 11
 START_MS = 1_767_225_600_000
 LATEST = -1
@@ -72,7 +72,7 @@ class Committed(NamedTuple):
 
 
 class Subject:
-    """One server's partition, and what it answers."""
+    """The partition of a server, and its responses."""
 
     def __init__(self, connection: socket.socket, topic: str) -> None:
         self._connection = connection
@@ -209,11 +209,11 @@ def test_random_histories(pair: tuple[Server, Server], seed: int) -> None:
 def compare(theirs: Committed, mine: Committed) -> None:
     assert mine.marks == theirs.marks
     for batch, expected in zip(mine.batches, theirs.batches, strict=True):
-        if batch.is_control:  # has the time of its server
+        if batch.is_control:  # has the clock of its server
             expected = expected._replace(base_timestamp=batch.base_timestamp)
             expected = expected._replace(max_timestamp=batch.max_timestamp)
         assert batch == expected
-    # Both may also name transactions that begin behind what they send.
+    # Both may also return transactions that start after the returned records.
     last = theirs.batches[-1].last_offset if theirs.batches else -1
     assert named(mine, last) == named(theirs, last)
 

@@ -1,4 +1,5 @@
-"""Settings as Apache Kafka treats them: what DescribeConfigs shows, variables in the file."""
+"""Settings as in Apache Kafka: the output of DescribeConfigs, variables in the configuration
+file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_a_setting_of_a_share_group_is_stored(server: Server, new_topic: Callabl
 def test_variables_in_the_configuration_file(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same file starts both; its passwords are not shown."""
+    """Both start with the same file; its passwords are not shown."""
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "node.properties").write_text("rack=rack 1\npassword=hidden treasure\n")
@@ -171,9 +172,9 @@ def test_variables_in_the_configuration_file(
             "num.partitions": "17",
             "log.retention.hours": "5",
             "ssl.key.password": None,
-            # No provider has this name, so it is plain text.
+            # There is no provider with this name, so it is plain text.
             "sasl.kerberos.service.name": "${vault:secret:name}",
-            # Kafka takes names that it does not know for secrets.
+            # Kafka treats unknown names as secrets.
             **{name: None for name in settings if name.startswith("config.providers.")},
         }
     assert "hidden treasure" not in server.log_path.read_text()

@@ -1,5 +1,5 @@
-"""Commands as processes that signals end: consumers leave their groups, producers flush, and the
-exit code is 128 plus the signal's number, as that of Kafka's own tools."""
+"""Commands as processes that are stopped by signals: consumers leave their groups, producers flush,
+and the exit code is 128 plus the signal's number, as for Kafka's own tools."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 NewName = Callable[[], str]
 SECONDS_MAX: Final = 60.0
-#: Far beyond the test: a member that does not leave stays in its group.
+#: Much longer than the test: a member that does not leave stays in its group.
 SESSION_MS: Final = 300_000
 #: Kafka's own tool, in `make interop`.
 JAVA: Final = pytest.param("java", marks=pytest.mark.interop)
@@ -48,9 +48,9 @@ def running(*command: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def ended_by(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[str, str]:
-    """What it printed after the signal."""
+    """The output after the signal."""
     process.send_signal(number)
-    # Its input stays open until it has ended.
+    # Its input stays open until it has exited.
     process.wait(timeout=SECONDS_MAX)
     out, err = process.communicate()
     assert process.returncode == 128 + number, (process.returncode, err)
@@ -59,7 +59,7 @@ def ended_by(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[
 
 
 def state_of(server: Server, group: str) -> tuple[str, int, dict[int, int]]:
-    """A group's state, how many members it has, and what it committed by partition."""
+    """A group's state, number of members, and committed offsets by partition."""
     shown = done("groups", "describe", group, "-b", server.bootstrap, "--json")
     (described,) = json.loads(shown.out)
     offsets = {each["partition"]: each["offset"] for each in described["positions"]}
@@ -67,7 +67,7 @@ def state_of(server: Server, group: str) -> tuple[str, int, dict[int, int]]:
 
 
 def is_full(pipe: IO[str]) -> bool:
-    """Whether the next line does not fit."""
+    """Returns whether the next line would block."""
     unread = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
     return bool(unread > fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - mmap.PAGESIZE)
 
@@ -135,7 +135,7 @@ def test_a_producer_sends_lines_at_once_and_flushes_what_it_has_read(
         process.stdin.write("first\nsec")
         process.stdin.flush()
         wait_until(lambda: values_of(read(server.bootstrap, topic)) == [b"first"])
-        # The rest of its line never comes.
+        # The rest of its line never arrives.
         ended_by(process, signal.SIGTERM)
     assert values_of(read(server.bootstrap, topic)) == [b"first"]
 
@@ -156,7 +156,7 @@ def test_a_bench_that_is_ended_deletes_its_topic(server: Server) -> None:
 def test_output_that_nobody_reads_ends_a_command_quietly(
     server: Server, new_topic: NewName
 ) -> None:
-    """And commits only what was written."""
+    """Only written records are committed."""
     topic = group = new_topic()
     create_topic(server.bootstrap, topic)
     produce(server.bootstrap, topic, [b"%06d" % number for number in range(20_000)], partition=0)
@@ -192,7 +192,7 @@ def test_consumer_leaves_its_group_while_its_output_is_blocked(
     number: signal.Signals,
     is_reader_gone: bool,
 ) -> None:
-    """In a pipeline Ctrl-C also ends the reader."""
+    """In a pipeline Ctrl-C also stops the reader."""
     topic = group = new_topic()
     create_topic(server.bootstrap, topic)
     # More than a pipe holds.

@@ -1,5 +1,6 @@
 """The same Spark program on `format("kafka")` with Apache Kafka and on `format("lograft")` with
-Lograft, and crosswise: equal tables, equal offsets, and a checkpoint that both can go on with."""
+Lograft, and in the other combinations: equal tables, equal offsets, and a checkpoint that both can
+continue."""
 
 import json
 import warnings
@@ -14,7 +15,7 @@ from lograft.spark.offsets import Offsets, from_json
 from tests.compatibility.servers import Kind, Server
 from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
-with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
+with warnings.catch_warnings():  # it imports deprecated parts of the library
     warnings.simplefilter("ignore")
     from pyspark.sql import SparkSession
 
@@ -56,7 +57,7 @@ class Story:
         producer.flush(TIMEOUT_SECONDS)
 
     def tables(self) -> dict[str, list[Any]]:
-        """What the notebook would show."""
+        """The output of the notebook."""
         reading = self.spark.read.format(self.kind).options(**self.base, subscribe=self.origin)
         whole = reading.option("includeHeaders", "true").load()
         some = {self.origin: {"0": 10, "1": 20}}
@@ -72,8 +73,8 @@ class Story:
         }
 
     def copy(self, folder: Path) -> Offsets:
-        """Everything that is new, through a stream into the other topic; the offsets that the
-        checkpoint has afterwards."""
+        """Copies all new records in a stream to the other topic; returns the offsets in the
+        checkpoint."""
         stream = self.spark.readStream.format(self.kind).options(**self.base)
         frame = stream.options(subscribe=self.origin, startingOffsets="earliest").load()
         writing = frame.select("key", "value").writeStream.format(self.kind).options(**self.base)

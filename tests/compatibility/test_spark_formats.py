@@ -1,5 +1,5 @@
 """The lake pipeline with Avro and Protobuf, through Spark's own packages from Maven Central. The
-bytes of the values are made by hand, as the formats' specifications say."""
+bytes of the values are encoded by hand according to the formats' specifications."""
 
 import json
 import warnings
@@ -20,14 +20,14 @@ from lograft.spark.pipelines.settings import Lake, Settings, Source, Spark, Valu
 from tests.compatibility.servers import Server
 from tests.spark.topics import TIMEOUT_SECONDS, Topics
 
-with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
+with warnings.catch_warnings():  # it imports deprecated parts of the library
     warnings.simplefilter("ignore")
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 Row = tuple[int, str | None]
-#: The last one has nothing but nulls and defaults, and is good all the same.
+#: The last one has only nulls and defaults, and is valid.
 ROWS: list[Row] = [(1, "one"), (-2, None), (300, "drei"), (0, None)]
 
 
@@ -52,7 +52,7 @@ def zigzag(number: int) -> bytes:
 
 
 def avro(row: Row) -> bytes:
-    """Both fields may be null: a union, whose branch comes first."""
+    """Both fields may be null: a union with null as its first branch."""
     number, name = row
     text = (name or "").encode()
     return (zigzag(1) + zigzag(number) if number else zigzag(0)) + (

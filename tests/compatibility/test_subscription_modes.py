@@ -1,5 +1,5 @@
-"""Topics that one group may read (subscription.mode=ptp), which is Lograft's own: what stock
-clients see of it."""
+"""Topics that only one group may read (subscription.mode=ptp), a setting of Lograft, as seen by
+other clients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -129,7 +129,7 @@ def test_commits_of_another_group_are_refused(server: Server, new_topic: NewName
 
 @pytest.fixture
 def claimed(server: Server, new_topic: NewName) -> str:
-    """A topic of group TOPIC-group, which has committed and is away."""
+    """A topic of group TOPIC-group, which has committed offsets and no members."""
     topic = topic_with(server, new_topic)
     with consumer_of(server.bootstrap, **{"group.id": f"{topic}-group"}) as holder:
         holder.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)

@@ -115,14 +115,14 @@ class TlsServer:
             yield channel
 
     def fingerprint(self, listener: str) -> str:
-        """Of the certificate that a new connection gets."""
+        """The serial number of the certificate that a new connection gets."""
         with self.connected(listener) as channel:
             certificate = channel.getpeercert(binary_form=True)
         assert certificate is not None
         return hashlib.sha256(certificate).hexdigest()
 
     def suite(self, listener: str, version: ssl.TLSVersion) -> str | None:
-        """OpenSSL's name of the cipher suite of a connection; None if there is no connection."""
+        """OpenSSL's name of the cipher suite of a connection; None if the connection fails."""
         try:
             with self.connected(listener, version) as channel:
                 suite = channel.cipher()
@@ -276,7 +276,7 @@ def test_brokers_trust_each_other_at_every_step(tls: TlsServer) -> None:
         assert tls.alter("INSIDE", {**changes}) is REJECTED
     tls.wait_served("INSIDE", identity)
     assert tls.alter("INSIDE", {"truststore.location": str(tls.folder / "both.pem")}) is OK
-    # Kafka compares with what is in use, which follows a little later.
+    # Kafka compares with the value in use, which changes a little later.
     deadline = time.monotonic() + PATIENCE_SECONDS[tls.kind]
     while tls.alter("INSIDE", {"keystore.location": strange_path}) is not OK:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Lograft's own tools and Kafka's say the same: about settings, new folders and files of a log."""
+"""Lograft's tools and Kafka's have the same output for settings, new folders and log files."""
 
 import re
 import subprocess
@@ -27,7 +27,7 @@ ALICE = (
 )
 DYNAMIC = "controller.quorum.bootstrap.servers=localhost:9093"
 STATIC = "controller.quorum.voters=1@localhost:9093"
-#: Settings that differ because the servers do: where they are, and what each starts with.
+#: Settings that differ because the servers do: folders, addresses, and defaults.
 OWN_VALUES = {
     "broker.id", "node.id", "listeners", "advertised.listeners", "log.dirs", "log.dir",
     "controller.quorum.bootstrap.servers", "controller.quorum.voters", "min.insync.replicas",
@@ -63,7 +63,7 @@ def lograft(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def timeless(path: Path) -> bytes:
-    """The file with all times, and the checksums over them, zeroed."""
+    """Zeroes all timestamps in the file, and the checksums over them."""
     data = path.read_bytes()
     result = bytearray(data)
     for position, _ in iterate_headers(data):
@@ -153,7 +153,7 @@ def test_settings(new_server: Callable[..., Server], java_tools: JavaTools) -> N
 
 
 def test_dumps(new_server: Callable[..., Server], java_tools: JavaTools) -> None:
-    """Of files that the first kind under test wrote: Lograft, unless it is left out."""
+    """Of files that the first kind under test wrote: Lograft, unless it is not tested."""
     server = new_server(kinds_under_test()[0])
     with server.started():
         create_topic(server.bootstrap, "t", configs={"index.interval.bytes": "100"})
