@@ -32,6 +32,7 @@ from lograft.broker.control.registration import (
 )
 from lograft.broker.coordinators.producer_ids import ProducerIds
 from lograft.broker.links.controller_link import ControllerLink
+from lograft.broker.links.logins import NodeLogins
 from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.formatting import check_identities
 from lograft.broker.quorum.metadata_loading import load_metadata
@@ -44,7 +45,7 @@ from lograft.consensus.types import VoterEndpoint
 from lograft.http.endpoints import LISTENER_NAME, HttpEndpoint, http_endpoints
 from lograft.http.listener import HttpListener
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
-from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
+from lograft.model.errors import ErrorCode, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
 from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
 from lograft.model.listeners import Endpoint
@@ -296,6 +297,7 @@ class Node:
             self._runtime,
             client_id=f"lograft-{self.config.node_id}",
             transport_of=self._transport_of,
+            logins=NodeLogins(self._runtime, self._effective_config),
             ranges=self._api_ranges,
         )
         self._driver = RaftDriver(
@@ -475,6 +477,10 @@ class Node:
             return self._runtime.transport
         return self._tls.transport(listener.upper())
 
+    def _effective_config(self) -> BrokerConfig:
+        """Returns the configuration with the dynamic settings, as soon as they are known."""
+        return self.config if self._shared is None else self._shared.config
+
     def _follow_tls_settings(self, metadata: ClusterMetadata) -> None:
         """Applies the dynamic TLS settings, now and when they change."""
 
@@ -577,13 +583,6 @@ def _check_supported(config: BrokerConfig) -> None:
     """Raises InvalidConfig for settings and listeners that Lograft does not support."""
     check_supported(keys_of(config.raw), config.raw)
     http_endpoints(config)
-    between_nodes = (*config.controller_listener_names, config.inter_broker_listener_name)
-    for name, security in config.used_listeners.items():
-        if name in between_nodes and security.uses_sasl:
-            raise InvalidConfig(
-                f"listener {name} uses {security.name}, but nodes cannot authenticate to each other"
-                " with SASL yet: map it to PLAINTEXT or SSL in listener.security.protocol.map"
-            )
 
 
 def authorizer_of(config: BrokerConfig) -> StandardAuthorizer | None:

@@ -40,31 +40,6 @@ BROKER_ONLY = {
 
 
 @pytest.mark.parametrize(
-    ("settings", "listener"),
-    [
-        # The node only connects to this listener.
-        (
-            BROKER_ONLY
-            | {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
-            "CONTROLLER",
-        ),
-        (
-            {
-                "process_roles": "controller",
-                "listeners": "CONTROLLER://localhost:9093",
-                "inter_broker_listener_name": "INTERNAL",
-                "listener_security_protocol_map": "CONTROLLER:SSL,INTERNAL:SASL_PLAINTEXT",
-            },
-            "INTERNAL",
-        ),
-    ],
-)
-def test_a_node_rejects_sasl_between_nodes(settings: dict[str, str], listener: str) -> None:
-    with pytest.raises(InvalidConfig, match=f"listener {listener} uses SASL_.*map it to"):
-        node_of(**settings)
-
-
-@pytest.mark.parametrize(
     "settings",
     [
         {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL,OTHER:SASL_SSL"},

@@ -87,6 +87,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.ControllerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
     broker.PeerUnreachable: ErrorCode.NETWORK_EXCEPTION,
     broker.PeerIncompatible: ErrorCode.NETWORK_EXCEPTION,
+    broker.PeerRejectedLogin: ErrorCode.NETWORK_EXCEPTION,
     broker.UnusableResponse: ErrorCode.UNKNOWN_SERVER_ERROR,
     broker.ForeignCluster: ErrorCode.INCONSISTENT_CLUSTER_ID,
     broker.PeerLost: ErrorCode.REQUEST_TIMED_OUT,

@@ -119,6 +119,11 @@ class PeerIncompatible(PeerUnreachable):
     sent. A retry makes sense, since the other node may be upgraded."""
 
 
+class PeerRejectedLogin(PeerUnreachable):
+    """The other node did not accept the user and the password of this node, or this node did not
+    accept the other. A retry makes sense, since passwords may be in the middle of a change."""
+
+
 class PeerLost(LograftError):
     """A request to another node got no response: it may or may not have had an effect."""
 

@@ -33,6 +33,7 @@ from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import broker_config
 from lograft.model.types import NodeId
 from lograft.node import Node
+from lograft.security.scram_credentials import ScramCredential
 from lograft.simulation.checkers import Violation
 from lograft.simulation.errors import SimulationFailed
 from lograft.simulation.fence import fence
@@ -88,13 +89,15 @@ class SimulatedCluster:
         is_static: bool = False,
         joiners: Sequence[int] = (),
         properties: Mapping[str, str] | None = None,
+        users: Sequence[ScramCredential] = (),
         policy: str = "uniform",
         restarts: bool = False,
         loop: SimulatedLoop | None = None,
     ) -> None:
         """`roles` has the process.roles of each node; missing entries are `broker,controller`.
         `is_static` configures the voters in controller.quorum.voters instead of the log. `joiners`
-        are controllers that are not voters at first."""
+        are controllers that are not voters at first. `users`: SCRAM users that exist from the
+        start."""
         streams = Streams(seed)
         self.loop = loop or SimulatedLoop(
             streams=streams, policy=policy_of(policy, streams.stream("schedule"))
@@ -105,6 +108,7 @@ class SimulatedCluster:
         self.probes: list[tuple[str, str, dict[str, Any]]] = []
         self._restarts = restarts
         self._joiners = joiners
+        self._users = tuple(users)
         self._clients = 0
         #: Client machines by name.
         self.client_hosts: dict[str, Machine] = {}
@@ -153,7 +157,7 @@ class SimulatedCluster:
             self.network,
             name,
             config,
-            FormatRequest(cluster_id=CLUSTER_ID, controllers=controllers),
+            FormatRequest(cluster_id=CLUSTER_ID, controllers=controllers, scram=self._users),
             observer=self,
             random=self.loop.streams.stream("restarts"),
             restart_seconds=RESTART_SECONDS if self._restarts else (0.0,),

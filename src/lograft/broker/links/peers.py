@@ -3,7 +3,8 @@
 There is one connection for each (listener, address, lane). A server responds to the requests of a
 connection in order, so long polls use a separate lane.
 
-A connection starts with ApiVersions. The caller passes the versions that it supports, and the
+A connection to a SASL listener starts with a login (`NodeLogins`), every connection then with
+ApiVersions. The caller passes the versions that it supports, and the
 newest that the other node supports, too, is used, so that nodes can be upgraded one by one.
 Requests that rely on Lograft's own tagged fields are sent to Lograft nodes only.
 
@@ -20,8 +21,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from lograft import __version__
 from lograft.broker.errors import PeerIncompatible, PeerLost, PeerUnreachable
+from lograft.broker.links.logins import NodeLogins
 from lograft.model.metrics import Gauge, Sample
-from lograft.model.seams import Address, Runtime, Transport
+from lograft.model.seams import Address, Clock, Runtime, Transport
+from lograft.security.client_sasl import RENEWAL_INTERVAL_MS
 from lograft.wire.apis import (
     ApiRanges,
     Versions,
@@ -35,6 +38,11 @@ from lograft.wire.errors import WireError
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lograft.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from lograft.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
@@ -45,6 +53,8 @@ IN_FLIGHT_MAX: Final = 1_000
 #: Version of ApiVersions: the first with tagged fields, supported by every node that could be in a
 #: cluster with this one.
 NEGOTIATION_VERSION: Final = 3
+#: Version of SaslHandshake and SaslAuthenticate: the first that limits the lifetime of sessions.
+SASL_VERSION: Final = 1
 
 CONNECTIONS: Final = Gauge(
     "lograft_peer_connections", "Connections of this node to other nodes, open or being opened."
@@ -66,15 +76,17 @@ class Peers:
         *,
         client_id: str,
         transport_of: Callable[[str], Transport] | None = None,
+        logins: NodeLogins | None = None,
         ranges: ApiRanges | None = None,
     ) -> None:
         """`transport_of` returns the transport for a listener name of the other node, since some
-        listeners use TLS. `ranges` limits the versions that callers may use, as in an older
-        build."""
+        listeners use TLS; `logins` logs in at SASL listeners. `ranges` limits the versions that
+        callers may use, as in an older build."""
         self._ranges = ranges or {}
         self._runtime = runtime
         self._client_id = client_id
         self._transport_of = transport_of
+        self._logins = logins
         self._lanes: dict[LaneKey, Lane] = {}
         self._is_closed = False
 
@@ -183,7 +195,14 @@ class Peers:
                 if self._transport_of is None
                 else self._transport_of(key.listener)
             )
-            found = self._lanes[key] = Lane(transport, key.address, client_id=self._client_id)
+            found = self._lanes[key] = Lane(
+                transport,
+                key.address,
+                client_id=self._client_id,
+                session=None
+                if self._logins is None
+                else Session(self._logins, key.listener, key.address, self._runtime.clock),
+            )
         return found
 
     def _remove_if_idle(self, key: LaneKey, lane: "Lane") -> None:
@@ -253,13 +272,58 @@ class NegotiatedConnection:
         return error
 
 
+class Ask(Protocol):
+    async def __call__(self, message: Message, response_type: type[R]) -> R: ...
+
+
+class Session:
+    """The SASL session of a lane's connection; without effect if the listener does not use SASL."""
+
+    def __init__(self, logins: NodeLogins, listener: str, address: Address, clock: Clock) -> None:
+        self._logins = logins
+        self.listener = listener
+        self._address = address
+        self._clock = clock
+        self._began_ms = 0
+        self._renew_at_ms: int | None = None
+
+    @property
+    def needs_renewal(self) -> bool:
+        return self._renew_at_ms is not None and self._clock.mono_ms() >= self._renew_at_ms
+
+    @property
+    def can_be_renewed(self) -> bool:
+        """Whether the other node accepts another login on the same connection already."""
+        return self._clock.mono_ms() - self._began_ms >= RENEWAL_INTERVAL_MS
+
+    async def log_in(self, ask: Ask) -> None:
+        """Raises PeerRejectedLogin, and the errors of `ask`."""
+        login = self._logins.start(self.listener, self._address)
+        if login is None:
+            return
+        step = login.on_handshake(await ask(login.begin(), SaslHandshakeResponse))
+        while isinstance(step, SaslAuthenticateRequest):
+            step = login.on_response(await ask(step, SaslAuthenticateResponse))
+        self._renew_at_ms = self._logins.complete(self.listener, self._address, login, step)
+        self._began_ms = self._clock.mono_ms()
+
+
 class Lane:
     """One connection to one address, opened when needed."""
 
-    def __init__(self, transport: Transport, address: Address, *, client_id: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        address: Address,
+        *,
+        client_id: str,
+        session: "Session | None" = None,
+    ) -> None:
+        """`session`: of the lane's connection, if the listener may use SASL."""
         self._transport = transport
         self._address = address
         self._client_id = client_id
+        self._session = session
         self._connection: ClientConnection | None = None
         #: Set once the versions of the connection are negotiated.
         self._negotiated: NegotiatedConnection | None = None
@@ -348,6 +412,8 @@ class Lane:
         connection = self._negotiated
         if connection is None or not connection.is_usable:
             return False
+        if self._session is not None and self._session.needs_renewal:
+            return False
         version = connection.version_of(message.KEY, versions)
         if version is None:
             return False
@@ -391,7 +457,14 @@ class Lane:
         if connection is not None and not connection.is_closed:
             if connection.in_flight >= IN_FLIGHT_MAX:
                 raise PeerUnreachable(self._address, "too many requests in flight")
-            return connection
+            session = self._session
+            if session is None or not session.needs_renewal:
+                return connection
+            if session.can_be_renewed:
+                await self._log_in(connection, session)
+                return connection
+            if not connection.in_flight:
+                connection.abort("its session ends")
         self._negotiated = None
         try:
             channel = await self._transport.connect(self._address, timeout_ms=timeout_ms)
@@ -401,7 +474,27 @@ class Lane:
             raise PeerUnreachable(self._address, str(error)) from None
         connection = ClientConnection(channel, self._address, frame_bytes_max=FRAME_BYTES_MAX)
         self._connection = connection
+        if self._session is not None:
+            await self._log_in(connection, self._session)
         return connection
+
+    async def _log_in(self, connection: ClientConnection, session: "Session") -> None:
+        """Begins or renews the session of the connection. The caller holds `_connecting`, and no
+        other request is sent until this returns."""
+
+        async def ask(message: Message, response_type: type[R]) -> R:
+            data = await self._request_bytes(connection, message, SASL_VERSION)
+            return read_response(response_type, SASL_VERSION, data)
+
+        try:
+            await session.log_in(ask)
+        except (PeerLost, WireError) as error:
+            connection.abort()
+            reason = f"no login at listener {session.listener}: {error}"
+            raise PeerUnreachable(self._address, reason) from None
+        except BaseException:
+            connection.abort()
+            raise
 
     async def _negotiate(self, timeout_ms: int) -> NegotiatedConnection:
         """Returns a connection with negotiated versions."""

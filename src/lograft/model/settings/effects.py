@@ -36,10 +36,6 @@ NO_KERBEROS: Final = NoEffect("Kerberos is not implemented, and no listener can 
 NO_OAUTHBEARER: Final = NoEffect(
     "nodes verify tokens of clients, but do not retrieve tokens for themselves"
 )
-NO_SASL_BETWEEN_NODES: Final = NoEffect(
-    "nodes do not authenticate to each other with SASL yet; the listeners of brokers and"
-    " controllers for each other use PLAINTEXT or SSL"
-)
 NO_SHARE_GROUPS: Final = NoEffect("share groups are not implemented yet")
 NO_STREAMS_GROUPS: Final = NoEffect("streams groups are not implemented yet")
 NO_THREAD_POOL: Final = NoEffect("one event loop serves all requests; there is no thread pool")

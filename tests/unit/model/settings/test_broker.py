@@ -11,6 +11,7 @@ from lograft.model.settings.broker import (
     with_dynamic,
 )
 from lograft.model.settings.dynamic import validate_dynamic
+from lograft.model.settings.jaas import SCRAM_MODULE
 from lograft.model.settings.providers import ProviderKind
 
 COMBINED = {
@@ -256,6 +257,9 @@ def test_listeners_are_parsed_in_every_form() -> None:
             "INTERNAL:SASL_SSL",
             "inter.broker.listener.name": "internal",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "listener.name.internal.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required"
+            ' username="node" password="secret";',
             "advertised.listeners": "PLAINTEXT://[2001:db8::7]:19092,INTERNAL://b1.lan:0",
             "controller.quorum.bootstrap.servers": "[::1]:9093, c2:9093",
             "log.dirs": "/a, /b,/a",

@@ -122,3 +122,103 @@ def test_passwords_are_not_described() -> None:
     described = {entry.name: entry for entry in describe_broker(config())}
     assert described[PLAIN].is_sensitive
     assert CANARY not in repr(described)
+
+
+# ── between nodes ────────────────────────────────────────────────────────────────────────────────
+
+BETWEEN = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "log.dirs": "data",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "INSIDE",
+    "listeners": "INSIDE://localhost:9092,CONTROLLER://localhost:9093",
+    "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.inside.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required"
+    f' username="node" password="{CANARY}";',
+    "listener.name.inside.plain.sasl.jaas.config": USERS,
+    "listener.name.controller.plain.sasl.jaas.config": f"{PLAIN_MODULE} required"
+    f' username="node" password="{CANARY}" user_node="{CANARY}";',
+}
+SEVERAL = {"controller.quorum.bootstrap.servers": "a:9093,b:9093,c:9093"}
+SCRAM_TO_CONTROLLERS = {
+    "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+    "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required"
+    f' username="node" password="{CANARY}";',
+}
+BROKER_ONLY = {
+    "process.roles": "broker",
+    "listeners": "INSIDE://localhost:9092",
+    **SEVERAL,
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        SEVERAL,
+        # Nobody else has to log in at a single controller before it can elect itself.
+        SCRAM_TO_CONTROLLERS,
+        SCRAM_TO_CONTROLLERS | {"controller.quorum.voters": "1@localhost:9093"},
+        SCRAM_TO_CONTROLLERS | BROKER_ONLY,
+        # Not used.
+        {
+            "process.roles": "controller",
+            "listeners": "CONTROLLER://localhost:9093",
+            "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+        },
+    ],
+)
+def test_logins_between_nodes_that_work(changes: dict[str, str]) -> None:
+    broker_config(BETWEEN | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"sasl.mechanism.inter.broker.protocol": "GSSAPI"},
+            "sasl.mechanism.inter.broker.protocol is GSSAPI: set it to one of PLAIN, SCRAM-SHA",
+        ),
+        (
+            BROKER_ONLY | {"sasl.mechanism.controller.protocol": "GSSAPI"},
+            "sasl.mechanism.controller.protocol is GSSAPI: set it to one of",
+        ),
+        (
+            {"listener.name.inside.sasl.enabled.mechanisms": "PLAIN"},
+            "SCRAM-SHA-256, which sasl.enabled.mechanisms of listener INSIDE does not contain",
+        ),
+        (
+            {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+            "no user to log in at listener INSIDE of other nodes: set listener.name.inside.plain",
+        ),
+        (
+            BROKER_ONLY | {"sasl.mechanism.controller.protocol": "SCRAM-SHA-256"},
+            "no user to log in at listener CONTROLLER of other nodes",
+        ),
+        (
+            SCRAM_TO_CONTROLLERS | SEVERAL,
+            "SCRAM-SHA-512, but this node is one of several controllers: .* Set it to PLAIN",
+        ),
+        (
+            SCRAM_TO_CONTROLLERS | {"controller.quorum.voters": "1@localhost:9093,2@b:9093"},
+            "one of several controllers",
+        ),
+        (
+            # Joins the quorum of another controller.
+            SCRAM_TO_CONTROLLERS | {"controller.quorum.bootstrap.servers": "b:9193"},
+            "one of several controllers",
+        ),
+    ],
+)
+def test_logins_between_nodes_that_could_not_work_are_rejected(
+    changes: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=message) as raised:
+        broker_config(BETWEEN | changes)
+    assert CANARY not in str(raised.value)
