@@ -20,6 +20,7 @@ from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
 from tests.simulation.linearizability import Operation
+from tests.support.waiting import wait_until_async
 
 PORT: Final = 7000
 FOLDER: Final = "/kv"
@@ -144,10 +145,7 @@ class KvCluster:
         return max(leading)[1] if leading else None
 
     async def wait_until(self, condition: Callable[[], bool], *, seconds: int = 60) -> None:
-        deadline_ns = self.loop.now_ns + seconds * 10**9
-        while not condition():
-            assert self.loop.now_ns < deadline_ns, "the condition was not met in time"
-            await asyncio.sleep(0.01)
+        await wait_until_async(condition, seconds_max=seconds, pause_seconds=0.01)
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 

@@ -1,5 +1,6 @@
-"""Waits for what another process or thread brings about, in tests with real sockets."""
+"""Waits for a condition that another process, thread or task brings about."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -19,3 +20,19 @@ def wait_until(
     while not is_met():
         assert time.monotonic() < deadline, f"not within {seconds_max:.0f} s: {what}"
         time.sleep(PAUSE_SECONDS)
+
+
+async def wait_until_async(
+    is_met: Callable[[], object],
+    what: str = "the condition is met",
+    *,
+    seconds_max: float = SECONDS_MAX,
+    pause_seconds: float = PAUSE_SECONDS,
+) -> None:
+    """The same on an event loop, also on one with virtual time."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            while not is_met():
+                await asyncio.sleep(pause_seconds)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds_max:.0f} s: {what}") from None

@@ -1,7 +1,6 @@
 """Clients push their metrics (KIP-714) to a simulated cluster, and no more often than it asks."""
 
 import asyncio
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +24,7 @@ from lograft.wire.compression import Codec
 from lograft.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from lograft.wire.otlp import Temporality
 from tests.support.scenarios import run_in_virtual_cluster, scenario
+from tests.support.waiting import wait_until_async
 
 INTERVAL_S = 10
 ALL = ConfigResource(ResourceType.CLIENT_METRICS, "all")
@@ -53,11 +53,6 @@ def value_in(push: Push, name: str) -> float:
     return value
 
 
-async def wait_for(is_met: Callable[[], bool]) -> None:
-    while not is_met():
-        await asyncio.sleep(0.1)
-
-
 @scenario(run_in_virtual_cluster, nodes=1)
 async def test_a_producer_pushes_every_interval_and_when_it_closes(
     cluster: VirtualCluster, /
@@ -68,7 +63,7 @@ async def test_a_producer_pushes_every_interval_and_when_it_closes(
     async with Producer(settings, runtime=cluster.client_runtime()) as producer:
         async with producer.transaction():
             await producer.send("t", b"v")
-        await wait_for(lambda: bool(pushes(cluster)))
+        await wait_until_async(lambda: bool(pushes(cluster)))
         (push,) = pushes(cluster)
         assert push.client["client_id"] == "mine"
         assert not push.is_terminating
@@ -98,7 +93,7 @@ async def test_only_requested_metrics_are_pushed(cluster: VirtualCluster, /) -> 
         await cluster.test_client().create_topic("t")
         consumer.assign([TopicPartition("t", 0)])
         await consumer.poll(timeout_ms=100)
-        await wait_for(lambda: bool(pushes(cluster)))
+        await wait_until_async(lambda: bool(pushes(cluster)))
     (push,) = pushes(cluster)
     assert {point.name.rpartition(".records.")[0] for point in push.points} == {
         "org.apache.kafka.consumer.fetch.manager"
@@ -110,7 +105,7 @@ async def test_a_changed_subscription_is_requested_again(cluster: VirtualCluster
     subscribe(cluster)
     async with Producer(settings_of(cluster), runtime=cluster.client_runtime()) as producer:
         await producer.send("t", b"v")
-        await wait_for(lambda: bool(pushes(cluster)))
+        await wait_until_async(lambda: bool(pushes(cluster)))
         subscribe(cluster, metrics="org.apache.kafka.producer.record.")
         # The next push is rejected, and the one after it has the new metrics.
         await asyncio.sleep(3 * INTERVAL_S)
@@ -135,7 +130,7 @@ async def test_errors_end_or_delay_pushes_and_nothing_else(
     fault = cluster.fail("PushTelemetry", code)
     async with Producer(settings_of(cluster), runtime=cluster.client_runtime()) as producer:
         await producer.send("t", b"v")
-        await wait_for(lambda: fault.hits == 1)
+        await wait_until_async(lambda: fault.hits == 1)
         assert not pushes(cluster)
         await asyncio.sleep(4 * INTERVAL_S)
         assert bool(pushes(cluster)) != is_final

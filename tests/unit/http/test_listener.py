@@ -22,6 +22,7 @@ from lograft.net.sockets import SocketTransport
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
 from tests.support.scenarios import run_in_asyncio, scenario
+from tests.support.waiting import wait_until_async
 
 SERIES = Gauge("lograft_test_series", "A gauge of many series.", Label("number", 100_000))
 
@@ -229,8 +230,7 @@ async def test_a_client_that_does_not_read_is_disconnected(
     reader, writer = await world.connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 5)
-    while not value_of(world.listener, CONNECTIONS):
-        await asyncio.sleep(0.01)
+    await wait_until_async(lambda: value_of(world.listener, CONNECTIONS))
     await world.wait_closed()
     assert (await world.get("/health/live"))[0] == 200
     writer.close()

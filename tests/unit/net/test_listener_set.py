@@ -3,7 +3,7 @@
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,6 +17,7 @@ from lograft.net.sockets import SocketTransport
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
 from tests.support.scenarios import scenario
+from tests.support.waiting import wait_until_async
 from tests.unit.net.event_loops import run_on_loop
 from tests.unit.net.receivers import Collector, RunOnLoop
 from tests.unit.net.test_server import framed, make_echo
@@ -75,22 +76,16 @@ class Client:
         await self.collector.wait_bytes(5)
 
 
-async def wait_until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 async def wait_until_open(listeners: ListenerSet, name: str, *, is_open: bool = True) -> None:
-    await wait_until(lambda: (name in listeners.addresses) == is_open)
+    await wait_until_async(lambda: (name in listeners.addresses) == is_open)
 
 
 async def wait_until_reported(listeners: ListenerSet, text: str | None) -> None:
     """None: waits until all settings are in effect."""
     if text is None:
-        await wait_until(lambda: not listeners.failures)
+        await wait_until_async(lambda: not listeners.failures)
     else:
-        await wait_until(lambda: any(text in failure for failure in listeners.failures))
+        await wait_until_async(lambda: any(text in failure for failure in listeners.failures))
 
 
 @scenario(run_on_loop)
@@ -160,7 +155,7 @@ def test_address_of_an_open_listener_does_not_change(
             # Reported as long as it applies, but logged once.
             more = texts | {"max.connections": "7"}
             listeners.follow(with_dynamic(config, default={}, broker=more))
-            await wait_until(lambda: listeners._quotas["broker"].limits.connections_max == 7)
+            await wait_until_async(lambda: listeners._quotas["broker"].limits.connections_max == 7)
             await wait_until_reported(listeners, f"{name} stays at {address}, not at")
             assert listeners.addresses[name] == address
             listeners.follow(config)
@@ -229,11 +224,11 @@ async def test_requests_to_the_broker_do_not_lock_out_the_controller() -> None:
         ]
         stalled, waiting, other = clients
         stalled.channel.send([request[:100]])
-        await wait_until(lambda: listeners._budgets["broker"]._admitted)
+        await wait_until_async(lambda: listeners._budgets["broker"]._admitted)
         waiting.channel.send([request[:100]])
-        await wait_until(lambda: listeners._budgets["broker"]._waiting)
+        await wait_until_async(lambda: listeners._budgets["broker"]._waiting)
         other.channel.send([request[:100]])
-        await wait_until(lambda: listeners._budgets["controller"]._admitted)
+        await wait_until_async(lambda: listeners._budgets["controller"]._admitted)
         other.channel.send([request[100:]])
         await other.collector.wait_bytes(len(request))
         for client in clients:

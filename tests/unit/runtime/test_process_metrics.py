@@ -15,6 +15,7 @@ from lograft.runtime.process_metrics import (
     ProcessMetrics,
 )
 from tests.support.scenarios import scenario
+from tests.support.waiting import wait_until_async
 
 
 def test_figures_move_with_what_they_measure(tmp_path: Path) -> None:
@@ -44,7 +45,6 @@ async def test_a_blocked_event_loop_is_measured() -> None:
     task = asyncio.get_running_loop().create_task(process.measure_loop_delay())
     await asyncio.sleep(0)
     time.sleep(0.75)  # noqa: ASYNC251 - blocking the loop is the point
-    while not sum(delays().counts):
-        await asyncio.sleep(0.01)
+    await wait_until_async(lambda: sum(delays().counts))
     assert delays().sum > 0.4
     task.cancel()

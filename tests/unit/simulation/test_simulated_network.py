@@ -9,6 +9,7 @@ from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
 from tests.support.scenarios import scenario
+from tests.support.waiting import wait_until_async
 
 SERVER = Address("server", 9092)
 
@@ -87,8 +88,7 @@ async def test_bytes_arrive_in_order_and_in_chunks(world: World, /, seed: int) -
     channel, collector = await world.connect()
     sent = bytes(range(256)) * 1000
     channel.send([sent[:100_000], memoryview(sent)[100_000:]])
-    while not world.accepted or len(world.accepted[0][1].data) < len(sent):
-        await asyncio.sleep(0.01)
+    await wait_until_async(lambda: world.accepted and len(world.accepted[0][1].data) >= len(sent))
     received = world.accepted[0][1]
     assert received.data == sent
     assert len(set(received.chunks)) > 3
@@ -105,8 +105,7 @@ async def test_bytes_arrive_in_order_and_in_chunks(world: World, /, seed: int) -
 async def test_paused_reader_blocks_the_sender(world: World, /) -> None:
     await world.serve()
     channel, _ = await world.connect()
-    while not world.accepted:
-        await asyncio.sleep(0.01)
+    await wait_until_async(lambda: world.accepted)
     far, received = world.accepted[0]
     far.pause_reading()
     channel.send([bytes(1_000_000)])

@@ -18,6 +18,7 @@ from lograft.wire.message import Message
 from lograft.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.scenarios import scenario
+from tests.support.waiting import wait_until_async
 
 HEARTBEAT = HeartbeatRequest.KEY
 ALL = Versions(0, 4)
@@ -176,8 +177,7 @@ async def test_a_cancelled_request_leaves_the_connection_to_the_others(world: Wo
     await world.serve()
     world.silent = True
     waiting = asyncio.get_running_loop().create_task(world.ask())
-    while not world.requests:
-        await asyncio.sleep(0.001)
+    await wait_until_async(lambda: world.requests)
     waiting.cancel()
     world.silent = False
     assert await world.ask() == 1
@@ -196,8 +196,7 @@ async def test_after_the_close_nothing_is_sent(world: World, /) -> None:
     await world.serve()
     world.silent = True
     waiting = asyncio.get_running_loop().create_task(world.ask())
-    while not world.requests:
-        await asyncio.sleep(0.001)
+    await wait_until_async(lambda: world.requests)
     world.peers.close()
     with pytest.raises(PeerLost):
         await waiting

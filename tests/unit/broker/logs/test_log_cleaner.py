@@ -12,6 +12,7 @@ from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
 from lograft.wire.records.config_record import ConfigRecord
 from tests.support.scenarios import scenario
+from tests.support.waiting import wait_until_async
 from tests.unit.broker.bench import Bench, make_config, run
 
 COMPACTED = {
@@ -140,8 +141,7 @@ async def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one(bench: Be
         return int(value_of(bench.broker, MOVED_BYTES))
 
     async with asyncio.timeout(60):
-        while not moved():
-            await asyncio.sleep(0.5)
+        await wait_until_async(moved)
     before = moved()
     await asyncio.sleep(10)
     # A batch more than the limit at a time, and reads count as well as writes.

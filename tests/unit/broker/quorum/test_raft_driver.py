@@ -19,6 +19,7 @@ from lograft.storage.errors import BatchCorruptBelowRecoveryPoint
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.topic_record import TopicRecord
 from tests.support.scenarios import scenario
+from tests.support.waiting import wait_until_async
 from tests.unit.broker.quorum.metadata_nodes import (
     FOLDER,
     ControlNode,
@@ -192,8 +193,7 @@ def test_a_failed_fsync_ends_the_node() -> None:
         node = await ControlNode.start(life)
         life.disk.faults.append(DiskFault(operation="fsync", path_part=".log"))
         task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
-        while not life.failures:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: life.failures)
         # Nobody is told that it is committed, and the disk is not asked a second time.
         assert not task.done()
         assert "n1" not in node.image.config_of(4, "")
@@ -216,8 +216,7 @@ def test_a_failed_write_ends_the_node() -> None:
         life.disk.faults.append(DiskFault(operation="write", path_part=".log"))
         with pytest.raises(DiskFailed):
             await node.controller.submit(decision(setting(1)))
-        while not life.failures:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: life.failures)
         with pytest.raises(DiskFailed):
             await node.controller.submit(decision(setting(2)))
 

@@ -49,6 +49,7 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from tests.support.waiting import wait_until_async
 from tests.unit.broker.bench import (
     CLUSTER_ID,
     LISTENER,
@@ -303,9 +304,7 @@ class Cluster:
         return self.nodes[self.state(topic, index).leader].partition(topic, index)
 
     async def until(self, is_so: Callable[[], object], *, seconds: float = 30) -> None:
-        async with asyncio.timeout(seconds):
-            while not is_so():
-                await asyncio.sleep(0.005)
+        await wait_until_async(is_so, seconds_max=seconds, pause_seconds=0.005)
 
     async def until_led(self, topic: str) -> Partition:
         def leads() -> bool:
