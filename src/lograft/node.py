@@ -12,7 +12,7 @@ import signal
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lograft.api.authentication import ListenerAuthentication
@@ -123,6 +123,10 @@ class Node:
         self._is_stopping = False
         #: None: everybody is allowed everything.
         self._authorizer = authorizer_of(config)
+
+    @cached_property
+    def _security_log(self) -> SecurityLog:
+        return SecurityLog(self._runtime.clock)
 
     @property
     def broker(self) -> Broker:
@@ -341,7 +345,13 @@ class Node:
         local_router = None
         if config.is_controller:
             local_router = Router(
-                shared, None, listener=listener, role="controller", authorizer=self._authorizer
+                shared,
+                None,
+                listener=listener,
+                role="controller",
+                quotas=shared.quotas,
+                security_log=self._security_log,
+                authorizer=self._authorizer,
             )
         self._link = ControllerLink(
             self._runtime, driver, self._peers, listener=listener, local_controller=local_router
@@ -406,25 +416,29 @@ class Node:
                 frame_bytes_max=self.config.socket_request_max_bytes,
                 link=self.link,
                 ranges=self._api_ranges,
+                quotas=shared.quotas,
+                security_log=self._security_log,
                 authentication=authentication_of(endpoint),
                 authorizer=self._authorizer,
             )
             self._routers[endpoint.name] = router
             return router.accept if self._interpose is None else self._interpose(router)
 
-        security_log = SecurityLog(self._runtime.clock)
-
         def authentication_of(endpoint: Endpoint) -> ListenerAuthentication | None:
             if not endpoint.security.uses_sasl:
                 return None
             authentication = ListenerAuthentication(
-                shared, endpoint.name, security_log, read_key_set=_read_key_set
+                shared, endpoint.name, self._security_log, read_key_set=_read_key_set
             )
             self._authentications.append(authentication)
             return authentication
 
         listeners = ListenerSet(
-            self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
+            self._runtime,
+            self.config,
+            handlers=handlers,
+            transport_of=self._transport_at,
+            address_rates=shared.quotas.connection_rates,
         )
         self._listeners = listeners
         self._metric_sources.append(listeners)

@@ -74,7 +74,7 @@ def test_kafka_finds_everything_again(
     assert unserved_records(second) == kept
     log = second.log_path.read_text()
     assert log.count("share and 2 streams group(s)") == 1
-    for what in ("ACLs are", "client quotas are", "delegation token is"):
+    for what in ("ACLs are", "delegation token is"):
         assert log.count(f"{what} stored but not") == 1
 
     third = new_server("kafka", settings=kafka_settings()).using_data_of(second)

@@ -1,6 +1,6 @@
 """Requests about security and quotas on nodes without either: clients get an answer at once, and
 nothing is accepted that has no effect. The same on Lograft and on Apache Kafka, except that Kafka
-accepts quotas and SCRAM users, which Lograft rejects until it has them."""
+accepts SCRAM users, which Lograft rejects until it has a listener for them."""
 
 import asyncio
 import time
@@ -20,7 +20,6 @@ from lograft.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
     AlterClientQuotasRequestEntryData,
-    AlterClientQuotasResponse,
     OpData,
 )
 from lograft.wire.messages.alter_user_scram_credentials import (
@@ -153,7 +152,7 @@ def test_librdkafka_sees_that_security_is_disabled(server: Server) -> None:
         assert found.value.args[0].code() == KafkaError.SECURITY_DISABLED
 
 
-def test_lograft_rejects_scram_users_and_quotas(server: Server) -> None:
+def test_lograft_rejects_scram_users_without_sasl(server: Server) -> None:
     if server.kind != "lograft":
         pytest.skip("Kafka stores them")
     admin = librdkafka.admin_of(server.bootstrap)
@@ -164,13 +163,6 @@ def test_lograft_rejects_scram_users_and_quotas(server: Server) -> None:
     assert found.value.args[0].code() == KafkaError.SECURITY_DISABLED
     described: Any = admin.describe_user_scram_credentials()
     assert described.result(SECONDS_MAX) == {}
-    with connect(server) as connection:
-        response = ask(connection, QUOTAS, 1)
-        assert isinstance(response, AlterClientQuotasResponse)
-        assert {entry.error_code for entry in response.entries} == {ErrorCode.UNSUPPORTED_VERSION}
-        kept = ask(connection, DescribeClientQuotasRequest(), 1)
-        assert isinstance(kept, DescribeClientQuotasResponse)
-        assert kept.entries == []
 
 
 def test_librdkafka_with_sasl_fails_at_once(server: Server) -> None:
@@ -221,8 +213,6 @@ def test_java_tools_show_why(server: Server, java_tools: JavaTools) -> None:
         alter = ("ConfigCommand", *where, "--alter", "--entity-type", "users", "--entity-name", "a")
         scram = java_tools.run(*alter, "--add-config", "SCRAM-SHA-256=[password=secret]")
         assert (scram.code, "no SASL authentication" in scram.text) == (1, True)
-        quota = java_tools.run(*alter, "--add-config", "producer_byte_rate=1000")
-        assert (quota.code, "quotas are not supported" in quota.text) == (1, True)
     described = java_tools.run("ConfigCommand", *where, "--describe", "--entity-type", "users")
     assert (described.code, described.text.strip()) == (0, "")
 

@@ -110,11 +110,10 @@ def newest_of(data: bytes) -> dict[str, str]:
 
 def test_metadata_that_is_not_enforced_is_reported(image: MetadataImage) -> None:
     unenforced = describe_unenforced(image)
-    assert list(unenforced) == ["ACLs", "quotas", "tokens"]
+    assert list(unenforced) == ["ACLs", "tokens"]
     assert unenforced["ACLs"].startswith("4 ACLs are stored but not enforced")
-    assert unenforced["quotas"].startswith("4 client quotas are stored but not enforced")
     assert unenforced["tokens"].startswith("1 delegation token is stored but not used")
-    assert list(describe_unenforced(image, has_authorizer=True)) == ["quotas", "tokens"]
+    assert list(describe_unenforced(image, has_authorizer=True)) == ["tokens"]
     assert list(describe_stored_features(image)) == ["features"]
     assert describe_stored_features(image)["features"].startswith(
         "share.version 1 and streams.version 1:"

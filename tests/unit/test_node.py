@@ -72,9 +72,9 @@ def test_a_node_warns_about_stored_metadata_that_has_no_effect(
 ) -> None:
     """Apache Kafka may have written the metadata."""
     quota = ClientQuotaRecord(
-        entity=[EntityData(entity_type="user", entity_name="ann")],
-        key="producer_byte_rate",
-        value=1024.0,
+        entity=[EntityData(entity_type="ip", entity_name="gateway")],
+        key="connection_creation_rate",
+        value=10.0,
     )
 
     async def store_quota(node: Node) -> None:
@@ -92,7 +92,11 @@ def test_a_node_warns_about_stored_metadata_that_has_no_effect(
     assert [text for text in warnings if "no effect" in text] == [
         NO_EFFECT_WARNING % "local.retention.ms of 1 topic (orders)"
     ]
-    assert [text for text in warnings if "1 client quota is stored but not enforced" in text]
+    assert [
+        text
+        for text in warnings
+        if "connection quotas of gateway are stored but not enforced" in text
+    ]
 
 
 def test_a_node_that_halts_during_its_start_exits_with_the_reason(

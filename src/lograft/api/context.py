@@ -12,6 +12,7 @@ from lograft.wire.message import Message
 
 if TYPE_CHECKING:
     from lograft.api.request_times import RequestTiming
+    from lograft.api.request_usage import RequestUsage
     from lograft.api.router import Router
     from lograft.broker.broker import Broker
     from lograft.broker.shared_services import SharedServices
@@ -54,6 +55,7 @@ class Context:
         "shared",
         "software",
         "timing",
+        "usage",
         "when_closed",
         "with_token",
     )
@@ -111,6 +113,8 @@ class Context:
         self.allows_pipelining = False
         #: Set if the request is measured.
         self.timing: RequestTiming | None = None
+        #: Set if quotas are configured and apply to the request.
+        self.usage: RequestUsage | None = None
         #: A broker has checked the request and forwarded it in an Envelope.
         self.is_forwarded = False
 

@@ -6,6 +6,7 @@ from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.mutation_quota import MutationQuota
 from lograft.api.types import each_item
 from lograft.metadata.partitions import create_partitions
 from lograft.model.errors import ErrorCode, LograftError
@@ -15,6 +16,9 @@ from lograft.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+
+#: KIP-599.
+STRICT_QUOTA_SINCE: Final = 3
 
 API: Final = Api(key=37, versions=range(4), needs=each_item(TOPIC_ALTER))
 
@@ -38,14 +42,17 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
 
 
 async def _create(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     try:
-        return await decide(
+        response = await decide(
             context,
-            lambda image: create_partitions(image, request),
+            lambda image: create_partitions(image, request, admit=quota.admit),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
-        return error_response(request, code_of(error), str(error))
+        response = error_response(request, code_of(error), str(error))
+    response.throttle_time_ms = quota.finish()
+    return response
 
 
 def error_response(

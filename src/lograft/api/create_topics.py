@@ -10,6 +10,7 @@ from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.mutation_quota import MutationQuota
 from lograft.api.types import each_item
 from lograft.metadata.topics import create_topics
 from lograft.model.errors import ErrorCode, LograftError
@@ -19,6 +20,9 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+#: KIP-599.
+STRICT_QUOTA_SINCE: Final = 6
 
 API: Final = Api(
     key=19,
@@ -46,19 +50,23 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
 
 
 async def _create(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     try:
-        return await decide(
+        response = await decide(
             context,
             lambda image: create_topics(
                 image,
                 request,
                 config=context.shared.config,
                 new_id=context.shared.runtime.randomness.uuid,
+                admit=quota.admit,
             ),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
-        return error_response(request, code_of(error), str(error))
+        response = error_response(request, code_of(error), str(error))
+    response.throttle_time_ms = quota.finish()
+    return response
 
 
 def _hide_configs(context: Context, response: CreateTopicsResponse) -> None:

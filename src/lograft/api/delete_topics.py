@@ -9,6 +9,7 @@ from lograft.api.authorization import find_denied, permission_error
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.mutation_quota import MutationQuota
 from lograft.api.types import each_item
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import delete_topics
@@ -22,27 +23,33 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
+#: KIP-599.
+STRICT_QUOTA_SINCE: Final = 5
+
 API: Final = Api(key=20, versions=range(1, 7), needs=each_item(TOPIC_DELETE, TOPIC_DESCRIBE))
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     try:
-        return await decide(
+        response = await decide(
             context,
-            lambda image: _delete(context, image, request),
+            lambda image: _delete(context, image, request, quota),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
-        return error_response(request, code_of(error), str(error))
+        response = error_response(request, code_of(error), str(error))
+    response.throttle_time_ms = quota.finish()
+    return response
 
 
 def _delete(
-    context: Context, image: MetadataImage, request: DeleteTopicsRequest
+    context: Context, image: MetadataImage, request: DeleteTopicsRequest, quota: MutationQuota
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Permissions refer to names: ids are resolved in the image on which the decision is made."""
     config = context.shared.config
     if context.authorizer is None:
-        return delete_topics(image, request, config=config)
+        return delete_topics(image, request, config=config, admit=quota.admit)
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     topics = [(topic, _name_of(image, topic)) for topic in states]
     denied_names = find_denied(context, TOPIC_DELETE, (name for _, name in topics if name))
@@ -56,6 +63,7 @@ def _delete(
             timeout_ms=request.timeout_ms,
         ),
         config=config,
+        admit=quota.admit,
     )
     for topic, name in topics:
         if name in denied_names:

@@ -1,7 +1,6 @@
 """DescribeClientQuotas, versions 0-1: the client quotas that match a filter.
 
-Reads the metadata image. Lograft does not enforce quotas yet; those in the image were created with
-Apache Kafka.
+Reads the metadata image.
 """
 
 from typing import Final

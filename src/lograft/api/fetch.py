@@ -119,8 +119,7 @@ def handle(
     fetch = Fetch(context, request, requested)
     fetch.read()
     if fetch.can_respond:
-        fetch.count_traffic()
-        return _build_response(context, session, incremental, fetch.results)
+        return _respond(context, session, incremental, fetch)
     return _wait(context, session, incremental, fetch)
 
 
@@ -154,6 +153,7 @@ class Fetch:
         "_by_id",
         "_bytes_left",
         "_bytes_max",
+        "_bytes_min",
         "_client_rack",
         "_committed_only",
         "_denied_topics",
@@ -182,6 +182,11 @@ class Fetch:
         # A session may continue in an older version than the one in which it was opened.
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.metadata.config.fetch_max_bytes)
+        if context.usage is not None:
+            within_quota = context.usage.fetch_bytes_max()
+            if within_quota is not None:
+                self._bytes_max = int(min(self._bytes_max, within_quota))
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._denied_topics = NO_NAMES
         if context.authorizer is not None:
             names = filter(None, map(self._name_of, requested))
@@ -224,8 +229,12 @@ class Fetch:
                 self._urgent = True
                 self._failed.append(requested)
             results.append((requested, data))
-        has_enough = self.bytes_read >= request.min_bytes and not self.opening
+        has_enough = self.bytes_read >= self._bytes_min and not self.opening
         self.can_respond = self._urgent or has_enough
+
+    @property
+    def bytes_missing(self) -> int:
+        return self._bytes_min - self.bytes_read
 
     def count_traffic(self) -> None:
         """Called when the last read becomes the response."""
@@ -347,12 +356,38 @@ async def _wait(
         if fetch.opening:
             await fetch.opening[0].wait_open(timeout_ms=wait_ms)
         else:
-            missing = fetch.request.min_bytes - fetch.bytes_read
-            await wait_any(fetch.partitions, bytes_missing=missing, wait_ms=wait_ms)
+            await wait_any(fetch.partitions, bytes_missing=fetch.bytes_missing, wait_ms=wait_ms)
         fetch.read()
     broker.expirations.fetches += not fetch.can_respond
+    return _respond(context, session, incremental, fetch)
+
+
+def _respond(
+    context: Context, session: FetchSession | None, incremental: bool, fetch: Fetch
+) -> FetchResponse:
+    usage = context.usage
+    if usage is not None:
+        results: Iterable[tuple[RequestedPartition, PartitionData]] = fetch.results
+        if session is not None and incremental:
+            results = session.preview_updates(results)
+        # The session remembers what the client was sent, so it must not see this response yet.
+        preview = _build_response(context, None, False, results)
+        if usage.record_fetch(preview, context.api_version):
+            return _throttled_response(context, session, incremental)
     fetch.count_traffic()
     return _build_response(context, session, incremental, fetch.results)
+
+
+def _throttled_response(
+    context: Context, session: FetchSession | None, incremental: bool
+) -> FetchResponse:
+    """Returns a response without partitions; as in Kafka, it does not create a session."""
+    if session is None:
+        return FetchResponse()
+    if incremental:
+        return FetchResponse(session_id=session.session_id)
+    context.broker.fetch_sessions.close(session.session_id)
+    return FetchResponse()
 
 
 def _find_aborted(

@@ -49,12 +49,9 @@ FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
     57,  # UpdateFeatures
     64,  # UnregisterBroker
 })  # fmt: skip
-#: Rejected by every node, because this release has no quotas. They are not forwarded, because an
-#: Apache Kafka controller would accept them.
-REJECTED: Final = frozenset({49})
 #: Delegation tokens: the handler checks the client's listener before it forwards a request.
 CHECKED: Final = frozenset({38, 39, 40})
-FORWARDED: Final = FORWARDABLE - PARTLY_OWN - CHECKED - REJECTED
+FORWARDED: Final = FORWARDABLE - PARTLY_OWN - CHECKED
 
 LANE: Final = "forward"
 #: As long as Kafka's brokers retry. Clients with a shorter timeout give up or retry themselves.
@@ -174,6 +171,16 @@ def address_of(data: bytes) -> Address:
         return Address(str(ip_address(data)), 0)
     except ValueError:
         raise InvalidInput(f"The client address has {len(data)} bytes, not 4 or 16.") from None
+
+
+def read_throttle_ms(data: bytes, key: int, version: int) -> int:
+    """Returns the throttle time of another node's response without decoding the rest: in the
+    responses to forwarded requests it is the first field."""
+    first = response_class(key).FIELDS[0]
+    if first.name != "throttle_time_ms":
+        return 0
+    _, position = read_response_header(data, response_header_version(key, version))
+    return max(0, int.from_bytes(data[position : position + 4], "big", signed=True))
 
 
 def _link(context: Context) -> "ControllerLink":

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from lograft import api
 from lograft.api.authorization import check_request
@@ -19,7 +19,7 @@ from lograft.api.context import ANONYMOUS, ClientSoftware, Context, DelayedRespo
 from lograft.api.errors import code_of
 from lograft.api.fetch import is_from_replica
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
-from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_response
+from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_throttle_ms
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
 from lograft.api.request_times import (
@@ -31,6 +31,7 @@ from lograft.api.request_times import (
     interval_after,
     timed,
 )
+from lograft.api.request_usage import BETWEEN_NODES, MeasuredWork, RequestUsage
 from lograft.api.response_errors import ERRORS, ErrorCounts
 from lograft.api.sasl_session import SaslSession
 from lograft.api.types import Needs
@@ -69,7 +70,9 @@ from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from lograft.api.authentication import ListenerAuthentication
+    from lograft.api.security_log import SecurityLog
     from lograft.broker.broker import Broker
+    from lograft.broker.client_quotas import ClientQuotas
     from lograft.broker.links.controller_link import ControllerLink
     from lograft.broker.shared_services import SharedServices
 
@@ -95,15 +98,6 @@ LOGGER: Final = logging.getLogger(__name__)
 HandlerResult = Message | DelayedResponse | Coroutine[Any, Any, Message | None] | None
 Handle = Callable[[Context, Any], HandlerResult]
 ErrorResponse = Callable[[Any, ErrorCode, str], Message]
-
-
-class Throttle(Protocol):
-    def __call__(self, context: Context, request: Message) -> int:
-        """Returns by how many milliseconds the client exceeds its quota; 0 if it does not."""
-
-
-def no_throttle(context: Context, request: Message) -> int:
-    return 0
 
 
 class Route:
@@ -177,6 +171,7 @@ class Router:
     """Creates the frame handlers for the connections of one listener."""
 
     __slots__ = (
+        "_patterns",
         "_routes",
         "_specs",
         "authentication",
@@ -186,10 +181,11 @@ class Router:
         "frame_bytes_max",
         "link",
         "listener",
+        "quotas",
         "role",
+        "security_log",
         "served",
         "shared",
-        "throttle",
     )
 
     def __init__(
@@ -200,7 +196,8 @@ class Router:
         listener: str,
         role: str = "broker",
         frame_bytes_max: int = FRAME_BYTES_MAX,
-        throttle: Throttle = no_throttle,
+        quotas: "ClientQuotas | None" = None,
+        security_log: "SecurityLog | None" = None,
         authorizer: Authorizer | None = None,
         authentication: "ListenerAuthentication | None" = None,
         served: tuple[ApiSpec, ...] | None = None,
@@ -211,20 +208,27 @@ class Router:
         listener serves `served`, by default all APIs that `served_apis` returns for the role.
         `link` forwards requests of a broker's listener that only the active controller can handle.
         `ranges` limits the versions that are served, as in an older release. `authorizer` decides
-        what clients may do; without one they may do everything."""
+        what clients may do; without one they may do everything. `quotas` limits how much they
+        use."""
         self.shared = shared
         self.broker = broker
         self.listener = listener
         self.role = role
         self.frame_bytes_max = frame_bytes_max
-        self.throttle = throttle
+        self.quotas = quotas
+        self.security_log = security_log
         self.authorizer = authorizer
         #: SASL of the listener; None: clients are not authenticated by SASL.
         self.authentication = authentication
-        #: None for controllers, and with quotas or permissions, which patterns do not include.
-        self.fast_paths: FastPaths | None = None
-        if broker is not None and throttle is no_throttle and authorizer is None:
-            self.fast_paths = FastPaths(ProducePatterns(broker, listener), FetchPatterns(broker))
+        #: None for controllers, and with permissions, which patterns do not include.
+        self._patterns: FastPaths | None = None
+        if broker is not None and authorizer is None:
+            self._patterns = FastPaths(ProducePatterns(broker, listener), FetchPatterns(broker))
+        #: The same; None while quotas are configured, which the general path measures.
+        self.fast_paths = self._patterns
+        if quotas is not None:
+            quotas.on_activity_changed.append(self._choose_paths)
+            self._choose_paths()
         if served is None:
             served = served_apis(role, unstable=shared.config.unstable_api_versions_enable)
         if ranges:
@@ -233,6 +237,10 @@ class Router:
         self._specs = {spec.key: spec for spec in served}
         self.link = link if role == "broker" else None
         self._routes: dict[int, Route] = {}
+
+    def _choose_paths(self) -> None:
+        is_measured = self.quotas is not None and self.quotas.is_active
+        self.fast_paths = None if is_measured else self._patterns
 
     def __call__(self, channel: Channel) -> "Session":
         """Returns the handler of a connection that needs no authentication."""
@@ -350,7 +358,7 @@ class Router:
         for route in list(self._routes.values()):
             yield REQUESTS.sample(route.requests, listener, route.spec.name)
             yield from route.collect_samples()
-        fast = self.fast_paths
+        fast = self._patterns
         for key, served in (
             (PRODUCE_KEY, 0 if fast is None else fast.produce.served),
             (FETCH_KEY, 0 if fast is None else fast.fetch.served),
@@ -464,6 +472,10 @@ class Session:
     def _handle(self, frame: memoryview) -> Reply:
         """The general path."""
         router = self._router
+        quotas = router.quotas
+        from_ns = None
+        if quotas is not None and quotas.is_active:
+            from_ns = router.shared.clock.mono_ns()
         header = read_request_header(frame)
         route = router.route(header.api_key)
         version = header.api_version
@@ -481,6 +493,8 @@ class Session:
             elif type(request) is FetchRequest:
                 fast.fetch.learn(frame, version, header.client_id, request)
         context = self._context(header)
+        if from_ns is not None:
+            self._start_usage(context, request, size_bytes=len(frame), from_ns=from_ns)
         if timing is not None:
             if type(request) is FetchRequest and is_from_replica(request):
                 assert route.follower_times is not None
@@ -500,6 +514,26 @@ class Session:
                 route, header, context, request, _error_response(route, request, error)
             )
         return self._reply(route, header, context, request, outcome)
+
+    def _start_usage(
+        self, context: Context, request: Message, *, size_bytes: int, from_ns: int
+    ) -> None:
+        """Measures the request, unless a node sent it or the controller will count it."""
+        router = self._router
+        key = context.api_key
+        if key in BETWEEN_NODES or router.route(key).is_forwarded:
+            return
+        if type(request) is FetchRequest and is_from_replica(request):
+            return
+        assert router.quotas is not None
+        context.usage = RequestUsage(
+            router.quotas,
+            router.shared.clock,
+            principal=context.principal,
+            client_id=context.client_id,
+            size_bytes=size_bytes,
+            from_ns=from_ns,
+        )
 
     def _context(self, header: RequestHeader) -> Context:
         router = self._router
@@ -534,11 +568,13 @@ class Session:
             if timing is not None:
                 timing.on_completed()
                 timing.on_sent()
-            return None
+            return None if context.usage is None else _mute(context.usage.record(request))
         if type(outcome) is route.response_kind:
             return self._encode(route, header, context, request, outcome)
         if timing is not None:
             timing.on_waiting()
+        if context.usage is not None:
+            context.usage.pause()
         if isinstance(outcome, DelayedResponse):
             outcome.encode = partial(self._encode, route, header, context, request)
             return outcome
@@ -575,13 +611,12 @@ class Session:
         except Exception as error:
             response = _error_response(route, request, error)
         if isinstance(response, bytes):
-            mute_ms = self._router.throttle(context, request)
-            if mute_ms <= 0 or not route.throttles:
-                if context.timing is not None:
-                    context.timing.on_completed()
-                size = len(response).to_bytes(4, "big")
-                return EncodedResponse([size + response], mute_ms, timing=context.timing)
-            response = read_response(response, header.api_key, header.api_version)
+            # As in Kafka, the controller has measured the request.
+            mute_ms = read_throttle_ms(response, header.api_key, header.api_version)
+            if context.timing is not None:
+                context.timing.on_completed()
+            size = len(response).to_bytes(4, "big")
+            return EncodedResponse([size + response], mute_ms, timing=context.timing)
         return self._encode(route, header, context, request, response)
 
     async def _finish(
@@ -592,15 +627,16 @@ class Session:
         request: Message,
         work: Coroutine[Any, Any, Message | None],
     ) -> EncodedResponse | None:
+        usage = context.usage
         try:
-            response = await work
+            response = await (work if usage is None else MeasuredWork(work, usage))
         except Exception as error:
             response = _error_response(route, request, error)
         if response is None:
             if context.timing is not None:
                 context.timing.on_completed()
                 context.timing.on_sent()
-            return None
+            return None if usage is None else _mute(usage.record(request))
         return self._encode(route, header, context, request, response)
 
     def _encode(
@@ -615,10 +651,15 @@ class Session:
         if timing is not None:
             timing.on_completed()
         route.errors.add_all_of(response)
-        mute_ms = self._router.throttle(context, request)
-        if mute_ms > 0 and route.throttles:
+        mute_ms = 0 if context.usage is None else context.usage.record(request)
+        if route.throttles:
             # The response reports the throttle time before the connection is muted (KIP-219).
-            cast(Any, response).throttle_time_ms = mute_ms
+            # That of a quota for changes to partitions is in it already.
+            throttled: Any = response
+            if throttled.throttle_time_ms > mute_ms:
+                mute_ms = throttled.throttle_time_ms
+            elif mute_ms:
+                throttled.throttle_time_ms = mute_ms
         try:
             parts = frame_response(
                 response,
@@ -650,6 +691,11 @@ class Session:
         route.errors.add_all_of(response)
         parts = frame_response(response, 0, correlation_id=header.correlation_id, header_version=0)
         return EncodedResponse(parts)
+
+
+def _mute(throttle_ms: int) -> EncodedResponse | None:
+    """Returns what a request without a response leaves behind."""
+    return EncodedResponse((), throttle_ms) if throttle_ms > 0 else None
 
 
 def _error_response(route: Route, request: Message, error: Exception) -> Message:

@@ -7,6 +7,7 @@ also use `context.broker`.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
+from lograft.broker.client_quotas import ClientQuotas
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.topic_users import TopicUsers
 from lograft.broker.links.broker_link import BrokerLink
@@ -117,6 +118,7 @@ class SharedServices:
         self.cluster_id = cluster_id
         #: Owns the image and the configuration.
         self.metadata = metadata
+        self.quotas = ClientQuotas(metadata)
         #: The controller in this process; None on a node that is only a broker.
         self.local_controller = controller
         self.quorum = quorum
@@ -146,4 +148,5 @@ class SharedServices:
     def collect_samples(self) -> Iterator[Sample]:
         yield from self.image.collect_samples()
         yield METADATA_LAG.sample(max(0, self.quorum.high_watermark - 1 - self.image.offset))
+        yield from self.quotas.collect_samples()
         yield NOT_APPLIED.sample(self.metadata.count_apply_failures())

@@ -9,8 +9,10 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import Candidate, place_partitions
 from lograft.metadata.types import (
     UNASSIGNED_DIRECTORY,
+    Admit,
     ControllerResult,
     TopicState,
+    admit_all,
 )
 from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import INTERNAL_TOPICS
@@ -28,8 +30,10 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest
+    image: MetadataImage, request: CreatePartitionsRequest, *, admit: Admit = admit_all
 ) -> ControllerResult[CreatePartitionsResponse]:
+    """`admit` counts the new partitions of each topic, and raises Rejected beyond the client's
+    quota."""
     counts = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results = []
@@ -57,6 +61,7 @@ def create_partitions(
                     f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions."
                     " Split it.",
                 )
+            admit(len(new_records))
             records += new_records
         except Rejected as rejection:
             result.error_code = rejection.code

@@ -288,7 +288,9 @@ def producer_ids(image: "MetadataImage", record: ProducerIdsRecord, delta: Metad
 
 
 def client_quota(image: "MetadataImage", record: ClientQuotaRecord, delta: MetadataDelta) -> None:
-    entity = tuple(QuotaEntity(part.entity_type, part.entity_name) for part in record.entity)
+    parts = (QuotaEntity(part.entity_type, part.entity_name) for part in record.entity)
+    # Releases of Kafka write the types of an entity in different orders.
+    entity = tuple(sorted(parts, key=lambda part: part.type))
     if not record.remove:
         image.client_quotas.setdefault(entity, {})[record.key] = record.value
     else:

@@ -15,7 +15,7 @@ from lograft.metadata.partitions import (
     place_replicas,
 )
 from lograft.metadata.topic_names import check_topic_name, similar_form
-from lograft.metadata.types import ControllerResult, ResourceType
+from lograft.metadata.types import Admit, ControllerResult, ResourceType, admit_all
 from lograft.model.errors import ErrorCode, InvalidConfig, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.dynamic import check_no_variables
@@ -49,8 +49,10 @@ def create_topics(
     *,
     config: BrokerConfig,
     new_id: Callable[[], UUID],
+    admit: Admit = admit_all,
 ) -> ControllerResult[CreateTopicsResponse]:
-    """Decides each topic separately: rejected topics do not affect the others."""
+    """Decides each topic separately: rejected topics do not affect the others. `admit` counts the
+    partitions of each topic, and raises Rejected beyond the client's quota."""
     _check_total(request.topics, config)
     counts = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
@@ -62,6 +64,7 @@ def create_topics(
         elif counts[topic.name] == 1:
             try:
                 new_records = _create(image, topic, config=config, new_id=new_id)
+                admit(sum(type(record) is PartitionRecord for record in new_records))
             except Rejected as rejection:
                 results.append(_rejected_result(topic.name, rejection))
                 continue
@@ -75,9 +78,13 @@ def create_topics(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, *, config: BrokerConfig
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    *,
+    config: BrokerConfig,
+    admit: Admit = admit_all,
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """Deletes topics by name (in `topic_names` up to version 5) or by id."""
+    """Deletes topics by name (in `topic_names` up to version 5) or by id. `admit` as above."""
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not config.delete_topic_enable:
         raise Rejected(
@@ -97,6 +104,7 @@ def delete_topics(
                 raise Rejected(
                     ErrorCode.INVALID_REQUEST, "The request contains the topic by name and by id."
                 )
+            admit(len(image.topics[topic_id].partitions))
         except Rejected as rejection:
             result.error_code = rejection.code
             result.error_message = rejection.message

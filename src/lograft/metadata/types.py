@@ -1,6 +1,6 @@
 """The values of a metadata image. All are immutable, so that images can share them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -10,6 +10,9 @@ from lograft.model.types import NO_EPOCH, ZERO_UUID, BrokerEpoch, ReplicationMod
 from lograft.wire.message import Message
 
 R_co = TypeVar("R_co", covariant=True)
+#: Called with the number of partitions that a decision is about to create or delete for a client;
+#: raises Rejected if the client has exceeded its quota.
+Admit = Callable[[int], None]
 
 #: Reserved directory ids (KIP-858).
 UNASSIGNED_DIRECTORY: Final = ZERO_UUID
@@ -176,6 +179,10 @@ class QuotaEntity(NamedTuple):
     type: str
     #: None: the default of this type.
     name: str | None
+
+
+def admit_all(partitions: int) -> None:
+    """An `Admit` without a quota."""
 
 
 @dataclass(frozen=True, slots=True)

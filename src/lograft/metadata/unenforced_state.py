@@ -7,12 +7,14 @@ Operators who migrate a Kafka data directory may rely on it, so nodes log a warn
 from collections.abc import Iterator
 from typing import Final
 
+from lograft.metadata.client_quotas import is_ip_address
 from lograft.metadata.features import STORED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
 from lograft.model.settings.effects import describe_effect, is_supported
 from lograft.model.settings.keys import Unsupported
 from lograft.model.settings.topic import TOPIC_CONFIGS
+from lograft.security.quota_limits import IP
 
 _UNSUPPORTED_TOPIC_SETTINGS: Final = tuple(
     key for key in TOPIC_CONFIGS.values() if isinstance(key.effect, Unsupported)
@@ -38,11 +40,17 @@ def _sentences(
             f"{_count(len(image.acls), 'ACL')} stored but not enforced, because"
             " authorizer.class.name is not set: every client that can connect may do everything",
         )
-    if image.client_quotas:
+    hosts = sorted(
+        part.name
+        for entity in image.client_quotas
+        for part in entity
+        if part.type == IP and part.name is not None and not is_ip_address(part.name)
+    )
+    if hosts:
         yield (
             "quotas",
-            f"{_count(len(image.client_quotas), 'client quota')} stored but not enforced: no client"
-            " is throttled",
+            f"the connection quotas of {', '.join(hosts[:_NAMES_MAX])} are stored but not enforced:"
+            " set them for IP addresses instead of host names",
         )
     if image.delegation_tokens and not uses_tokens:
         yield (

@@ -494,11 +494,18 @@ class Connection:
             self._frames, self._held = _NO_FRAMES, None
             self.close()
             return
-        if response.mute_ms > 0 and self._unmute is None:
-            self._closed.throttled += 1
-            self._unmute = asyncio.get_running_loop().call_later(
-                response.mute_ms / 1000, self._on_unmuted
-            )
+        if response.mute_ms > 0:
+            self._mute(response.mute_ms)
+
+    def _mute(self, mute_ms: int) -> None:
+        """Pipelined requests may each mute the connection: it stays muted for the longest time."""
+        self._closed.throttled += 1
+        loop = asyncio.get_running_loop()
+        if self._unmute is not None:
+            if self._unmute.when() >= loop.time() + mute_ms / 1000:
+                return
+            self._unmute.cancel()
+        self._unmute = loop.call_later(mute_ms / 1000, self._on_unmuted)
 
     def _flush(self) -> None:
         if self._out:

@@ -4,7 +4,8 @@ listeners, and max.connections.per.ip.
 The rules are Kafka's (KIP-402, KIP-612). A listener at its limit accepts no connection until
 another closes; clients wait in the backlog. The inter-broker listener is protected if there are
 others: only its own limits apply to it, and the node closes the least recently active connection of
-another listener instead. Only the limit per address rejects connections.
+another listener instead. Only the limits per address reject connections: max.connections.per.ip at
+once, the quota connection_creation_rate after a delay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -95,6 +96,14 @@ class LimitedListener(Protocol):
         """Returns the connections that are not closing."""
 
 
+class AddressRates(Protocol):
+    """Limits the new connections of each address (the quota connection_creation_rate)."""
+
+    def record(self, host: str, now_ms: int) -> int:
+        """Returns for how long a new connection is delayed before it is closed; 0 if it is
+        accepted."""
+
+
 #: Returned by `wait_ms` while no connection may be accepted until another is closed.
 UNTIL_RELEASED: Final = -1
 
@@ -110,9 +119,13 @@ class ConnectionQuota:
         "_listeners",
         "_per_ip",
         "_total",
+        "address_rates",
     )
 
-    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self, limits: ConnectionLimits | None = None, *, address_rates: AddressRates | None = None
+    ) -> None:
+        self.address_rates = address_rates
         self._limits = limits or ConnectionLimits()
         self._listeners: dict[str, LimitedListener] = {}
         self._total = 0
@@ -154,6 +167,11 @@ class ConnectionQuota:
         if self._total >= limits.connections_max + is_protected:
             return UNTIL_RELEASED
         return max((rate.wait_ms(now_ms) for rate in self._rates(listener)), default=0)
+
+    def throttle_ms(self, host: str, now_ms: int) -> int:
+        """Counts a new connection of the address; returns for how long it is delayed before it is
+        closed, or 0 if it is within the quota."""
+        return 0 if self.address_rates is None else self.address_rates.record(host, now_ms)
 
     def take(self, listener: str, host: str, now_ms: int) -> str | None:
         """Counts an accepted connection; returns the reason if it must be rejected, or None."""

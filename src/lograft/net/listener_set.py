@@ -21,7 +21,7 @@ from lograft.model.listeners import Endpoint
 from lograft.model.metrics import Sample
 from lograft.model.seams import Address, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig
-from lograft.net.connection_limits import ConnectionQuota, limits_of
+from lograft.net.connection_limits import AddressRates, ConnectionQuota, limits_of
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.name_resolution import find_addresses
 from lograft.net.server import Server, ServerLimits
@@ -49,8 +49,10 @@ class ListenerSet:
         *,
         handlers: Callable[[Endpoint], HandlerFactory],
         transport_of: Callable[[Endpoint, BrokerConfig], Transport],
+        address_rates: Callable[[], AddressRates] | None = None,
     ) -> None:
-        """`transport_of` raises InvalidConfig if the settings of a listener are not usable."""
+        """`transport_of` raises InvalidConfig if the settings of a listener are not usable.
+        `address_rates` is called for each role."""
         self._runtime = runtime
         self._config = config
         self._handlers = handlers
@@ -63,7 +65,10 @@ class ListenerSet:
         self._servers: dict[str, Server] = {}
         #: The endpoints with which the listeners were opened.
         self._endpoints: dict[str, Endpoint] = {}
-        self._quotas = {role: ConnectionQuota() for role in (BROKER, CONTROLLER)}
+        self._quotas = {
+            role: ConnectionQuota(address_rates=None if address_rates is None else address_rates())
+            for role in (BROKER, CONTROLLER)
+        }
         self._serving: set[str] = set()
         self._changed = asyncio.Event()
         self._follower: Task | None = None

@@ -24,6 +24,9 @@ _SWEEPS_PER_IDLE_TIME: Final = 4
 _SWEEP_MS_MAX: Final = 30_000
 #: Connections that may wait until the node is ready; further ones are rejected.
 _EARLY_MAX: Final = 1024
+#: Connections above the quota of their address that wait to be closed; further ones are closed at
+#: once.
+_DELAYED_MAX: Final = 1024
 
 CONNECTIONS: Final = Gauge(
     "lograft_connections", "Open connections of clients and nodes.", LISTENER
@@ -34,6 +37,12 @@ ACCEPTED: Final = Counter(
 REJECTED: Final = Counter(
     "lograft_connections_rejected_total",
     "Connections that were closed immediately because of a limit or because the node was starting.",
+    LISTENER,
+)
+DELAYED: Final = Counter(
+    "lograft_connections_delayed_total",
+    "Connections that were closed after a delay, because their address exceeded"
+    " connection_creation_rate.",
     LISTENER,
 )
 
@@ -57,6 +66,8 @@ class Server:
         "_budget",
         "_closed",
         "_connections",
+        "_delayed",
+        "_delays",
         "_early",
         "_empty",
         "_handlers",
@@ -104,6 +115,9 @@ class Server:
         self._sweep: Task | None = None
         self._accepted = 0
         self._rejected = 0
+        self._delays = 0
+        #: Rejected connections that are closed later, and the timers that do it.
+        self._delayed: dict[Channel, asyncio.TimerHandle] = {}
         self._closed = ClosedConnections()
         self._rejections = RepeatedWarnings(LOGGER, runtime.clock, lines_max=1)
         self._bad_connections = RepeatedWarnings(
@@ -138,6 +152,8 @@ class Server:
             self._accept_timer.cancel()
         for channel in (*(self._early or ()), *self._waiting):
             channel.abort()
+        for channel in list(self._delayed):
+            self._end_delay(channel)
         self._waiting.clear()
         for end in (Connection.close, Connection.abort):
             for connection in list(self._connections):
@@ -159,6 +175,7 @@ class Server:
         yield CONNECTIONS.sample(len(self._connections), self._name)
         yield ACCEPTED.sample(self._accepted, self._name)
         yield REJECTED.sample(self._rejected, self._name)
+        yield DELAYED.sample(self._delays, self._name)
         yield from self._closed.collect_samples(self._name)
 
     def _on_channel(self, channel: Channel) -> None:
@@ -197,6 +214,10 @@ class Server:
 
     def _accept(self, channel: Channel) -> None:
         now_ms = self._runtime.clock.mono_ms()
+        throttle_ms = self._quota.throttle_ms(channel.peer.host, now_ms)
+        if throttle_ms:
+            self._delay(channel, throttle_ms)
+            return
         rejection = self._quota.take(self._name, channel.peer.host, now_ms)
         if rejection is not None:
             self._reject(channel, rejection)
@@ -216,6 +237,21 @@ class Server:
         )
         self._connections[connection] = None
         connection.start()
+
+    def _delay(self, channel: Channel, throttle_ms: int) -> None:
+        """Closes the connection later, so that the client does not try again at once (KIP-612).
+        Nothing is read from it."""
+        self._delays += 1
+        if len(self._delayed) >= _DELAYED_MAX:
+            channel.abort()
+            return
+        self._delayed[channel] = asyncio.get_running_loop().call_later(
+            throttle_ms / 1000, self._end_delay, channel
+        )
+
+    def _end_delay(self, channel: Channel) -> None:
+        self._delayed.pop(channel).cancel()
+        channel.abort()
 
     def _reject(self, channel: Channel, reason: str) -> None:
         self._rejected += 1

@@ -13,12 +13,15 @@ import pytest
 from lograft.api.context import ANONYMOUS, Api, Context
 from lograft.api.router import REQUESTS, Router, Session, served_apis
 from lograft.api.types import NOTHING
+from lograft.broker.client_quotas import ClientQuotas
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import NotController
 from lograft.broker.shared_services import SharedServices
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply
 from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Buffer, Channel, FileSlice
+from lograft.model.types import Epoch, Offset
 from lograft.wire.apis import API_VERSIONS, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.errors import MalformedMessage
@@ -28,7 +31,9 @@ from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from lograft.wire.messages.write_txn_markers import WriteTxnMarkersRequest
-from tests.support.clocks import OnlyClock
+from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
+from tests.support.clocks import FakeClock, OnlyClock
+from tests.unit.broker.bench import make_config
 
 HEARTBEAT, OFFSET_DELETE, WRITE_TXN_MARKERS = 12, 47, 27
 Handle = Callable[[Context, Any], Any]
@@ -237,22 +242,45 @@ def test_truncated_request_is_malformed(session: Session, calls: Calls, cut: int
     assert calls.seen == []
 
 
+class TickingClock(FakeClock):
+    """Every look at the clock takes a millisecond."""
+
+    def mono_ns(self) -> int:
+        self.now_ms += 1
+        return super().mono_ns()
+
+
 def test_client_above_its_quota_gets_throttle_time_and_is_muted(calls: Calls) -> None:
+    metadata = ClusterMetadata(make_config())
+    quotas = ClientQuotas(metadata)
+    shared = OnlyClock()
+    shared.clock = TickingClock()
     router = Router(
-        cast(SharedServices, OnlyClock()),
+        cast(SharedServices, shared),
         None,
         listener="PLAINTEXT",
         served=(API_VERSIONS[HEARTBEAT],),
-        throttle=lambda context, request: 250 if context.client_id == "me" else 0,
+        quotas=quotas,
     )
-    reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 1))
-    assert body_of(reply, HEARTBEAT, 1, HeartbeatResponse).throttle_time_ms == 250
+    handler = router(cast(Channel, Peer()))
+    reply = handler.handle_frame(frame(HeartbeatRequest(), 1))
     assert isinstance(reply, EncodedResponse)
-    assert reply.mute_ms == 250
+    assert reply.mute_ms == 0
+    # The smallest share of the event loop: every request exceeds it.
+    record = ClientQuotaRecord(
+        entity=[EntityData(entity_type="client-id", entity_name="me")],
+        key="request_percentage",
+        value=1e-9,
+    )
+    metadata.on_committed(Offset(0), Epoch(1), [record])
+    reply = handler.handle_frame(frame(HeartbeatRequest(), 1))
+    assert body_of(reply, HEARTBEAT, 1, HeartbeatResponse).throttle_time_ms == 1_000
+    assert isinstance(reply, EncodedResponse)
+    assert reply.mute_ms == 1_000
     # Version 0 has no throttle time in the response, but the connection is muted too.
-    reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 0))
+    reply = handler.handle_frame(frame(HeartbeatRequest(), 0))
     assert isinstance(reply, EncodedResponse)
-    assert reply.mute_ms == 250
+    assert reply.mute_ms == 1_000
 
 
 def test_newer_client_gets_the_supported_versions(session: Session) -> None:

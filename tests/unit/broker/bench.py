@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from lograft.api.router import FastPaths, Router, Session
+from lograft.api.security_log import SecurityLog
 from lograft.broker.broker import Broker
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import NotController
@@ -242,6 +243,8 @@ class Bench:
             listener="CONTROLLER",
             role="controller",
             authorizer=authorizer,
+            quotas=self.broker.shared.quotas,
+            security_log=SecurityLog(self.life.runtime.clock),
         )
 
     async def start(self) -> None:
@@ -345,6 +348,7 @@ class Bench:
                 role=role,
                 link=self.broker.link,
                 authorizer=self._authorizer,
+                quotas=self.broker.shared.quotas,
             )
             session = self._routers[role] = router(cast(Channel, Peer()))
         return session

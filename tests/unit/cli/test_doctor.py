@@ -177,16 +177,16 @@ async def test_a_stored_setting_that_a_broker_cannot_apply_is_reported(
 
 
 @scenario(play)
-async def test_stored_acls_and_quotas_are_reported_as_not_enforced(
+async def test_stored_state_that_is_not_enforced_is_reported(
     cluster: VirtualCluster, admin: Admin, /
 ) -> None:
     broker = cluster.node(1).broker
     records = [
         AccessControlEntryRecord(id=UUID(int=1), principal="User:ann"),
         ClientQuotaRecord(
-            entity=[EntityData(entity_type="user", entity_name="ann")],
-            key="producer_byte_rate",
-            value=1024.0,
+            entity=[EntityData(entity_type="ip", entity_name="gateway")],
+            key="connection_creation_rate",
+            value=10.0,
         ),
     ]
     broker.metadata.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), records)
@@ -194,7 +194,7 @@ async def test_stored_acls_and_quotas_are_reported_as_not_enforced(
     assert report.is_well
     found = [finding for finding in report.findings if finding.verdict == "doubtful"]
     assert [finding.what.partition(":")[0] for finding in found] == [
-        "1 ACL is stored but not enforced",
-        "1 client quota is stored but not enforced",
+        "1 ACL is stored but not enforced, because authorizer.class.name is not set",
+        "the connection quotas of gateway are stored but not enforced",
     ]
     assert all("restrict access by other means" in finding.next_step for finding in found)

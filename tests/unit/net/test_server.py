@@ -18,7 +18,7 @@ from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
 from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.server import ACCEPTED, CONNECTIONS, REJECTED, Server, ServerLimits
+from lograft.net.server import ACCEPTED, CONNECTIONS, DELAYED, REJECTED, Server, ServerLimits
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsTransport
 from lograft.runtime.disk import RealDisk
@@ -386,3 +386,34 @@ async def test_tls_listener_end_to_end(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         response = await loop.run_in_executor(None, blocking_client, server.address)
         assert response == framed(b"blocking")
+
+
+class OneConnection:
+    """Accepts one connection; the others are closed after 50 ms."""
+
+    def __init__(self) -> None:
+        self.hosts: list[str] = []
+
+    def record(self, host: str, now_ms: int) -> int:
+        self.hosts.append(host)
+        return 50 if len(self.hosts) > 1 else 0
+
+
+@scenario(run_on_loop)
+async def test_a_connection_above_the_rate_of_its_address_is_closed_later() -> None:
+    rates = OneConnection()
+    quota = ConnectionQuota(address_rates=rates)
+    loop = asyncio.get_running_loop()
+    async with serving(quota=quota) as server:
+        channel, accepted = await connect(server)
+        begin = loop.time()
+        _, delayed = await connect(server)
+        await delayed.wait_closed()
+        assert loop.time() - begin >= 0.04
+        channel.send([framed(b"x")])
+        await accepted.wait_bytes(5)
+        assert rates.hosts == ["127.0.0.1"] * 2
+        assert quota.total == value_of(server, DELAYED) == 1
+        # One that still waits is closed with the listener.
+        _, last = await connect(server)
+    await last.wait_closed()

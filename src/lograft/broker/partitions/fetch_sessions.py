@@ -63,9 +63,9 @@ class CachedPartition:
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
-    def update(self, result: PartitionData) -> bool:
-        """Whether the response contains an update for the client; stores its values."""
-        is_update = (
+    def differs(self, result: PartitionData) -> bool:
+        """Returns whether the response contains an update for the client."""
+        return (
             bool(result.records)
             or result.high_watermark != self.sent_high_watermark
             or result.log_start_offset != self.sent_log_start
@@ -73,6 +73,10 @@ class CachedPartition:
             or result.error_code != 0
             or result.diverging_epoch is not None
         )
+
+    def update(self, result: PartitionData) -> bool:
+        """Like `differs`; stores the values that the client is sent."""
+        is_update = self.differs(result)
         self.sent_high_watermark = result.high_watermark
         self.sent_log_start = result.log_start_offset
         if result.error_code:
@@ -111,6 +115,17 @@ class FetchSession:
 
     def requested(self) -> list[RequestedPartition]:
         return [cached.requested for cached in self.partitions.values()]
+
+    def preview_updates(
+        self, results: Iterable[tuple[RequestedPartition, PartitionData]]
+    ) -> Iterator[tuple[RequestedPartition, PartitionData]]:
+        """Yields what `select_updates` would yield, and changes nothing."""
+        by_id = self.uses_topic_ids
+        for requested, result in results:
+            key = (requested.topic_id if by_id else requested.topic, requested.fetch.partition)
+            cached = self.partitions.get(key)
+            if cached is None or cached.differs(result):
+                yield requested, result
 
     def select_updates(
         self, results: Iterable[tuple[RequestedPartition, PartitionData]]

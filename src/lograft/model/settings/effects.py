@@ -20,7 +20,6 @@ from lograft.model.settings.keys import (
 )
 
 JAVA_POLICY: Final = Unsupported("policies are not enforced, since Java classes are not loaded")
-NO_CLIENT_QUOTAS: Final = NoEffect("client quotas are not enforced yet")
 GROUPS_NOT_SERVED: Final = PartlyUsed(
     ("share", "streams"), "share groups and streams groups are not implemented yet"
 )
