@@ -588,7 +588,7 @@ class Node:
 
 async def _read_key_set(runtime: Runtime, settings: OAuthBearerSettings) -> bytes:
     # Imported here because most nodes need neither TLS nor h11.
-    from lograft.net.key_set_requests import read_key_set
+    from lograft.net.identity_providers import read_key_set
 
     return await read_key_set(runtime, settings)
 

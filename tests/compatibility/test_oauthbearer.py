@@ -1,6 +1,7 @@
 """Clients log in with tokens of an identity provider: the same on Lograft and on Apache Kafka."""
 
 import asyncio
+import json
 import subprocess
 import threading
 import time
@@ -58,10 +59,17 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                self.answer(keys)
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.answer(json.dumps({"access_token": token(fresh())}).encode())
+
+            def answer(self, body: bytes) -> None:
                 self.send_response(200)
-                self.send_header("Content-Length", str(len(keys)))
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(keys)
+                self.wfile.write(body)
 
             def log_message(self, *arguments: object) -> None: ...
 
@@ -80,6 +88,7 @@ class OAuthServer:
     def __init__(self, kind: Kind, folder: Path, provider: Provider) -> None:
         self.kind = kind
         self.server = Server.of(kind, folder / "node")
+        self.provider = provider
         self.port = free_port()
         advertised = f"PLAINTEXT://{self.server.bootstrap},SASL://{HOST}:{self.port}"
         prefix = "listener.name.sasl.oauthbearer."
@@ -162,7 +171,7 @@ def python(server: OAuthServer, text: str) -> None:
 
 
 def asyncio_client(server: OAuthServer, text: str) -> None:
-    class Tokens(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc, name-defined]
+    class Tokens(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
         async def token(self) -> str:
             return text
 
@@ -222,6 +231,19 @@ def test_clients_with_a_rejected_token_are_told(oauth: OAuthServer, client: str)
 def test_a_token_with_an_elliptic_curve(oauth: OAuthServer) -> None:
     header = {"alg": "ES256", "kid": "curve"}
     lograft(oauth, token(fresh(), key=curve_key("P-256"), algorithm="ES256", header=header))
+
+
+def test_lograft_requests_a_token_from_the_provider(oauth: OAuthServer) -> None:
+    settings = {
+        "bootstrap.servers": oauth.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": oauth.provider.url,
+        "sasl.oauthbearer.client.credentials.client.id": "me",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
+    }
+    with LograftProducer(settings) as producer:
+        producer.send(TOPIC, b"x")
 
 
 def rejected_tokens() -> Mapping[str, str]:

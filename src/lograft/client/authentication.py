@@ -1,8 +1,11 @@
 """SASL authentication of a client's connection: sends the requests of a `ClientLogin`."""
 
+from typing import Final
+
 from lograft.client.broker_connection import BrokerConnection
 from lograft.client.client_settings import ClientSettings
-from lograft.client.errors import AuthenticationFailed
+from lograft.client.errors import AuthenticationFailed, ConnectionFailed
+from lograft.client.token_retrieval import TokenNotRetrieved
 from lograft.model.seams import Runtime
 from lograft.security.client_mechanisms import start_exchange
 from lograft.security.client_sasl import (
@@ -22,14 +25,24 @@ from lograft.wire.messages.sasl_authenticate import (
 )
 from lograft.wire.messages.sasl_handshake import SaslHandshakeResponse
 
+_TOKEN_ADVICE: Final = "check sasl.oauthbearer.token.endpoint.url, the client's id and its secret"
+
 
 async def authenticate(
     connection: BrokerConnection, settings: ClientSettings, runtime: Runtime
 ) -> None:
     """Authenticates a new connection, or renews its session (KIP-368): then no other request may
     be sent until this returns. Raises AuthenticationFailed, or OutcomeUnknown if the connection was
-    lost."""
-    login = ClientLogin(settings.sasl_mechanism, await _start_exchange(settings, runtime))
+    lost, or ConnectionFailed if the identity provider did not respond."""
+    try:
+        exchange = await _start_exchange(settings, runtime)
+    except TokenNotRetrieved as error:
+        if error.is_retriable:
+            raise ConnectionFailed(connection.address, "authentication", str(error)) from None
+        raise AuthenticationFailed(
+            connection.address, settings.sasl_mechanism, str(error), _TOKEN_ADVICE
+        ) from None
+    login = ClientLogin(settings.sasl_mechanism, exchange)
     outcome = await _log_in(connection, login, settings.request_timeout_ms)
     if isinstance(outcome, Rejected):
         raise AuthenticationFailed(
@@ -55,8 +68,11 @@ def can_renew(connection: BrokerConnection, now_ms: int) -> bool:
 
 async def _start_exchange(settings: ClientSettings, runtime: Runtime) -> ClientExchange:
     if settings.sasl_mechanism == "OAUTHBEARER":
-        assert settings.oauth_token is not None, "ClientSettings.check"
-        return OAuthBearerClientExchange(await settings.oauth_token())
+        if settings.oauth_token is not None:
+            return OAuthBearerClientExchange(await settings.oauth_token())
+        retriever = settings.token_retriever
+        assert retriever is not None, "ClientSettings.check"
+        return OAuthBearerClientExchange(await retriever.token(runtime))
     nonce = runtime.randomness.bytes(NONCE_BYTES)
     return start_exchange(settings.sasl_mechanism, settings.sasl_credentials(), nonce=nonce)
 

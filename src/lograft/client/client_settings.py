@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from lograft.client.metering.declarations import Level
 from lograft.client.metering.registry import MetricReporter
 from lograft.client.settings import Secret, Settings, UnsupportedSetting, at_least, one_of, setting
+from lograft.client.token_retrieval import TokenRetriever, token_endpoint
 from lograft.client.unsupported_settings import UNSUPPORTED
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
@@ -21,6 +23,13 @@ RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY: Final = "resolve_canonical_bootstrap_s
 
 _JMX_REPORTER: Final = "org.apache.kafka.common.metrics.JmxReporter"
 
+#: Kafka's classes that retrieve tokens as `client/token_retrieval.py` does.
+LOGIN_HANDLERS: Final = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
+#: Of sasl.login.connect.timeout.ms and sasl.login.read.timeout.ms, which Kafka does not limit.
+LOGIN_TIMEOUT_MS: Final = 10_000
 #: Returns a bearer token; called for each connection.
 TokenProvider = Callable[[], Awaitable[str]]
 
@@ -29,6 +38,14 @@ def _without_jmx(value: Any) -> Any:
     """Removes Kafka's default, which is without meaning here. Text stays text, for `_convert`."""
     parts = value.strip("[]").split(",") if isinstance(value, str) else value
     return tuple(part for part in parts if part not in ("", _JMX_REPORTER))
+
+
+def _is_positive(value: int | None) -> str | None:
+    return None if value is None or value > 0 else "must be at least 1"
+
+
+def _is_window_factor(value: float) -> str | None:
+    return None if 0.5 <= value <= 1 else "must be 0.5 to 1"
 
 
 def _are_callable(reporters: Any) -> str | None:
@@ -76,6 +93,17 @@ class ClientSettings(Settings):
     sasl_password: Secret | None = setting(None)
     sasl_jaas_config: Secret | None = setting(None)
     oauth_token: TokenProvider | None = setting(None)
+    #: An alternative to `oauth_token`: a file or an identity provider.
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(None)
+    sasl_oauthbearer_client_credentials_client_id: str | None = setting(None)
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = setting(None)
+    sasl_oauthbearer_scope: str | None = setting(None)
+    sasl_login_callback_handler_class: str | None = setting(None)
+    sasl_login_connect_timeout_ms: int | None = setting(None, _is_positive)
+    sasl_login_read_timeout_ms: int | None = setting(None, _is_positive)
+    sasl_login_refresh_window_factor: float = setting(0.8, _is_window_factor)
+    sasl_login_retry_backoff_ms: int = setting(100, at_least(1))
+    sasl_login_retry_backoff_max_ms: int = setting(10_000, at_least(0))
     ssl_truststore_type: str = setting("PEM")
     ssl_truststore_location: str | None = setting(None)
     ssl_truststore_password: Secret | None = setting(None)
@@ -124,12 +152,17 @@ class ClientSettings(Settings):
                 f"sasl.mechanism is {self.sasl_mechanism!r}, but must be one of"
                 f" {', '.join(CLIENT_MECHANISMS)}"
             )
+        if self.sasl_login_callback_handler_class not in (None, *LOGIN_HANDLERS):
+            raise InvalidConfig(
+                "sasl.login.callback.handler.class is not supported, because Java classes are not"
+                f" loaded: remove it, or set it to {LOGIN_HANDLERS[0]}"
+            )
         if self.sasl_mechanism != "OAUTHBEARER":
             self.sasl_credentials()
-        elif self.oauth_token is None:
+        elif self.oauth_token is None and self.token_retriever is None:
             raise InvalidConfig(
                 "sasl.mechanism OAUTHBEARER requires oauth_token, an async function that returns a"
-                " token"
+                " token, or sasl.oauthbearer.token.endpoint.url"
             )
 
     def sasl_credentials(self) -> Credentials:
@@ -147,6 +180,30 @@ class ClientSettings(Settings):
                 " or username and password in sasl.jaas.config"
             )
         return found
+
+    @cached_property
+    def token_retriever(self) -> TokenRetriever | None:
+        """Retrieves and keeps the tokens of sasl.oauthbearer.token.endpoint.url; None without that
+        setting. Raises InvalidConfig."""
+        url = self.sasl_oauthbearer_token_endpoint_url
+        if url is None:
+            return None
+        jaas_config = self.sasl_jaas_config
+        secret = self.sasl_oauthbearer_client_credentials_client_secret
+        return TokenRetriever(
+            token_endpoint(
+                url,
+                jaas_config=None if jaas_config is None else jaas_config.reveal(),
+                client_id=self.sasl_oauthbearer_client_credentials_client_id,
+                client_secret=None if secret is None else secret.reveal(),
+                scope=self.sasl_oauthbearer_scope,
+                timeout_ms=(self.sasl_login_connect_timeout_ms or LOGIN_TIMEOUT_MS)
+                + (self.sasl_login_read_timeout_ms or LOGIN_TIMEOUT_MS),
+                retry_backoff_ms=self.sasl_login_retry_backoff_ms,
+                retry_backoff_max_ms=self.sasl_login_retry_backoff_max_ms,
+                refresh_factor=self.sasl_login_refresh_window_factor,
+            )
+        )
 
     def bootstrap_addresses(self) -> list[Address]:
         if not self.bootstrap_servers:

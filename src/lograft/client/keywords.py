@@ -42,6 +42,16 @@ class ClientKeywords(TypedDict, total=False):
     sasl_password: str | None
     sasl_jaas_config: str | None
     oauth_token: TokenProvider | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_login_callback_handler_class: str | None
+    sasl_login_connect_timeout_ms: int | None
+    sasl_login_read_timeout_ms: int | None
+    sasl_login_refresh_window_factor: float
+    sasl_login_retry_backoff_ms: int
+    sasl_login_retry_backoff_max_ms: int
     ssl_truststore_type: str
     ssl_truststore_location: str | None
     ssl_truststore_password: str | None

@@ -7,7 +7,9 @@ from typing import Final
 from lograft.client.settings import UnsupportedSetting
 
 _JVM: Final = "it configures the Java virtual machine"
-_TOKENS: Final = "tokens are provided by the function oauth_token"
+_TOKENS: Final = (
+    "tokens come from the function oauth_token or from sasl.oauthbearer.token.endpoint.url"
+)
 _KERBEROS: Final = (
     "Kerberos is not supported; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or"
     " OAUTHBEARER"
@@ -16,16 +18,10 @@ _KERBEROS: Final = (
 #: Settings of the Java client's token retrieval and validation.
 _TOKEN_SETTINGS: Final[Mapping[str, str | None]] = {
     "sasl.client.callback.handler.class": None,
-    "sasl.login.callback.handler.class": None,
     "sasl.login.class": None,
-    "sasl.login.connect.timeout.ms": None,
-    "sasl.login.read.timeout.ms": None,
     "sasl.login.refresh.buffer.seconds": "300",
     "sasl.login.refresh.min.period.seconds": "60",
-    "sasl.login.refresh.window.factor": "0.8",
     "sasl.login.refresh.window.jitter": "0.05",
-    "sasl.login.retry.backoff.max.ms": "10000",
-    "sasl.login.retry.backoff.ms": "100",
     "sasl.oauthbearer.assertion.algorithm": "RS256",
     "sasl.oauthbearer.assertion.claim.aud": None,
     "sasl.oauthbearer.assertion.claim.exp.seconds": "300",
@@ -37,8 +33,6 @@ _TOKEN_SETTINGS: Final[Mapping[str, str | None]] = {
     "sasl.oauthbearer.assertion.private.key.file": None,
     "sasl.oauthbearer.assertion.private.key.passphrase": None,
     "sasl.oauthbearer.assertion.template.file": None,
-    "sasl.oauthbearer.client.credentials.client.id": None,
-    "sasl.oauthbearer.client.credentials.client.secret": None,
     "sasl.oauthbearer.clock.skew.seconds": "30",
     "sasl.oauthbearer.expected.audience": "[]",
     "sasl.oauthbearer.expected.issuer": None,
@@ -53,10 +47,8 @@ _TOKEN_SETTINGS: Final[Mapping[str, str | None]] = {
     "sasl.oauthbearer.jwt.validator.class": (
         "class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"
     ),
-    "sasl.oauthbearer.scope": None,
     "sasl.oauthbearer.scope.claim.name": "scope",
     "sasl.oauthbearer.sub.claim.name": "sub",
-    "sasl.oauthbearer.token.endpoint.url": None,
 }
 
 UNSUPPORTED: Final[Mapping[str, UnsupportedSetting]] = {

@@ -20,6 +20,11 @@ HEADER_BYTES_MAX: Final = 32 << 10
 class HttpFailed(Exception):
     """The service did not answer, or not as required. The text has no part of its answer."""
 
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        #: Of the response; None if there is none.
+        self.status = status
+
 
 class HttpRequest(NamedTuple):
     address: Address
@@ -112,7 +117,7 @@ class _Receiver:
         match event:
             case h11.Response(status_code=status) if status != 200:
                 hint = ": redirects are not followed" if 300 <= status < 400 else ""
-                self._fail(f"the status of the response is {status}{hint}")
+                self._fail(f"the status of the response is {status}{hint}", status)
             case h11.Data(data=data):
                 if len(self._received) + len(data) > self._bytes_max:
                     self._fail(f"the response has more than {self._bytes_max} bytes")
@@ -125,6 +130,6 @@ class _Receiver:
             case _:
                 pass
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, status: int | None = None) -> None:
         if not self.body.done():
-            self.body.set_exception(HttpFailed(reason))
+            self.body.set_exception(HttpFailed(reason, status))

@@ -4,9 +4,6 @@ Only RSA and elliptic curve keys for signatures are used. Symmetric keys are ign
 text of a public key can never serve as the key of an HMAC.
 """
 
-import base64
-import binascii
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
+from lograft.security.base64url import decode_base64url
 from lograft.security.strict_json import parse_object
 
 KEY_SET_BYTES_MAX: Final = 256 << 10
@@ -23,7 +21,6 @@ KEYS_MAX: Final = 100
 RSA_BITS_MIN: Final = 2048
 RSA_BITS_MAX: Final = 8192
 _EXPONENT_MAX: Final = 1 << 32
-_BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
 
 _Curve: TypeAlias = ec.SECP256R1 | ec.SECP384R1 | ec.SECP521R1
 _CURVES: Final[Mapping[str, Callable[[], _Curve]]] = {
@@ -151,17 +148,3 @@ def _rsa_key(entry: Mapping[str, Any]) -> rsa.RSAPublicKey:
 def _curve_key(entry: Mapping[str, Any], curve: str) -> ec.EllipticCurvePublicKey:
     x, y = (int.from_bytes(decode_base64url(entry[name])) for name in ("x", "y"))
     return ec.EllipticCurvePublicNumbers(x, y, _CURVES[curve]()).public_key()
-
-
-def decode_base64url(text: Any) -> bytes:
-    """Raises ValueError. Padding and characters of another alphabet are not allowed."""
-    if not isinstance(text, str) or not _BASE64URL.fullmatch(text):
-        raise ValueError("not base64url")
-    try:
-        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error:
-        raise ValueError("not base64url") from None
-    if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != text:
-        # Two texts must not stand for the same bytes.
-        raise ValueError("not base64url")
-    return data

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lograft.security.json_web_keys import ALGORITHMS, KeySet, decode_base64url
+from lograft.security.base64url import decode_base64url
+from lograft.security.json_web_keys import ALGORITHMS, KeySet
 from lograft.security.strict_json import parse_object
 
 TOKEN_LENGTH_MAX: Final = 32 << 10

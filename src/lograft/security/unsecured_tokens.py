@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lograft.model.settings.oauthbearer import UnsecuredTokens
-from lograft.security.json_web_keys import decode_base64url
+from lograft.security.base64url import decode_base64url
 from lograft.security.json_web_tokens import (
     TOKEN_LENGTH_MAX,
     InvalidToken,

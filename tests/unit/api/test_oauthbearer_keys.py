@@ -12,7 +12,7 @@ from lograft.model.settings.oauthbearer import OAuthBearerSettings
 from tests.support.identity_provider import key_set, public_entry, rsa_key
 from tests.support.scenarios import scenario
 from tests.unit.broker.bench import Bench, run
-from tests.unit.net.test_key_set_requests import settings
+from tests.unit.net.test_identity_providers import settings
 
 
 class Provider:

@@ -51,8 +51,8 @@ TRUST_OPTIONS: Final = (
 )
 
 
-class KeySetUrl(NamedTuple):
-    """Where a key set is read: in a file, or from a server."""
+class ProviderUrl(NamedTuple):
+    """A file, or an address of an identity provider."""
 
     text: str
     #: "file", "http" or "https".
@@ -61,6 +61,11 @@ class KeySetUrl(NamedTuple):
     port: int
     #: Of the file, or path and query of the request.
     path: str
+
+    @property
+    def where(self) -> str:
+        """The place for messages; a query may contain a secret."""
+        return self.host or self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,7 @@ class OAuthBearerSettings:
     #: Set if the listener accepts tokens without a signature, and no others.
     unsecured: UnsecuredTokens | None
     #: None with unsecured tokens only.
-    key_set_url: KeySetUrl | None
+    key_set_url: ProviderUrl | None
     #: None: any.
     issuer: str | None
     audiences: frozenset[str] | None
@@ -102,11 +107,12 @@ def oauthbearer_settings(config: "BrokerConfig", listener: str) -> OAuthBearerSe
     reader = _Reader(config, listener)
     entry = reader.login_module()
     is_unsecured = reader.handler == UNSECURED_HANDLER
+    url = reader.text(JWKS_URL)
     audiences = reader.value(EXPECTED_AUDIENCE)
     assert isinstance(audiences, tuple)
     return OAuthBearerSettings(
         unsecured=_unsecured_tokens(entry) if is_unsecured else None,
-        key_set_url=None if is_unsecured else parse_key_set_url(reader.text(JWKS_URL)),
+        key_set_url=None if is_unsecured else parse_provider_url(url, setting=JWKS_URL),
         issuer=reader.text(EXPECTED_ISSUER) or None,
         audiences=frozenset(audiences) or None,
         subject_claim=reader.text("sasl.oauthbearer.sub.claim.name"),
@@ -181,7 +187,7 @@ def _find_key_problems(reader: "_Reader", where: str) -> Iterator[tuple[tuple[st
         yield names, f"{where}, but has no keys to verify tokens: set {JWKS_URL}"
         return
     try:
-        parse_key_set_url(url)
+        parse_provider_url(url, setting=JWKS_URL)
     except InvalidConfig as error:
         yield names, str(error)
         return
@@ -194,28 +200,28 @@ def _find_key_problems(reader: "_Reader", where: str) -> Iterator[tuple[tuple[st
         )
 
 
-def parse_key_set_url(text: str) -> KeySetUrl:
+def parse_provider_url(text: str, *, setting: str) -> ProviderUrl:
     """Raises InvalidConfig, whose message does not include the URL, because it may contain a
     password."""
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise InvalidConfig(f"{JWKS_URL} is not a valid URL") from None
+        raise InvalidConfig(f"{setting} is not a valid URL") from None
     if any(ord(character) <= ord(" ") or ord(character) > ord("~") for character in text):
-        raise InvalidConfig(f"{JWKS_URL} has characters that a URL must encode with %")
+        raise InvalidConfig(f"{setting} has characters that a URL must encode with %")
     scheme = parts.scheme.lower()
     if scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            raise InvalidConfig(f"{JWKS_URL} must have an absolute path: file:///path/to/jwks.json")
-        return KeySetUrl(text, scheme, "", 0, unquote(parts.path))
+            raise InvalidConfig(f"{setting} must have an absolute path: file:///path")
+        return ProviderUrl(text, scheme, "", 0, unquote(parts.path))
     if scheme not in ("http", "https"):
-        raise InvalidConfig(f"{JWKS_URL} must start with https:, http: or file:")
+        raise InvalidConfig(f"{setting} must start with https:, http: or file:")
     if not parts.hostname or parts.username is not None or parts.fragment:
-        raise InvalidConfig(f"{JWKS_URL} must have a host, and neither a user nor a fragment")
+        raise InvalidConfig(f"{setting} must have a host, and neither a user nor a fragment")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     default_port = 443 if scheme == "https" else 80
-    return KeySetUrl(text, scheme, parts.hostname, port or default_port, path)
+    return ProviderUrl(text, scheme, parts.hostname, port or default_port, path)
 
 
 def _find_unsecured_problems(reader: "_Reader") -> Iterator[tuple[tuple[str, ...], str]]:

@@ -10,9 +10,9 @@ from lograft.model.settings.keys import Unsupported, Used
 from lograft.model.settings.oauthbearer import (
     UNSECURED_HANDLER,
     VALIDATING_HANDLERS,
-    KeySetUrl,
+    ProviderUrl,
     oauthbearer_settings,
-    parse_key_set_url,
+    parse_provider_url,
 )
 
 PREFIX = "listener.name.outside."
@@ -52,7 +52,7 @@ def test_settings_of_a_listener() -> None:
         ),
         "OUTSIDE",
     )
-    assert settings.key_set_url == KeySetUrl(URL, "https", "issuer.example", 8443, "/keys?x=1")
+    assert settings.key_set_url == ProviderUrl(URL, "https", "issuer.example", 8443, "/keys?x=1")
     assert (settings.issuer, settings.audiences) == (
         "https://issuer.example",
         frozenset({"one", "two"}),
@@ -127,14 +127,14 @@ def test_unsecured_tokens_must_be_enabled() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("file:///etc/a%20b.json", KeySetUrl("", "file", "", 0, "/etc/a b.json")),
-        ("http://h", KeySetUrl("", "http", "h", 80, "/")),
-        ("HTTPS://H/p", KeySetUrl("", "https", "h", 443, "/p")),
-        ("http://[::1]:81/p", KeySetUrl("", "http", "::1", 81, "/p")),
+        ("file:///etc/a%20b.json", ProviderUrl("", "file", "", 0, "/etc/a b.json")),
+        ("http://h", ProviderUrl("", "http", "h", 80, "/")),
+        ("HTTPS://H/p", ProviderUrl("", "https", "h", 443, "/p")),
+        ("http://[::1]:81/p", ProviderUrl("", "http", "::1", 81, "/p")),
     ],
 )
-def test_urls(text: str, expected: KeySetUrl) -> None:
-    assert parse_key_set_url(text) == expected._replace(text=text)
+def test_urls(text: str, expected: ProviderUrl) -> None:
+    assert parse_provider_url(text, setting="x") == expected._replace(text=text)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_urls(text: str, expected: KeySetUrl) -> None:
 )
 def test_urls_that_are_rejected(text: str) -> None:
     with pytest.raises(InvalidConfig) as raised:
-        parse_key_set_url(text)
+        parse_provider_url(text, setting="x")
     assert "c4n4ry" not in str(raised.value)
 
 

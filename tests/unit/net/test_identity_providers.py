@@ -9,8 +9,9 @@ import pytest
 
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Runtime
-from lograft.model.settings.oauthbearer import OAuthBearerSettings, parse_key_set_url
-from lograft.net.key_set_requests import BYTES_MAX, read_key_set
+from lograft.model.settings.oauthbearer import OAuthBearerSettings, parse_provider_url
+from lograft.net.identity_providers import KEY_SET_BYTES_MAX as READ_BYTES_MAX
+from lograft.net.identity_providers import read_key_set
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
@@ -22,7 +23,7 @@ from tests.unit.net.certificates import Authority
 def settings(url: str, **trust: str) -> OAuthBearerSettings:
     return OAuthBearerSettings(
         unsecured=None,
-        key_set_url=parse_key_set_url(url),
+        key_set_url=parse_provider_url(url, setting="x"),
         issuer=None,
         audiences=None,
         subject_claim="sub",
@@ -55,7 +56,7 @@ def test_a_file(tmp_path: Path) -> None:
 
     async def body() -> None:
         assert await read(settings(f"file://{tmp_path}/a%20b")) == b"keys"
-        with pytest.raises(InvalidConfig, match=r"cannot read the key set in .*No such file"):
+        with pytest.raises(InvalidConfig, match=r"cannot read .*No such file"):
             await read(settings(f"file://{tmp_path}/missing"))
 
     run_in_asyncio(body)
@@ -93,4 +94,4 @@ def test_a_server_with_tls(tmp_path: Path) -> None:
 
 
 def test_the_limits_agree() -> None:
-    assert BYTES_MAX == KEY_SET_BYTES_MAX
+    assert READ_BYTES_MAX == KEY_SET_BYTES_MAX
