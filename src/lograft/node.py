@@ -51,6 +51,7 @@ from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
 from lograft.model.listeners import Endpoint
 from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
+from lograft.model.security_context import ServerKey
 from lograft.model.settings.authorizer import allows_everyone_without_acl, super_users
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
@@ -428,7 +429,11 @@ class Node:
             if not endpoint.security.uses_sasl:
                 return None
             authentication = ListenerAuthentication(
-                shared, endpoint.name, self._security_log, read_key_set=_read_key_set
+                shared,
+                endpoint.name,
+                self._security_log,
+                read_key_set=_read_key_set,
+                load_server_key=_load_server_key,
             )
             self._authentications.append(authentication)
             return authentication
@@ -447,6 +452,7 @@ class Node:
             await authentication.load_keys()
         metadata = shared.metadata
         metadata.change_checks.append(self._check_new_listeners)
+        metadata.change_checks.append(self._check_logins)
         metadata.on_config_changed.append(self._follow_listener_settings)
         metadata.apply_failures.append(self._find_apply_failures)
         return listeners
@@ -468,6 +474,10 @@ class Node:
         for endpoint in new.listeners:
             if endpoint.name not in existing and endpoint.security.uses_tls:
                 self._tls_transports().check_new(endpoint.name, new)
+
+    def _check_logins(self, _: BrokerConfig, new: BrokerConfig) -> None:
+        for authentication in self._authentications:
+            authentication.check_change(new)
 
     def _tls_transports(self) -> "TlsTransports":
         if self._tls is None:
@@ -521,6 +531,7 @@ class Node:
         self._metric_sources.append(balancer)
         self._spawn(balancer.run(), name="leader balancer")
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
+        self._controller.hand_over = switcher.hand_over
         self._spawn(switcher.run(), name="mode switches")
         no_op_writer = NoOpRecordWriter(driver, self._controller, self.config)
         self._spawn(no_op_writer.run(), name="no-op records")
@@ -591,6 +602,13 @@ async def _read_key_set(runtime: Runtime, settings: OAuthBearerSettings) -> byte
     from lograft.net.identity_providers import read_key_set
 
     return await read_key_set(runtime, settings)
+
+
+def _load_server_key(principal: str, keytab_path: str) -> ServerKey:
+    # Imported here because most nodes have no Kerberos library.
+    from lograft.runtime.kerberos import Acceptor
+
+    return Acceptor(principal, keytab_path)
 
 
 def _check_supported(config: BrokerConfig) -> None:

@@ -43,19 +43,6 @@ def test_only_the_partition_sets_its_attributes() -> None:
     assert not found, f"call a method of Partition that says what happened: {found}"
 
 
-def test_only_the_log_manager_counts_logs_and_folders_to_remove() -> None:
-    logs = SOURCE / "broker" / "logs" / "log_manager.py"
-    directory = SOURCE / "broker" / "partitions" / "log_directory.py"
-    found = [
-        f"{file.relative_to(SOURCE)}:{attribute.lineno}"
-        for file in SOURCE.rglob("*.py")
-        if file not in (logs, directory)
-        for attribute in assigned_attributes(file.read_text())
-        if attribute.attr in ("doomed", "log_count")
-    ]
-    assert not found, f"call a method of LogManager: {found}"
-
-
 def test_assignments_are_found_in_every_form() -> None:
     text = "a.x = b.y.z = 1\nc.x += 1\nd.x: int = 2\n(e.x, f.x) = g.x, h.x\ndel i.x\n"
     found = sorted(owner_of(attribute) for attribute in assigned_attributes(text))

@@ -6,21 +6,25 @@ to the next login. Connections that have not authenticated are limited in number
 """
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lograft.api.oauthbearer_keys import KeySetSource, ReadKeySet
 from lograft.api.security_log import SecurityLog
 from lograft.metadata.delegation_tokens import is_expired
 from lograft.model.errors import InvalidConfig
+from lograft.model.security_context import ServerKey
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.delegation_tokens import token_settings
 from lograft.model.settings.jaas import JaasEntry
+from lograft.model.settings.kerberos import KerberosSettings, kerberos_settings
 from lograft.model.settings.oauthbearer import OAuthBearerSettings, oauthbearer_settings
 from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
 from lograft.security.delegation_tokens import token_credential
+from lograft.security.gssapi import GssapiExchange
 from lograft.security.oauthbearer import AcceptedToken, OAuthBearerExchange, RejectedToken
 from lograft.security.plain import PlainExchange
-from lograft.security.sasl import Exchange
+from lograft.security.sasl import Exchange, RejectingExchange
 from lograft.security.scram import NONCE_BYTES, ScramExchange, TokenLogin
 from lograft.security.scram_credentials import ScramCredential, ScramMechanism
 
@@ -44,8 +48,11 @@ class ListenerAuthentication:
         security_log: SecurityLog,
         *,
         read_key_set: ReadKeySet | None = None,
+        load_server_key: Callable[[str, str], ServerKey] | None = None,
     ) -> None:
-        """`read_key_set` is needed if OAUTHBEARER is enabled."""
+        """`read_key_set` is needed if OAUTHBEARER is enabled. `load_server_key` loads the Kerberos
+        key of a principal from a keytab, and raises InvalidConfig; it is needed if GSSAPI is
+        enabled."""
         self.shared = shared
         self.listener = listener
         self.security_log = security_log
@@ -60,15 +67,28 @@ class ListenerAuthentication:
         self._read_key_set = read_key_set
         self._oauthbearer: OAuthBearerSettings | None = None
         self._key_source: KeySetSource | None = None
-
+        self._load_server_key = load_server_key
+        self._kerberos: KerberosSettings | None = None
+        self._server_key: ServerKey | None = None
         self._follow_config()
 
     async def load_keys(self) -> None:
-        """Reads the keys of OAUTHBEARER if they are in a file. Raises InvalidConfig. Those of a
-        server are read in the background, since it may not be reachable yet."""
+        """Reads the Kerberos key of this node, and the keys of OAUTHBEARER if they are in a file.
+        Raises InvalidConfig. Those of a server are read in the background, since it may not be
+        reachable yet."""
+        if self._kerberos is not None:
+            self._server_key = self._load_key(self._kerberos)
         source = self._key_source
         if source is not None and source.is_file:
             await source.load()
+
+    def check_change(self, config: BrokerConfig) -> None:
+        """Raises InvalidConfig if a changed Kerberos key cannot be loaded."""
+        if "GSSAPI" in enabled_mechanisms(config, self.listener):
+            entry = jaas_entry(config, self.listener, "GSSAPI")
+            settings = kerberos_settings(config, self.listener, entry)
+            if settings != self._kerberos:
+                self._load_key(settings)
 
     def close(self) -> None:
         if self._key_source is not None:
@@ -116,16 +136,27 @@ class ListenerAuthentication:
             mechanisms = enabled_mechanisms(config, self.listener)
             entries = {name: jaas_entry(config, self.listener, name) for name in mechanisms}
             lifetimes_ms = {name: max_reauth_ms(config, self.listener, name) for name in mechanisms}
-            oauthbearer = None
+            oauthbearer = kerberos = None
+            if "GSSAPI" in mechanisms:
+                kerberos = kerberos_settings(config, self.listener, entries["GSSAPI"])
             if "OAUTHBEARER" in mechanisms:
                 oauthbearer = oauthbearer_settings(config, self.listener)
         except InvalidConfig as error:
             # Checked before they were applied; without settings all logins are rejected.
             LOGGER.error("listener %s accepts no logins: %s", self.listener, error)
-            mechanisms, entries, lifetimes_ms, oauthbearer = (), {}, {}, None
+            mechanisms, entries, lifetimes_ms, oauthbearer, kerberos = (), {}, {}, None, None
         self._mechanisms, self._entries = mechanisms, entries
         self._lifetimes_ms = lifetimes_ms
         self._follow_oauthbearer(oauthbearer)
+        self._follow_kerberos(kerberos)
+
+    def _follow_kerberos(self, settings: KerberosSettings | None) -> None:
+        if settings != self._kerberos:
+            self._kerberos, self._server_key = settings, None
+
+    def _load_key(self, settings: KerberosSettings) -> ServerKey:
+        assert self._load_server_key is not None, "GSSAPI needs a key"
+        return self._load_server_key(settings.principal, settings.keytab_path)
 
     def _follow_oauthbearer(self, settings: OAuthBearerSettings | None) -> None:
         if settings == self._oauthbearer:
@@ -148,6 +179,8 @@ class ListenerAuthentication:
             return PlainExchange({} if entry is None else entry.users)
         if mechanism == "OAUTHBEARER":
             return OAuthBearerExchange(self._check_token)
+        if mechanism == "GSSAPI":
+            return self._start_gssapi()
         kind = ScramMechanism[mechanism.replace("-", "_")]
         return ScramExchange(
             kind,
@@ -156,6 +189,17 @@ class ListenerAuthentication:
             nonce=self.shared.runtime.randomness.bytes(NONCE_BYTES),
             find_token=lambda token_id: self._find_token(kind, token_id),
         )
+
+    def _start_gssapi(self) -> Exchange:
+        settings = self._kerberos
+        assert settings is not None, "it is enabled"
+        if self._server_key is None:
+            try:
+                self._server_key = self._load_key(settings)
+            except InvalidConfig as error:
+                return RejectingExchange(str(error))
+        key = self._server_key
+        return GssapiExchange(key.accept(), settings.rules, default_realm=key.default_realm)
 
     def _check_token(self, token: str) -> AcceptedToken | RejectedToken:
         settings, source = self._oauthbearer, self._key_source

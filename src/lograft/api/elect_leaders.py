@@ -10,7 +10,6 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.api.types import whole_request
-from lograft.broker.control.leader_hand_over import request_hand_over
 from lograft.metadata.elect_leaders import ElectionType, elect_leaders
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
@@ -53,7 +52,7 @@ async def _hand_over(
     the preferred replica, or to the broker that the request names."""
     controller = context.shared.local_controller
     image = None if controller is None else controller.image
-    if image is None:
+    if controller is None or image is None or controller.hand_over is None:
         return
     for result in response.replica_election_results:
         topic = image.topic(result.topic)
@@ -64,9 +63,7 @@ async def _hand_over(
             if state is not None and state.mode is ReplicationMode.RAFT:
                 key = TopicIdPartition(topic.topic_id, partition_result.partition_id)
                 leader = state.replicas[0] if request.leader == NO_NODE else request.leader
-                partition_result.error_code = await request_hand_over(
-                    context.shared.brokers, image, key, NodeId(leader)
-                )
+                partition_result.error_code = await controller.hand_over(key, NodeId(leader))
                 partition_result.error_message = None
                 if request.leader != NO_NODE:
                     await _wait_leader(

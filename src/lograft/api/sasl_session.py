@@ -28,7 +28,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply, Reply
 from lograft.model.printable_text import printable
 from lograft.model.seams import Address, Channel, Part
-from lograft.security.sasl import Challenge, Exchange, Failure, Success
+from lograft.security.sasl import Challenge, Exchange, Failure, RejectingExchange, Success
 from lograft.wire.apis import API_VERSIONS, API_VERSIONS_KEY, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.headers import RequestHeader, frame_response, read_request_header
@@ -157,7 +157,7 @@ class SaslSession:
             )
         if self._mechanism not in ("", request.mechanism):
             # Reported in the response to the first message, as in Kafka.
-            self._exchange = _RejectedExchange(
+            self._exchange = RejectingExchange(
                 f"the mechanism has changed from {self._mechanism} to {request.mechanism}"
             )
         else:
@@ -288,14 +288,6 @@ class SaslSession:
         elif now_ms >= expires_at_ms:
             raise self._close("the session has expired")
         return self._session.handle_frame(frame)
-
-
-class _RejectedExchange:
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def step(self, message: bytes) -> Failure:
-        return Failure(reason=self._reason)
 
 
 async def _delay(response: EncodedResponse, delay_ms: int) -> EncodedResponse:

@@ -18,10 +18,11 @@ from lograft.consensus import messages as raft_messages
 from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ControllerResult
+from lograft.model.errors import ErrorCode
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import BrokerConfig
-from lograft.model.types import Epoch, NodeId, Offset
+from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.storage.log import Log
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
@@ -34,6 +35,9 @@ T = TypeVar("T")
 
 class ControllerPort(Protocol):
     """The controller in this process, which may be the active one."""
+
+    #: Requests that the leader of a raft partition hand over to the first replica.
+    hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None
 
     @property
     def image(self) -> MetadataImage | None:

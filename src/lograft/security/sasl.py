@@ -55,6 +55,18 @@ class Exchange(Protocol):
         """Returns the server's response to a message of the client. Never raises."""
 
 
+class RejectingExchange:
+    """Rejects a login whatever the client sends."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def step(self, message: bytes) -> Failure:
+        return Failure(reason=self._reason)
+
+
 MALFORMED: str = "malformed message"
 #: Kafka's message for an authorization id that is not the name of the user.
 OTHER_AUTHORIZATION_ID: str = (

@@ -19,7 +19,8 @@ from lograft.api.security_log import SecurityLog
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.exchange import CloseConnection, EncodedResponse, PendingReply
 from lograft.model.seams import Address, FileSlice
-from lograft.model.settings.jaas import PLAIN_MODULE
+from lograft.model.security_context import ContextFailed, ServerKey
+from lograft.model.settings.jaas import KERBEROS_MODULE, PLAIN_MODULE
 from lograft.model.settings.oauthbearer import UNSECURED_HANDLER
 from lograft.security.oauthbearer_client import OAuthBearerClientExchange
 from lograft.security.scram_credentials import ScramMechanism, credential_of, salt_password
@@ -69,11 +70,20 @@ class FakeChannel:
 class Listener:
     """A SASL listener of the bench."""
 
-    def __init__(self, bench: Bench, read_key_set: ReadKeySet | None = None) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        read_key_set: ReadKeySet | None = None,
+        load_server_key: Callable[[str, str], ServerKey] | None = None,
+    ) -> None:
         shared = bench.broker.shared
         self.clock = shared.clock
         self.authentication = ListenerAuthentication(
-            shared, LISTENER, SecurityLog(shared.clock), read_key_set=read_key_set
+            shared,
+            LISTENER,
+            SecurityLog(shared.clock),
+            read_key_set=read_key_set,
+            load_server_key=load_server_key,
         )
         self.router = Router(
             shared,
@@ -585,3 +595,79 @@ async def test_unsecured_tokens_if_they_are_enabled(bench: Bench, /) -> None:
         await connection.handshake("OAUTHBEARER")
         await connection.authenticate(first_message_of(text))
         assert connection.principal == principal
+
+
+# ── Kerberos ─────────────────────────────────────────────────────────────────────────────────────
+
+KERBEROS = {
+    f"{PREFIX}sasl.enabled.mechanisms": "GSSAPI",
+    f"{PREFIX}gssapi.sasl.jaas.config": f"{KERBEROS_MODULE} required"
+    ' keyTab="node.keytab" principal="kafka/host@REALM";',
+}
+
+
+class FakeKey:
+    """A `ServerKey` whose contexts are established by one token: the name of the client."""
+
+    default_realm = "REALM"
+
+    def accept(self) -> "FakeContext":
+        return FakeContext()
+
+
+class FakeContext:
+    def __init__(self) -> None:
+        self.peer = ""
+
+    @property
+    def is_established(self) -> bool:
+        return bool(self.peer)
+
+    def step(self, token: bytes) -> bytes:
+        if b"@" not in token:
+            raise ContextFailed("Invalid token was supplied")
+        self.peer = token.decode()
+        return b""
+
+    def wrap(self, message: bytes) -> bytes:
+        return message
+
+    def unwrap(self, message: bytes) -> bytes:
+        return message
+
+
+@sasl_scenario(**KERBEROS)
+async def test_a_client_logs_in_with_kerberos(bench: Bench, /) -> None:
+    loaded = []
+
+    def load(principal: str, keytab_path: str) -> FakeKey:
+        loaded.append((principal, keytab_path))
+        return FakeKey()
+
+    listener = Listener(bench, load_server_key=load)
+    await listener.authentication.load_keys()
+    for _ in range(2):
+        connection = listener.connect()
+        await connection.handshake("GSSAPI")
+        offer = await connection.authenticate(b"alice@REALM")
+        assert offer.auth_bytes == b"\1\0\0\0"
+        response = await connection.authenticate(b"\1\0\0\0")
+        assert response.error_code == ErrorCode.NONE
+        assert connection.principal == "User:alice"
+    assert loaded == [("kafka/host@REALM", "node.keytab")]
+
+
+@sasl_scenario(**KERBEROS)
+async def test_a_key_that_cannot_be_loaded_ends_the_start_and_rejects_logins(
+    bench: Bench, /
+) -> None:
+    def load(principal: str, keytab_path: str) -> FakeKey:
+        raise InvalidConfig("Kerberos cannot use the key")
+
+    listener = Listener(bench, load_server_key=load)
+    with pytest.raises(InvalidConfig, match="cannot use the key"):
+        await listener.authentication.load_keys()
+    connection = listener.connect()
+    await connection.handshake("GSSAPI")
+    response = await connection.authenticate(b"alice@REALM")
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

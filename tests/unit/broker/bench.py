@@ -4,7 +4,7 @@ The controller is a stand-in that decides and commits at once; everything else i
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -26,10 +26,11 @@ from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import ControllerResult
+from lograft.model.errors import ErrorCode
 from lograft.model.exchange import DelayedReply, EncodedResponse, PendingReply, Reply
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.model.settings.broker import BrokerConfig, broker_config
-from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
+from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, TopicIdPartition
 from lograft.security.authorization import Authorizer
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
@@ -69,6 +70,7 @@ class StandInController:
         self.log: list[tuple[Offset, tuple[Message, ...]]] = []
         self.down = False
         self.disconnected: list[tuple[int, int]] = []
+        self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
 
     async def register_broker(
         self, request: BrokerRegistrationRequest

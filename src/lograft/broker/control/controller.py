@@ -11,7 +11,7 @@ heartbeat connection was closed, and all brokers when a controller becomes activ
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -28,6 +28,7 @@ from lograft.metadata.brokers import (
 from lograft.metadata.ignored_settings import find_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import BrokerState, ControllerResult, LeaderRecovery
+from lograft.model.errors import ErrorCode
 from lograft.model.metrics import (
     LATENCY_BUCKETS,
     Counter,
@@ -39,7 +40,7 @@ from lograft.model.metrics import (
 )
 from lograft.model.seams import Runtime
 from lograft.model.settings.effects import NO_EFFECT_WARNING
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
@@ -106,6 +107,8 @@ class Controller:
         #: it is only known to be below the offset at which this one became active.
         self._fenced_at: dict[int, Offset] = {}
         self._active_from = Offset(0)
+        #: Requests leaders of raft partitions to hand over; set by the composition root.
+        self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
         self._failure_detector = FailureDetector(runtime, config, self)
         self._elections = {"clean": 0, "unclean": 0}
         self._brokers_fenced = 0

@@ -52,9 +52,10 @@ from lograft.metadata.types import ControllerResult, ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import BrokerConfig
-from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
+from lograft.model.types import NO_NODE, NodeId, ReplicationMode, TopicIdPartition
 from lograft.wire.apis import Versions
 from lograft.wire.message import Message
+from lograft.wire.messages import end_quorum_epoch as ends
 from lograft.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -71,6 +72,7 @@ INTERVAL_MS: Final = 20
 IDLE_MS: Final = 100
 REQUEST_TIMEOUT_MS: Final = 1_000
 LOG_END_VERSIONS: Final = Versions(4, 4)
+END_VERSIONS: Final = Versions(1, 1)
 LANE: Final = "switch"
 #: Maximum number of records in one step, which fit into one batch of the metadata log.
 STEPS_MAX: Final = 500
@@ -119,6 +121,51 @@ class ModeSwitcher:
                 await self._controller.submit(_build_decision(part))
         self._collect(image)
         return bool(image.switching)
+
+    async def hand_over(self, key: TopicIdPartition, successor: NodeId) -> ErrorCode:
+        """Requests that the leader of a raft partition hand over leadership to another replica.
+        Whether that one wins is up to the voters."""
+        image = self._controller.image
+        topic = None if image is None else image.topics.get(key.topic_id)
+        state = None if topic is None else topic.partitions.get(key.partition)
+        if image is None or topic is None or state is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        address = self._address_of(image, state.leader)
+        if address is None or successor not in state.replicas:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        chosen = ends.ReplicaInfo(
+            candidate_id=successor,
+            candidate_directory_id=state.directories[state.replicas.index(successor)],
+        )
+        data = ends.EndQuorumEpochRequestPartitionData(
+            partition_index=key.partition,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            preferred_candidates=[chosen],
+            raft_life=state.life,
+        )
+        request = ends.EndQuorumEpochRequest(
+            topics=[
+                ends.EndQuorumEpochRequestTopicData(
+                    topic_name=topic.name, topic_id=topic.topic_id, partitions=[data]
+                )
+            ]
+        )
+        try:
+            response = await self._peers.request(
+                address,
+                request,
+                END_VERSIONS,
+                ends.EndQuorumEpochResponse,
+                timeout_ms=REQUEST_TIMEOUT_MS,
+                lane=LANE,
+                listener=self._config.inter_broker_listener_name,
+                lograft_only=True,
+            )
+        except (PeerUnreachable, PeerLost):
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        code = response.topics[0].partitions[0].error_code
+        return ErrorCode.NONE if not code else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     # ── ending a life ────────────────────────────────────────────────────────────────────────
 

@@ -123,21 +123,18 @@ class Coordinators:
         self.groups: Final = CoordinatorRuntime(
             GroupKind(around), runtime, metadata=metadata, has_lease=has_lease
         )
+        self._markers = MarkerSender(
+            runtime, link, append_here=self.append_marker, metadata=metadata
+        )
         self.transactions: Final = CoordinatorRuntime(
             TransactionKind(
-                around, new_producer_id=self._new_producer_id, on_effect=self._on_transaction_effect
+                around, new_producer_id=self._new_producer_id, on_effect=self._markers.on_effect
             ),
             runtime,
             metadata=metadata,
             has_lease=has_lease,
         )
-        self._markers = MarkerSender(
-            runtime,
-            link,
-            transactions=self.transactions,
-            append_here=self.append_marker,
-            metadata=metadata,
-        )
+        self._markers.transactions = self.transactions
         self._ends = EndOffsets(runtime, metadata=metadata, partitions=partitions, link=link)
         self._lag = GroupLag(
             self._ends,
@@ -170,9 +167,6 @@ class Coordinators:
             now_ms = self._runtime.clock.wall_ms()
             return partition, partition.append_marker(end, now_ms=now_ms).end_offset
         return partition, self.groups.append_marker(where.partition, end)
-
-    def _on_transaction_effect(self, effect: Effect) -> None:
-        self._markers.on_effect(effect)
 
     def _new_producer_id(self) -> int:
         """Returns an id without waiting, for commands. Raises Rejected if none is available, and

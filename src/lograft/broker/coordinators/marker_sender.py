@@ -110,13 +110,12 @@ class MarkerSender:
         runtime: Runtime,
         link: BrokerLink,
         *,
-        transactions: "CoordinatorRuntime[TransactionShard]",
         append_here: AppendMarker,
         metadata: ClusterMetadata,
     ) -> None:
-        """`transactions` are the coordinators whose effects are executed here. `append_here`
-        appends to the partitions that this broker leads."""
-        self._transactions = transactions
+        """`append_here` appends to the partitions that this broker leads."""
+        #: The coordinators whose effects are executed here; set by `Coordinators`.
+        self.transactions: CoordinatorRuntime[TransactionShard] | None = None
         self._runtime = runtime
         self._link = link
         self._append_here = append_here
@@ -137,7 +136,8 @@ class MarkerSender:
 
     def on_effect(self, effect: Effect) -> None:
         assert isinstance(effect, WriteMarkers), effect
-        shard = self._transactions.partition_of(effect.transactional_id)
+        assert self.transactions is not None
+        shard = self.transactions.partition_of(effect.transactional_id)
         transaction = EndingTransaction(effect, shard)
         self._ending[transaction] = None
         self._enqueue(transaction, list(transaction.pending))
@@ -187,7 +187,8 @@ class MarkerSender:
         self._schedule_send()
 
     def _is_current(self, transaction: EndingTransaction) -> bool:
-        return self._transactions.leads(transaction.shard, transaction.effect.coordinator_epoch)
+        assert self.transactions is not None
+        return self.transactions.leads(transaction.shard, transaction.effect.coordinator_epoch)
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────
 
@@ -311,6 +312,8 @@ class MarkerSender:
 
     def _complete_transactions(self) -> None:
         """Completes them in one batch for each partition of __transaction_state."""
+        coordinators = self.transactions
+        assert coordinators is not None
         written, self._written = self._written, []
         by_shard: dict[int, list[EndingTransaction]] = {}
         for transaction in written:
@@ -319,7 +322,7 @@ class MarkerSender:
         for index, completed in by_shard.items():
             effects = [transaction.effect for transaction in completed]
             try:
-                self._transactions.ask_partition(index, partial(_complete, effects))
+                coordinators.ask_partition(index, partial(_complete, effects))
             except LograftError:
                 # For example, this broker's session has expired. If another broker leads the
                 # partition by the next attempt, that broker completes the transactions.

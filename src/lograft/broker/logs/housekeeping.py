@@ -164,14 +164,17 @@ class Housekeeping:
 
     async def remove_files(self) -> None:
         """Removes files of deleted segments and folders of deleted partitions after their delay."""
-        wall_ms = self._runtime.clock.wall_ms()
+        wall_ms, mono_ms = self._runtime.clock.wall_ms(), self._runtime.clock.mono_ms()
         for partition in list(self._logs.partitions):
             log, directory = partition.log, partition.directory
             if log is not None and log.removals and directory is not None and partition.is_usable:
                 paths = take_expired_files(log, wall_ms)
                 if paths:
                     await self._run(directory, partial(_unlink, self._runtime.disk, paths))
-        for directory, path in self._logs.take_due():
+        due = [entry for entry in self._logs.doomed if entry[0] <= mono_ms and not entry[1].offline]
+        if due:
+            self._logs.doomed = [entry for entry in self._logs.doomed if entry not in due]
+        for _, directory, path in due:
             await self._run(directory, partial(_remove_tree, self._runtime.disk, path))
 
     async def _run(self, directory: LogDirectory, job: Callable[[], None]) -> None:

@@ -147,7 +147,7 @@ class LogManager:
         self.unfinished_moves: list[tuple[UUID, int, LogDirectory]] = []
         #: Requested log dirs of replicas that do not exist on this broker yet.
         self.preferred: dict[TopicPartition, str] = {}
-        self._on_partition_opened = on_partition_opened
+        self.on_partition_opened = on_partition_opened
         self._on_directory_failed = on_directory_failed
         #: Whether the registration claims that no records are missing.
         self._claims_all = False
@@ -246,8 +246,8 @@ class LogManager:
                 if directory.path == error.log_dir:
                     directory.fail(error)
             return
-        for directory, path in doomed:
-            self.remove_later(directory, path)
+        due_ms = self._runtime.clock.mono_ms()
+        self.doomed += [(due_ms, directory, path) for directory, path in doomed]
 
     async def read_previous_epoch(self) -> int:
         """Returns the broker epoch of the last process if no record that it wrote can be lost, else
@@ -267,8 +267,8 @@ class LogManager:
         found = await workers.run(partial(survey, disk, directory.path), lane=directory.path)
         directory.names_on_disk = found.names
         now_ms = self._runtime.clock.wall_ms()
-        for path in found.doomed:
-            self.remove_later(directory, path)
+        due_ms = self._runtime.clock.mono_ms()
+        self.doomed += [(due_ms, directory, path) for path in found.doomed]
         self.unfinished_moves += [(*key, directory) for key in found.coming]
         known: list[tuple[FoundLog, TopicIdPartition, Callable[[], Log]]] = []
         for log in found.logs:
@@ -342,7 +342,7 @@ class LogManager:
         self, partition: Partition, log: Log, directory: LogDirectory, high_watermark: Offset
     ) -> None:
         partition.on_opened(log, directory, high_watermark=high_watermark)
-        self._on_partition_opened(partition, directory)
+        self.on_partition_opened(partition, directory)
 
     def start(self) -> None:
         for directory in self.online:
@@ -537,34 +537,6 @@ class LogManager:
         if partition.log is not None:
             self._queue(directory, DeleteLog(partition, partition.log))
 
-    def remove_later(self, directory: LogDirectory, path: str, *, delay_ms: int = 0) -> None:
-        """Adds a folder that no log uses; housekeeping removes it after the delay."""
-        due_ms = self._runtime.clock.mono_ms() + delay_ms
-        self.doomed.append((due_ms, directory, path))
-
-    def take_due(self) -> list[tuple[LogDirectory, str]]:
-        """Returns the folders that may be removed now, and forgets them."""
-        now_ms = self._runtime.clock.mono_ms()
-        due = [entry for entry in self.doomed if entry[0] <= now_ms and not entry[1].offline]
-        if due:
-            self.doomed = [entry for entry in self.doomed if entry not in due]
-        return [(directory, path) for _, directory, path in due]
-
-    def switch_directory(
-        self, partition: Partition, target: LogDirectory, past_directories: tuple[UUID, ...]
-    ) -> None:
-        """The log of the partition now uses the files in another log dir."""
-        source, name = partition.directory, partition.topic_partition
-        assert source is not None, partition
-        source.log_count -= 1
-        target.log_count += 1
-        if name in source.cleaner_offsets:
-            target.cleaner_offsets[name] = source.cleaner_offsets.pop(name)
-        source.changes += 1
-        target.changes += 1
-        partition.on_moved(target, past_directories)
-        self._on_partition_opened(partition, target)
-
     def _queue(self, directory: LogDirectory, work: "CreateLog | DeleteLog") -> None:
         waiting = self._work.get(directory)
         if waiting is None:
@@ -606,7 +578,8 @@ class LogManager:
             )
             path = f"{directory.path}/{name}"
             renames.append((log.directory, path))
-            self.remove_later(directory, path, delay_ms=partition.config.file_delete_delay_ms)
+            due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
+            self.doomed.append((due_ms, directory, path))
             log.close(clean=False)
         job = partial(rename_logs, self._disk, directory.path, renames)
         await self._runtime.workers.run(job, lane=directory.path)

@@ -172,7 +172,8 @@ class LogMoves:
 
     def _drop(self, future: Log, target: LogDirectory) -> None:
         future.close(clean=False)
-        self._logs.remove_later(target, future.directory)
+        due_ms = self._runtime.clock.mono_ms()
+        self._logs.doomed.append((due_ms, target, future.directory))
 
     # ── copying ──────────────────────────────────────────────────────────────────────────────
 
@@ -315,9 +316,9 @@ class LogMoves:
                 # Only the next start can find out which folder is the replica.
                 partition.on_offline(f"its move to {target.path} failed: {error}")
             raise
-        log.switch_to_copy(copy)
-        self._logs.switch_directory(partition, target, past)
-        self._logs.remove_later(source, doomed, delay_ms=partition.config.file_delete_delay_ms)
+        self._switch_to_copy(partition, log, copy, target, past)
+        due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
+        self._logs.doomed.append((due_ms, source, doomed))
 
     async def _copy_rest(self, log: Log, future: Log) -> bool:
         """Copies the rest while appends wait. Returns False if the log was truncated."""
@@ -326,6 +327,26 @@ class LogMoves:
         while await self._copy_some(log, future):
             pass
         return future.end_offset == log.end_offset
+
+    def _switch_to_copy(
+        self,
+        partition: Partition,
+        log: Log,
+        copy: Log,
+        target: LogDirectory,
+        past_directories: tuple[UUID, ...],
+    ) -> None:
+        source, name = partition.directory, partition.topic_partition
+        assert source is not None
+        log.switch_to_copy(copy)
+        source.log_count -= 1
+        target.log_count += 1
+        if name in source.cleaner_offsets:
+            target.cleaner_offsets[name] = source.cleaner_offsets.pop(name)
+        source.changes += 1
+        target.changes += 1
+        partition.on_moved(target, past_directories)
+        self._logs.on_partition_opened(partition, target)
 
 
 def _can_move(partition: Partition) -> bool:

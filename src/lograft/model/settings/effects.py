@@ -31,7 +31,10 @@ NEEDS_MECHANISM: Final = NoEffect(
 NOT_PER_LISTENER: Final = NoEffect("it cannot be set for a single listener")
 NO_METRICS: Final = NoEffect("metrics are not exported yet")
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
-NO_KERBEROS: Final = NoEffect("Kerberos is not implemented, and no listener can enable GSSAPI")
+NO_KERBEROS_BETWEEN_NODES: Final = NoEffect("nodes do not log in at each other with Kerberos yet")
+KERBEROS_LIBRARY: Final = NoEffect(
+    "the Kerberos library gets and renews tickets by itself, from the keytab"
+)
 NO_OAUTHBEARER: Final = NoEffect(
     "nodes verify tokens of clients, but do not retrieve tokens for themselves"
 )

@@ -16,12 +16,14 @@ from lograft.model.settings.keys import Secret
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 #: The login module of each mechanism.
 MODULES: Final = {
     "PLAIN": PLAIN_MODULE,
     "SCRAM-SHA-256": SCRAM_MODULE,
     "SCRAM-SHA-512": SCRAM_MODULE,
     "OAUTHBEARER": OAUTHBEARER_MODULE,
+    "GSSAPI": KERBEROS_MODULE,
 }
 CONTROL_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 #: PlainLoginModule: user_alice="secret" is the password of alice.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lograft.model.listeners import SecurityProtocol
 from lograft.model.settings.jaas import MODULES, JaasEntry, parse_jaas
+from lograft.model.settings.kerberos import find_kerberos_problems
 from lograft.model.settings.keys import ConfigKey, ConfigType
 from lograft.model.settings.oauthbearer import find_oauthbearer_problems
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from lograft.model.settings.broker import BrokerConfig
 
 #: The mechanisms that a listener may enable.
-SERVER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SERVER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 #: The mechanisms with which a node may log in at another one.
 NODE_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
@@ -167,5 +168,7 @@ def _find_listener_problems(
                 (setting, *names),
                 f"{setting} must name the login module of {mechanism}, {MODULES[mechanism]}",
             )
+        if mechanism == "GSSAPI":
+            yield from find_kerberos_problems(config, listener, entry)
         if mechanism == "OAUTHBEARER":
             yield from find_oauthbearer_problems(config, listener)

@@ -149,10 +149,10 @@ class World:
         self.sender = MarkerSender(
             self.life.runtime,
             self.brokers,
-            transactions=self.coordinator,  # type: ignore[arg-type]
             append_here=self._append,  # type: ignore[arg-type]
             metadata=metadata,
         )
+        self.sender.transactions = self.coordinator  # type: ignore[assignment]
 
     def _append(self, where: TopicPartition, end: TransactionEnd) -> "tuple[StandInPartition, int]":
         log = self.logs.setdefault(where, StandInPartition())

@@ -1,0 +1,147 @@
+"""Clients log in with Kerberos: the same on Lograft and on Apache Kafka, with a real key
+distribution center."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.kerberos import REALM, SERVER, Realm, ensure_gssapi, started_realm
+from tests.compatibility.servers import (
+    SMALL_JVM,
+    Kind,
+    Server,
+    free_port,
+    java_command,
+    kinds_under_test,
+)
+
+pytestmark = pytest.mark.interop
+#: As in the principal of the node.
+HOST = "localhost"
+TOPIC = "logins"
+SECONDS_MAX = 60
+KAFKA_PYTHON = """
+import sys
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+try:
+    producer = KafkaProducer(
+        bootstrap_servers=sys.argv[1], security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI",
+        sasl_kerberos_service_name="kafka", bootstrap_timeout_ms=10_000,
+    )
+    print(producer.send("logins", b"x").get(20).topic)
+    producer.close()
+except KafkaError as error:
+    sys.exit(repr(error))
+"""
+AIOKAFKA = """
+import asyncio, sys
+from aiokafka import AIOKafkaProducer
+async def main():
+    producer = AIOKafkaProducer(
+        bootstrap_servers=sys.argv[1], security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI",
+        sasl_kerberos_service_name="kafka",
+    )
+    try:
+        await producer.start()
+        print((await producer.send_and_wait("logins", b"x")).topic)
+    finally:
+        await producer.stop()
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+    ensure_gssapi()
+    with (
+        started_realm(tmp_path_factory.mktemp("kerberos") / "realm") as realm,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in realm.environment.items():
+            patch.setenv(name, value)
+        yield realm
+
+
+class KerberosServer:
+    """A node whose listener SASL has GSSAPI, and one without security for the test itself."""
+
+    def __init__(self, kind: Kind, folder: Path, realm: Realm) -> None:
+        self.realm = realm
+        self.server = Server.of(kind, folder / "node")
+        self.server.jvm = (*SMALL_JVM, f"-Djava.security.krb5.conf={realm.config_path}")
+        self.port = free_port()
+        listeners = f"PLAINTEXT://{self.server.bootstrap},SASL://{HOST}:{self.port}"
+        self.server.settings |= {
+            "listeners": f"{listeners},CONTROLLER://{self.server.controller}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ",SASL:SASL_PLAINTEXT",
+            "listener.name.sasl.sasl.enabled.mechanisms": "GSSAPI",
+            "listener.name.sasl.gssapi.sasl.jaas.config": realm.jaas(SERVER, is_server=True),
+            # Kafka reads the service name of a listener from here.
+            "sasl.kerberos.service.name": "kafka",
+            "sasl.kerberos.principal.to.local.rules": "RULE:[1:$1@$0](mallory@.*)s/.*/x@y/,DEFAULT",
+        }
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def log_in_with_java(self, principal: str, folder: Path) -> str:
+        """Returns what kafka-topics printed."""
+        config = folder / f"{principal}.properties"
+        config.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n"
+            f"sasl.jaas.config={self.realm.jaas(principal)}\n"
+            "default.api.timeout.ms=20000\nrequest.timeout.ms=10000\n"
+        )
+        java = java_command((*SMALL_JVM, f"-Djava.security.krb5.conf={self.realm.config_path}"))
+        tool = ["org.apache.kafka.tools.TopicCommand", "--list"]
+        done = run([*java, *tool, "--bootstrap-server", self.address, "--command-config", config])
+        return done.stdout + done.stderr
+
+    def log_in_with_python(self, program: str, principal: str) -> str:
+        keytab = self.realm.keytab(principal)
+        self.realm.run("kinit", "-k", "-t", str(keytab), principal)
+        done = run([sys.executable, "-W", "ignore", "-c", program, self.address])
+        return done.stdout + done.stderr
+
+
+def run(command: list[str | Path]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS_MAX, env=os.environ
+    )
+
+
+@pytest.fixture(params=kinds_under_test(), scope="module")
+def kerberos(
+    request: pytest.FixtureRequest, realm: Realm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KerberosServer]:
+    server = KerberosServer(request.param, tmp_path_factory.mktemp("server"), realm)
+    with server.server.started():
+        yield server
+
+
+@pytest.mark.parametrize("program", [KAFKA_PYTHON, AIOKAFKA], ids=["kafka-python", "aiokafka"])
+def test_python_clients_log_in(kerberos: KerberosServer, program: str) -> None:
+    assert kerberos.log_in_with_python(program, "alice").splitlines()[-1] == TOPIC
+
+
+def test_javas_client_logs_in(kerberos: KerberosServer, tmp_path: Path) -> None:
+    kerberos.log_in_with_python(KAFKA_PYTHON, "alice")
+    assert TOPIC in kerberos.log_in_with_java("alice", tmp_path).splitlines()
+
+
+def test_a_principal_that_no_rule_shortens_is_rejected(
+    kerberos: KerberosServer, tmp_path: Path
+) -> None:
+    output = kerberos.log_in_with_java("mallory", tmp_path)
+    # Kafka closes the connection without a response.
+    assert ("Authentication failed" if kerberos.server.kind == "lograft" else "Timed out") in output
+    log = kerberos.server.log_path.read_text()
+    assert f"mallory@{REALM}" in log
