@@ -52,7 +52,8 @@ class SecurityLog:
             "event": event,
             "outcome": "failure" if failed else "success",
             **values,
-            "client": str(client),
+            # The port of a client whose request was forwarded is unknown.
+            "client": str(client) if client.port else client.host,
         }
         if source.suppressed:
             shown["suppressed"] = str(source.suppressed)

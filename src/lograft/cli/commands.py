@@ -25,6 +25,7 @@ from lograft.cli.reassign_commands import reassign
 from lograft.cli.top_commands import top
 from lograft.cli.topic_commands import topics
 from lograft.cli.transaction_commands import transactions
+from lograft.cli.user_commands import users
 
 app = typer.Typer(
     name="lograft",
@@ -44,6 +45,7 @@ app.add_typer(reassign, name="reassign")
 app.add_typer(cluster, name="cluster")
 app.add_typer(quorum, name="quorum")
 app.add_typer(transactions, name="transactions")
+app.add_typer(users, name="users")
 app.add_typer(context, name="context")
 app.add_typer(pipeline, name="pipeline")
 

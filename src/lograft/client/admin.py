@@ -19,6 +19,7 @@ from lograft.client.administering import (
     group_resets,
     log_dirs,
     retention_holds,
+    scram_users,
     topic_descriptions,
     topic_groups,
     transactions,
@@ -78,6 +79,7 @@ from lograft.client.administering.partitions import (
 )
 from lograft.client.administering.request_driver import RequestDriver
 from lograft.client.administering.retention_holds import RetentionHold
+from lograft.client.administering.scram_users import ScramDeletion, ScramUpsertion
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.administering.topic_descriptions import (
     PartitionDescription,
@@ -146,6 +148,8 @@ __all__ = [
     "ResourceKind",
     "RetentionHold",
     "Scope",
+    "ScramDeletion",
+    "ScramUpsertion",
     "Target",
     "TopicDescription",
     "TopicGroup",
@@ -670,6 +674,28 @@ class Admin(AsyncResource):
         return await retention_holds.list_retention_holds(self._driver, topics, now_ms=now_ms)
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, dict[str, int]]:
+        """Returns the SCRAM users, or those of the given ones that exist: the number of iterations
+        of each mechanism for which a user has a password.
+
+        for user, mechanisms in (await admin.describe_user_scram_credentials()).items():
+            print(user, mechanisms)
+        """
+        return await scram_users.describe_user_scram_credentials(self._driver, users)
+
+    async def alter_user_scram_credentials(
+        self, changes: Iterable[ScramUpsertion | ScramDeletion]
+    ) -> None:
+        """Creates SCRAM users, replaces their passwords, and removes them. A change applies to the
+        next login. The passwords are not sent, only credentials derived from them.
+
+        change = ScramUpsertion("alice", "correct horse battery staple")
+        await admin.alter_user_scram_credentials([change])
+        """
+        await scram_users.alter_user_scram_credentials(self._driver, list(changes))
 
     async def list_transactions(
         self,

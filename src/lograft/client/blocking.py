@@ -367,6 +367,8 @@ class Admin(BlockingClient[admin.Admin]):
     list_topic_groups = blocking_method(admin.Admin.list_topic_groups)
     alter_group_offsets = blocking_method(admin.Admin.alter_group_offsets)
     delete_group_offsets = blocking_method(admin.Admin.delete_group_offsets)
+    describe_user_scram_credentials = blocking_method(admin.Admin.describe_user_scram_credentials)
+    alter_user_scram_credentials = blocking_method(admin.Admin.alter_user_scram_credentials)
     list_retention_holds = blocking_method(admin.Admin.list_retention_holds)
     plan_reset = blocking_method(admin.Admin.plan_reset)
     plan_undo = blocking_method(admin.Admin.plan_undo)

@@ -13,7 +13,7 @@ for them (`start`, `stop`, `create_topic`) blocks only its caller, for a few mil
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from types import TracebackType
 from typing import Any, Final
@@ -31,6 +31,7 @@ from lograft.simulation.platter import CAPACITY_BYTES, Platter
 from lograft.testing.faults import FailingRequests
 from lograft.testing.links import CLIENTS, Links
 from lograft.testing.node_thread import NodeFailed, NodeThread
+from lograft.testing.security import ADMIN, LISTENER, ClusterSecurity
 from lograft.testing.settings import internal_topics
 from lograft.wire.apis import Versions
 from lograft.wire.messages.create_topics import (
@@ -62,12 +63,21 @@ PROPERTIES: Final = {
 
 class Cluster(FailingRequests):
     """Nodes that are numbered from 1. `properties` are settings of all nodes, by Kafka's names;
-    `seed` determines which unflushed data a power loss destroys."""
+    `seed` determines which unflushed data a power loss destroys. With `security` "scram" or
+    "plain", clients and nodes log in: `client_settings` returns the settings for one of `users`,
+    and for `admin`, who always exists and is a super user."""
 
     def __init__(
-        self, nodes: int = 1, *, properties: Mapping[str, str] | None = None, seed: int | str = 0
+        self,
+        nodes: int = 1,
+        *,
+        properties: Mapping[str, str] | None = None,
+        seed: int | str = 0,
+        security: str | None = None,
+        users: Iterable[str] = ("alice", "bob"),
     ) -> None:
         super().__init__()
+        self._security = None if security is None else ClusterSecurity(security, users)
         self._random = Random(seed)
         self._links = Links()
         self._threads: dict[int, NodeThread] = {}
@@ -79,7 +89,13 @@ class Cluster(FailingRequests):
         voters = tuple(
             Voter(NodeId(i), address, directory_id_of(i)) for i, address in controllers.items()
         )
-        self._request = FormatRequest(cluster_id=CLUSTER_ID, controllers=InitialControllers(voters))
+        secured = self._security
+        self._request = FormatRequest(
+            cluster_id=CLUSTER_ID,
+            controllers=InitialControllers(voters),
+            scram=() if secured is None else secured.credentials(),
+        )
+        listener = "PLAINTEXT" if secured is None else LISTENER
         self._platters = {i: Platter() for i in self._addresses}
         self._configs: dict[int, BrokerConfig] = {}
         for node_id, address in self._addresses.items():
@@ -90,8 +106,9 @@ class Cluster(FailingRequests):
                     **PROPERTIES,
                     **internal_topics(nodes),
                     "node.id": str(node_id),
-                    "listeners": f"PLAINTEXT://{address},CONTROLLER://{controllers[node_id]}",
+                    "listeners": f"{listener}://{address},CONTROLLER://{controllers[node_id]}",
                     "controller.quorum.bootstrap.servers": ",".join(map(str, controllers.values())),
+                    **({} if secured is None else secured.properties()),
                     **(properties or {}),
                 }
             )
@@ -244,6 +261,13 @@ class Cluster(FailingRequests):
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, for clients: host:port, separated by commas."""
         return ",".join(str(address) for address in self._addresses.values())
+
+    def client_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """Returns the settings with which clients connect as this user, by Kafka's names. Without
+        security, these are the bootstrap servers only."""
+        if self._security is None:
+            return {"bootstrap.servers": self.bootstrap_servers}
+        return self._security.client_settings(user, self.bootstrap_servers)
 
     def address(self, node_id: int) -> str:
         return str(self._addresses[node_id])

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "lograft(nodes, properties, seed): the cluster of the fixture lograft_cluster"
+        "markers",
+        "lograft(nodes, properties, seed, security, users): the cluster of the fixture"
+        " lograft_cluster",
     )
 
 
@@ -31,6 +33,12 @@ def lograft_cluster(
     mark = request.node.get_closest_marker("lograft")
     options: dict[str, Any] = {} if mark is None else mark.kwargs
     return lograft_clusters(*(() if mark is None else mark.args), **options)
+
+
+@pytest.fixture
+def lograft_client_settings(lograft_cluster: "Cluster") -> "Callable[..., dict[str, str]]":
+    """A function that returns the settings of a client, `lograft_client_settings("alice")`."""
+    return lograft_cluster.client_settings
 
 
 @pytest.fixture

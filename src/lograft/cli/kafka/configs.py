@@ -1,4 +1,4 @@
-"""kafka-configs: describes and changes settings of topics, brokers and groups."""
+"""kafka-configs: describes and changes settings of topics, brokers and groups, and SCRAM users."""
 
 import argparse
 import re
@@ -17,6 +17,8 @@ from lograft.client.admin import (
     ConfigSource,
     Operation,
     ResourceKind,
+    ScramDeletion,
+    ScramUpsertion,
 )
 from lograft.client.errors import ClientError
 from lograft.model.errors import InvalidInput
@@ -28,6 +30,9 @@ KINDS: Final = {
     "client-metrics": ResourceKind.CLIENT_METRICS,
     "broker-loggers": ResourceKind.BROKER_LOGGER,
 }
+USERS: Final = "users"
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+DEFAULT_ITERATIONS: Final = "4096"
 SOURCES: Final = {
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
     ConfigSource.BROKER: "DYNAMIC_BROKER_CONFIG",
@@ -54,8 +59,9 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--bootstrap-controller", metavar="HOST:PORT,…")
     for flag in ("describe", "alter", "all", "entity-default", "broker-defaults"):
         parser.add_argument(f"--{flag}", action="store_true")
-    parser.add_argument("--entity-type", choices=KINDS)
+    parser.add_argument("--entity-type", choices=[*KINDS, USERS])
     parser.add_argument("--entity-name")
+    parser.add_argument("--user")
     for flag in ("topic", "broker", "group", "client-metrics", "broker-logger"):
         parser.add_argument(f"--{flag}")
     parser.add_argument("--add-config", metavar="NAME=VALUE,…")
@@ -63,6 +69,8 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--delete-config", metavar="NAME,…")
     arguments = parser.parse_args(list(words))
     action = parser.require_one(arguments, "describe", "alter")
+    if arguments.entity_type == USERS or arguments.user is not None:
+        return _run_for_users(parser, arguments, action)
     kind, name = _parse_entity(parser, arguments)
     try:
         if action == "alter":
@@ -81,6 +89,48 @@ def run(words: Sequence[str]) -> int:
         print(f"Error while executing config command with args: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _run_for_users(parser: Parser, arguments: argparse.Namespace, action: str) -> int:
+    name = arguments.user or arguments.entity_name
+    try:
+        if action == "alter":
+            if name is None:
+                parser.error("an entity-name must be specified with --alter of users")
+            changes = [_parse_scram_change(name, change) for change in _parse_changes(arguments)]
+            settings = settings_of(parser, arguments)
+            run_admin(settings, lambda admin: admin.alter_user_scram_credentials(changes))
+            print(f"Completed updating config for user {name}.")
+        else:
+            names = None if name is None else [name]
+            found = run_admin(
+                settings_of(parser, arguments),
+                lambda admin: admin.describe_user_scram_credentials(names),
+            )
+            for user, mechanisms in sorted(found.items()):
+                configs = ", ".join(
+                    f"{mechanism}=iterations={count}" for mechanism, count in mechanisms.items()
+                )
+                print(f"SCRAM credential configs for user-principal '{user}' are {configs}")
+    except (ClientError, InvalidInput) as error:
+        print(f"Error while executing config command with args: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse_scram_change(user: str, change: ConfigChange) -> ScramUpsertion | ScramDeletion:
+    """Error messages do not include the value, which contains the password."""
+    if change.name not in MECHANISMS:
+        raise InvalidInput(
+            f"{change.name} is not one of {', '.join(MECHANISMS)}, the settings of users"
+        )
+    if change.operation is Operation.DELETE:
+        return ScramDeletion(user, change.name)
+    values = dict(part.partition("=")[::2] for part in (change.value or "").split(","))
+    password, iterations = values.pop("password", ""), values.pop("iterations", DEFAULT_ITERATIONS)
+    if values or not password or not iterations.isdecimal():
+        raise InvalidInput(f"write {change.name}=[iterations=NUMBER,password=…]")
+    return ScramUpsertion(user, password, change.name, int(iterations))
 
 
 def _parse_entity(parser: Parser, arguments: argparse.Namespace) -> tuple[ResourceKind, str | None]:

@@ -96,6 +96,9 @@ class RequestDriver:
         """Whether requests go to controllers (bootstrap.controllers) instead of brokers."""
         return self._settings.uses_controllers
 
+    def random_bytes(self, count: int) -> bytes:
+        return self._core.runtime.randomness.bytes(count)
+
     async def connect(self) -> None:
         """Connects to any of the bootstrap servers. Raises ConnectionFailed if none responds."""
         await self._core.network.connect_any()
