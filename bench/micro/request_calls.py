@@ -1,11 +1,13 @@
 """Counts the function calls that each kind of request costs a node.
 
-    python -m bench.micro.request_calls [--against SRC] [--workload NAME ...] [--functions 10]
+    python -m bench.micro.request_calls [--against SRC] [--acls] [--workload NAME ...]
+        [--functions 10]
 
 A real node runs in a process of its own (`counted_node.py`) and gets one request at a time over a
 socket, after a few that warm its caches. The numbers of calls repeat to about one per cent even on
 a busy machine, unlike times. `--against` (the `src` folder of another checkout) runs the same load
-on that source tree, `--functions` shows which functions are called more or less often than there.
+on that source tree, `--acls` runs it with ACLs and compares with a node without an authorizer,
+`--functions` shows which functions are called more or less often than there.
 """
 
 import argparse
@@ -37,9 +39,13 @@ from bench.latency import connect, receive_frame
 from bench.members import ClassicMember, ConsumerMember
 from bench.subject import GROUP_KEY, TRANSACTION_KEY, BenchFailed, Subject
 from bench.transaction_load import Transactor
+from lograft.model.settings.authorizer import STANDARD_AUTHORIZER
+from lograft.security.acls import ALL_OPERATIONS, WILDCARD, AclPermission, PatternType
+from lograft.security.authorization import CLUSTER_NAME, ResourceType
 from lograft.wire.batches import build_batch
 from lograft.wire.headers import frame_request
 from lograft.wire.message import Message
+from lograft.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from lograft.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest
@@ -72,6 +78,8 @@ COMMIT_ERROR_POSITION: Final = -5
 #: Position of the error code: after correlation id, tags and throttle time.
 INIT_ERROR_POSITION: Final = 9
 TOPICS_PER_REQUEST: Final = 100
+#: ACLs that do not concern the client.
+OTHER_ACLS: Final = 300
 
 
 class Calls(NamedTuple):
@@ -352,23 +360,54 @@ WORKLOADS: Final[dict[str, Workload]] = {
 }
 
 
+def add_acls(load: Load) -> None:
+    """The client is allowed everything by ACLs, which are not the only ones."""
+    acls = [
+        (ResourceType.TOPIC, f"team-{number}-", PatternType.PREFIXED, f"User:{number}")
+        for number in range(OTHER_ACLS)
+    ]
+    for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
+        acls.append((kind, WILDCARD, PatternType.LITERAL, "User:ANONYMOUS"))
+    acls.append((ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL, "User:ANONYMOUS"))
+    creations = [
+        AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=pattern,
+            principal=principal,
+            host=WILDCARD,
+            operation=ALL_OPERATIONS,
+            permission_type=AclPermission.ALLOW,
+        )
+        for kind, name, pattern, principal in acls
+    ]
+    load.ask(build_frame(CreateAclsRequest(creations=creations), 3))
+
+
 @contextmanager
-def counted_node(source: Path) -> Iterator[Load]:
+def counted_node(source: Path, *, has_acls: bool = False) -> Iterator[Load]:
     path = os.pathsep.join(map(str, (source, ROOT)))
     with tempfile.TemporaryDirectory(prefix="lograft-bench-") as folder:
         counts = Path(folder, "counts")
         server = Server.of("lograft", Path(folder, "node"))
         server.prefix = ("env", f"PYTHONPATH={path}", sys.executable, "-m", COUNTED_NODE)
         server.prefix += (str(counts),)
+        if has_acls:
+            server.settings |= {
+                "authorizer.class.name": STANDARD_AUTHORIZER,
+                "allow.everyone.if.no.acl.found": "true",
+            }
         with server.started():
             load = Load(server, counts)
+            if has_acls:
+                add_acls(load)
             yield load
             load.connection.close()
 
 
-def measure(source: Path, names: list[str]) -> dict[str, Calls]:
+def measure(source: Path, names: list[str], *, has_acls: bool = False) -> dict[str, Calls]:
     """Returns the calls of all rounds of each workload."""
-    with counted_node(source) as load:
+    with counted_node(source, has_acls=has_acls) as load:
         return {name: WORKLOADS[name].measure(load) for name in names}
 
 
@@ -387,12 +426,14 @@ def print_functions(here: Calls, there: Calls | None, *, rounds: int, top: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="the src folder of another checkout")
+    parser.add_argument("--acls", action="store_true", help="with ACLs against without")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS))
     parser.add_argument("--functions", type=int, default=0, help="how many to show")
     options: Any = parser.parse_args()
     names = options.workload or list(WORKLOADS)
-    here = measure(ROOT / "src", names)
-    there = measure(options.against.resolve(), names) if options.against else {}
+    other = ROOT / "src" if options.against is None and options.acls else options.against
+    here = measure(ROOT / "src", names, has_acls=options.acls)
+    there = measure(other.resolve(), names) if other else {}
     print(f"{'calls of one request':26}{'Python':>9}{'C':>9}", end="")
     print(f"{'against':>11}{'':9}{'change':>10}" if there else "")
     for name in names:

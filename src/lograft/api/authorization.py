@@ -4,6 +4,7 @@ Without an authorizer everything is allowed, and nothing is computed.
 """
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from lograft.model.errors import ErrorCode, Rejected
@@ -126,6 +127,12 @@ def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
     return authorizer is None or authorizer.authorize_any(
         context.principal, context.peer.host, permission
     )
+
+
+def access_key(principal: str, host: str, version: int) -> bytes:
+    """Returns bytes that differ between principals, hosts and versions of the ACLs. All have one
+    size, so that they can follow bytes that a client has chosen."""
+    return blake2b(repr((principal, host, version)).encode(), digest_size=16).digest()
 
 
 def permission_error(permission: Permission, name: str) -> Rejected:

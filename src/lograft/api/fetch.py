@@ -11,6 +11,7 @@ Replicas: `follower_fetch`.
 
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
+from uuid import UUID
 
 from lograft.api import follower_fetch
 from lograft.api.authorization import NO_NAMES, find_denied, is_allowed, permission_error
@@ -67,6 +68,8 @@ API: Final = Api(
 )
 
 READ_COMMITTED: Final = 1
+#: Before the topics are authorized.
+NO_VERSION: Final = -1
 LEADER_HINTS_SINCE: Final = 16
 DIVERGENCE_SINCE: Final = 12
 FOLLOWERS_SINCE: Final = 11
@@ -123,6 +126,14 @@ def handle(
     return _wait(context, session, incremental, fetch)
 
 
+def is_permitted(context: Context, request: FetchRequest) -> bool:
+    """Returns whether a consumer may repeat the request. False for topics that do not exist."""
+    if context.authorizer is None:
+        return True
+    names = [_name_of(context, topic.topic, topic.topic_id) for topic in request.topics]
+    return all(names) and not find_denied(context, TOPIC_READ, names)
+
+
 def error_response(request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
     """A replica that may not fetch gets TOPIC_AUTHORIZATION_FAILED for each partition, as in Kafka:
     before version 7 the response has no top-level error code."""
@@ -145,10 +156,19 @@ def error_response(request: FetchRequest, code: ErrorCode, message: str) -> Fetc
     return response
 
 
+def _name_of(context: Context, name: str, topic_id: UUID) -> str:
+    """Returns an empty name for an unknown id."""
+    if context.api_version < TOPIC_IDS_SINCE:
+        return name
+    state = context.broker.image.topics.get(topic_id)
+    return "" if state is None else state.name
+
+
 class Fetch:
     """Reads all requested partitions; the read is repeated until the response can be sent."""
 
     __slots__ = (
+        "_acl_version",
         "_broker",
         "_by_id",
         "_bytes_left",
@@ -156,6 +176,7 @@ class Fetch:
         "_bytes_min",
         "_client_rack",
         "_committed_only",
+        "_context",
         "_denied_topics",
         "_failed",
         "_from_leader_only",
@@ -187,10 +208,9 @@ class Fetch:
             if within_quota is not None:
                 self._bytes_max = int(min(self._bytes_max, within_quota))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self._context = context
+        self._acl_version = NO_VERSION
         self._denied_topics = NO_NAMES
-        if context.authorizer is not None:
-            names = filter(None, map(self._name_of, requested))
-            self._denied_topics = find_denied(context, TOPIC_READ, names)
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._from_leader_only = context.api_version < FOLLOWERS_SINCE
         #: Empty: the broker that gets the request serves it.
@@ -209,6 +229,12 @@ class Fetch:
 
     def read(self) -> None:
         request = self.request
+        authorizer = self._context.authorizer
+        if authorizer is not None and authorizer.version != self._acl_version:
+            # The first read, or the ACLs have changed since the previous one.
+            self._acl_version = authorizer.version
+            names = filter(None, map(self._name_of, self.requested))
+            self._denied_topics = find_denied(self._context, TOPIC_READ, names)
         results: list[tuple[RequestedPartition, PartitionData]] = []
         self.results = results
         self.partitions = []
@@ -329,11 +355,7 @@ class Fetch:
         return data
 
     def _name_of(self, requested: RequestedPartition) -> str:
-        """Returns an empty name for an unknown id."""
-        if not self._by_id:
-            return requested.topic
-        state = self._broker.image.topics.get(requested.topic_id)
-        return "" if state is None else state.name
+        return _name_of(self._context, requested.topic, requested.topic_id)
 
     def _is_end_authoritative(self, partition: Partition) -> bool:
         """Returns whether the end of this log is certainly the end of the partition. Followers are

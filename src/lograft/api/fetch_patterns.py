@@ -4,7 +4,8 @@ As for Produce (`produce_patterns`), a client's requests for one partition diffe
 correlation id and fetch offset. The first one leaves a pattern; requests that match it are served
 without decoding, and wait without a task. Patterns are built by the general codec, so both paths
 give the same bytes. Errors, aborted transactions and all other special cases take the general path
-from the beginning, which is possible because the fast path has changed nothing by then.
+from the beginning, which is possible because the fast path has changed nothing by then. A fetch
+that waits while the ACLs change takes it, too.
 """
 
 import asyncio
@@ -13,13 +14,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from lograft.api.fetch import NO_RECORDS, READ_COMMITTED
+from lograft.api.context import Context
+from lograft.api.fetch import NO_RECORDS, READ_COMMITTED, is_permitted
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.fetch_sessions import EPOCH_FINAL, NO_SESSION, TOPIC_IDS_SINCE
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import LograftError
 from lograft.model.exchange import DelayedReply, EncodedResponse, Reply
 from lograft.model.types import NO_EPOCH, NO_NODE, Offset
+from lograft.security.authorization import Authorizer
 from lograft.wire.apis import FETCH_KEY, response_header_version
 from lograft.wire.codec import write
 from lograft.wire.headers import frame_response, write_request_header
@@ -102,10 +105,20 @@ class Pattern:
 
 
 class FetchPatterns:
-    __slots__ = ("_count", "_patterns", "broker", "measured", "served", "timed_at", "woken")
+    __slots__ = (
+        "_authorizer",
+        "_count",
+        "_patterns",
+        "broker",
+        "measured",
+        "served",
+        "timed_at",
+        "woken",
+    )
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, authorizer: Authorizer | None = None) -> None:
         self.broker = broker
+        self._authorizer = authorizer
         #: Indexed by version, then by the bytes that requests share.
         self._patterns: tuple[dict[bytes, Pattern], ...] = ()
         self.forget()
@@ -117,13 +130,20 @@ class FetchPatterns:
         self.measured = 0
         self.woken = WokenFetches()
 
+    @property
+    def acl_version(self) -> int:
+        return 0 if self._authorizer is None else self._authorizer.version
+
     def forget(self) -> None:
         self._count = 0
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
-    def serve(self, frame: memoryview, generic: Callable[[memoryview], Reply]) -> Reply:
-        """Returns the response, or one that waits; or None, and then nothing has changed. `generic`
-        handles the frame on the general path if that becomes necessary during the wait."""
+    def serve(
+        self, frame: memoryview, access: bytes, generic: Callable[[memoryview], Reply]
+    ) -> Reply:
+        """Returns the response, or one that waits; or None, and then nothing has changed. `access`
+        is the key of the sender (`access_key`); `generic` handles the frame on the general path if
+        that becomes necessary during the wait."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
             return None
@@ -135,7 +155,7 @@ class FetchPatterns:
             return None
         at += _ID_TO_OFFSET if version >= TOPIC_IDS_SINCE else frame[at] + _NAME_TO_OFFSET
         pattern = self._patterns[version].get(
-            bytes(frame[_COMPARED_FROM:at]) + bytes(frame[at + _OFFSET.size :])
+            bytes(frame[_COMPARED_FROM:at]) + bytes(frame[at + _OFFSET.size :]) + access
         )
         if pattern is None or at + _OFFSET.size > size:
             return None
@@ -201,9 +221,10 @@ class FetchPatterns:
         return EncodedResponse((head + length, part, _TAIL))
 
     def learn(
-        self, frame: memoryview, version: int, client_id: str | None, request: FetchRequest
+        self, frame: memoryview, context: Context, request: FetchRequest, access: bytes
     ) -> None:
         """Adds the pattern of a simple request that the general path has handled."""
+        version, client_id = context.api_version, context.client_id
         if version not in VERSIONS or client_id is None or not _is_simple(request):
             return
         (topic,) = request.topics
@@ -217,15 +238,16 @@ class FetchPatterns:
         if (
             not mark
             or len(whole) > SHARED_BYTES_MAX
-            or before + after in self._patterns[version]
+            or before + after + access in self._patterns[version]
             or frame[_COMPARED_FROM:at] != before
             or frame[at + _OFFSET.size :] != after
+            or not is_permitted(context, request)
         ):
             return
         if self._count == PATTERNS_MAX:
             self.forget()
         self._count += 1
-        self._patterns[version][before + after] = Pattern(
+        self._patterns[version][before + after + access] = Pattern(
             request, _marked_response(request, version)
         )
 
@@ -288,6 +310,7 @@ class DelayedFetch(DelayedReply):
         "_patterns",
         "_recheck",
         "_timer",
+        "_version",
         "_woken",
     )
 
@@ -304,6 +327,7 @@ class DelayedFetch(DelayedReply):
         self._offset = offset
         self._frame = frame
         self._generic = generic
+        self._version = patterns.acl_version
         self._partition: Partition | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._recheck: Callable[[], None] | None = None
@@ -347,7 +371,11 @@ class DelayedFetch(DelayedReply):
         (_, version, correlation_id) = _START.unpack_from(self._frame)
         partition = self._partition
         reply = None
-        if partition is not None and partition is self._patterns.find(self._pattern, version):
+        if (
+            partition is not None
+            and partition is self._patterns.find(self._pattern, version)
+            and self._version == self._patterns.acl_version
+        ):
             reply = self._patterns.read(
                 self._pattern, version, self._offset, correlation_id, final=self._is_over
             )

@@ -31,6 +31,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
+from lograft.model.uuids import uuid_to_text
 from lograft.security.authorization import TOPIC_WRITE, TRANSACTIONAL_ID_WRITE
 from lograft.storage.errors import (
     InvalidRecord,
@@ -116,8 +117,10 @@ def handle(
             partition_responses.append(partition_response)
             appending = None
             try:
-                if denied_topics and (name := _name_of(context, topic)) in denied_topics:
-                    raise permission_error(TOPIC_WRITE, name)
+                if denied_topics and _name_of(context, topic) in denied_topics:
+                    # A client that uses the id may not know the name.
+                    shown = topic.name or uuid_to_text(topic.topic_id)
+                    raise permission_error(TOPIC_WRITE, shown)
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _check_records(context, partition, data)
                 verification = None
@@ -185,6 +188,23 @@ def _may_write_transaction(context: Context, request: ProduceRequest) -> bool:
     transactional_id = request.transactional_id
     return transactional_id is not None and is_allowed(
         context, TRANSACTIONAL_ID_WRITE, transactional_id
+    )
+
+
+def is_permitted(context: Context, request: ProduceRequest) -> bool:
+    """Returns whether the principal may repeat the request with any records. False for topics that
+    do not exist."""
+    if context.authorizer is None:
+        return True
+    transactional_id = request.transactional_id
+    names = [_name_of(context, topic) for topic in request.topic_data]
+    return (
+        all(names)
+        and not find_denied(context, TOPIC_WRITE, names)
+        and (
+            transactional_id is None
+            or is_allowed(context, TRANSACTIONAL_ID_WRITE, transactional_id)
+        )
     )
 
 

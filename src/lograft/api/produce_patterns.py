@@ -8,14 +8,16 @@ that all responses share. A later frame with these bytes needs no decoding, and 
 A frame without a pattern takes the general path, and so does one that cannot be appended: nothing
 has changed by then, so the request can start again. (A batch that begins a transaction may have
 added its partition to it, which can be repeated.) The rules of the partition are checked for every
-request; a pattern includes names, but not permissions. Listeners with a throttle or an authorizer
-have no fast path.
+request. With an authorizer, a pattern belongs to a principal, a host and a version of the ACLs, of
+which a key is part of the compared bytes, and exists only if they permit the request: the next
+request after a change takes the general path. There is no fast path while quotas are configured.
 """
 
 from struct import Struct
 from typing import Final
 
 from lograft.api import produce
+from lograft.api.context import Context
 from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
 from lograft.api.produce_acks import DelayedAck, ResponsePattern
 from lograft.api.produce_transactions import verify_immediately
@@ -91,8 +93,11 @@ class ProducePatterns:
         self._count = 0
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
-    def serve(self, frame: memoryview) -> bytes | EncodedResponse | DelayedAck | None:
-        """Returns the response, or one that waits; or None, and then nothing has changed."""
+    def serve(
+        self, frame: memoryview, access: bytes
+    ) -> bytes | EncodedResponse | DelayedAck | None:
+        """Returns the response, or one that waits; or None, and then nothing has changed.
+        `access` is the key of the sender (`access_key`)."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
             return None
@@ -106,7 +111,7 @@ class ProducePatterns:
         if at + _ID_TO_RECORDS >= size:
             return None
         at += _ID_TO_RECORDS if version == TOPIC_IDS_SINCE else frame[at] + _NAME_TO_RECORDS
-        pattern = self._patterns[version].get(bytes(frame[_COMPARED_FROM:at]))
+        pattern = self._patterns[version].get(bytes(frame[_COMPARED_FROM:at]) + access)
         if pattern is None or at + HEADER_SIZE >= size:
             return None
         length = shift = 0
@@ -137,6 +142,9 @@ class ProducePatterns:
         verification = None
         try:
             if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+                if pattern.transactional_id is None:
+                    # The general path decides whether it is permitted.
+                    return None
                 verification = verify_immediately(
                     broker, pattern.version, pattern.transactional_id, partition, records
                 )
@@ -153,9 +161,10 @@ class ProducePatterns:
         return DelayedAck(pattern, correlation_id, partition, result)
 
     def learn(
-        self, frame: memoryview, version: int, client_id: str | None, request: ProduceRequest
+        self, frame: memoryview, context: Context, request: ProduceRequest, access: bytes
     ) -> None:
         """Adds the pattern of a frequent request that the general path has handled."""
+        version, client_id = context.api_version, context.client_id
         if version not in VERSIONS or client_id is None or len(request.topic_data) != 1:
             return
         (topic,) = request.topic_data
@@ -171,14 +180,15 @@ class ProducePatterns:
         shared = (head + write(bare, version))[_COMPARED_FROM : -1 - _TAGS_BYTES]
         if (
             len(shared) > SHARED_BYTES_MAX
-            or shared in self._patterns[version]
+            or shared + access in self._patterns[version]
             or frame[_COMPARED_FROM : _COMPARED_FROM + len(shared)] != shared
+            or not produce.is_permitted(context, request)
         ):
             return
         if self._count == PATTERNS_MAX:
             self.forget()
         self._count += 1
-        self._patterns[version][shared] = ResponsePattern(
+        self._patterns[version][shared + access] = ResponsePattern(
             self._broker, self._listener, version, request, self.errors
         )
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from lograft import api
-from lograft.api.authorization import check_request
+from lograft.api.authorization import access_key, check_request
 from lograft.api.context import ANONYMOUS, ClientSoftware, Context, DelayedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch import is_from_replica
@@ -82,6 +82,8 @@ WOKEN_FIRST_MAX: Final = 4
 FRAME_BYTES_MAX: Final = 100 << 20
 #: InitProducerId 6: two-phase commit.
 UNSTABLE: Final = frozenset({22})
+#: Of a connection that has no access key yet.
+NO_VERSION: Final = -1
 #: The peer of a request that did not arrive on a connection.
 NO_PEER: Final = Address("", 0)
 
@@ -220,10 +222,12 @@ class Router:
         self.authorizer = authorizer
         #: SASL of the listener; None: clients are not authenticated by SASL.
         self.authentication = authentication
-        #: None for controllers, and with permissions, which patterns do not include.
+        #: None for controllers.
         self._patterns: FastPaths | None = None
-        if broker is not None and authorizer is None:
-            self._patterns = FastPaths(ProducePatterns(broker, listener), FetchPatterns(broker))
+        if broker is not None:
+            self._patterns = FastPaths(
+                ProducePatterns(broker, listener), FetchPatterns(broker, authorizer)
+            )
         #: The same; None while quotas are configured, which the general path measures.
         self.fast_paths = self._patterns
         if quotas is not None:
@@ -399,6 +403,8 @@ class Session:
     """The frame handler of one connection."""
 
     __slots__ = (
+        "_access",
+        "_access_version",
         "_on_end",
         "_peer",
         "_principal",
@@ -415,6 +421,10 @@ class Session:
         self._principal = ANONYMOUS
         self._with_token = False
         self._software = ClientSoftware()
+        #: Selects the patterns of the principal at this host, which contain its permissions in this
+        #: version of the ACLs. Without an authorizer all connections share theirs.
+        self._access = b""
+        self._access_version = NO_VERSION
         self._on_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
         self.received_ns = 0
@@ -423,32 +433,43 @@ class Session:
         """Sets the principal of the following requests: "User:alice"."""
         self._principal = principal
         self._with_token = with_token
+        self._access_version = NO_VERSION
 
     def handle_frame(self, frame: memoryview) -> Reply:
-        fast = self._router.fast_paths
+        router = self._router
+        fast = router.fast_paths
         if len(frame) >= FRAME_BYTES_MIN and not frame[0] and fast is not None:
+            authorizer = router.authorizer
+            if authorizer is not None and authorizer.version != self._access_version:
+                self._renew_access(authorizer)
             # Most requests are a Produce or Fetch that the fast path can serve.
             if frame[1] == PRODUCE_KEY:
                 produce = fast.produce
                 reply: Reply = (
-                    produce.serve(frame)
+                    produce.serve(frame, self._access)
                     if produce.served < produce.timed_at
-                    else self._serve_timed(produce, PRODUCE_KEY, partial(produce.serve, frame))
+                    else self._serve_timed(
+                        produce, PRODUCE_KEY, partial(produce.serve, frame, self._access)
+                    )
                 )
                 if reply is not None:
                     return reply
             elif frame[1] == FETCH_KEY:
                 fetch = fast.fetch
                 reply = (
-                    fetch.serve(frame, self._handle)
+                    fetch.serve(frame, self._access, self._handle)
                     if fetch.served < fetch.timed_at
                     else self._serve_timed(
-                        fetch, FETCH_KEY, partial(fetch.serve, frame, self._handle)
+                        fetch, FETCH_KEY, partial(fetch.serve, frame, self._access, self._handle)
                     )
                 )
                 if reply is not None:
                     return reply
         return self._handle(frame)
+
+    def _renew_access(self, authorizer: Authorizer) -> None:
+        self._access_version = authorizer.version
+        self._access = access_key(self._principal, self._peer.host, authorizer.version)
 
     def _serve_timed(
         self, patterns: ProducePatterns | FetchPatterns, key: int, serve: Callable[[], Reply]
@@ -486,13 +507,13 @@ class Session:
             timing = self._start_timing(route)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
+        context = self._context(header)
         fast = router.fast_paths
         if fast is not None:
             if type(request) is ProduceRequest:
-                fast.produce.learn(frame, version, header.client_id, request)
+                fast.produce.learn(frame, context, request, self._access)
             elif type(request) is FetchRequest:
-                fast.fetch.learn(frame, version, header.client_id, request)
-        context = self._context(header)
+                fast.fetch.learn(frame, context, request, self._access)
         if from_ns is not None:
             self._start_usage(context, request, size_bytes=len(frame), from_ns=from_ns)
         if timing is not None:

@@ -57,8 +57,9 @@ class Authorizer(Protocol):
     """Decides what a principal may do. Both methods return immediately; they raise only
     `AuthorizerNotReady`, before the ACLs are loaded."""
 
-    #: Changes whenever decisions may change: what follows from a decision is then invalid.
-    version: int
+    @property
+    def version(self) -> int:
+        """Returns a number that changes whenever decisions may change."""
 
     def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> Sequence[bool]:
         """Returns whether each need is met, in order. `principal` as in an ACL: "User:alice";

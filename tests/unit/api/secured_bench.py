@@ -1,6 +1,11 @@
 """A bench whose clients need ACLs, and the requests that change these. Its connections are those of
-`User:ANONYMOUS`; tests give them another principal with `as_user`."""
+`USER`; tests give them another principal with `as_user`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from lograft.model.seams import Channel
 from lograft.security.acls import Acl, AclPermission, PatternType
 from lograft.security.authorization import Operation, Permission
 from lograft.security.standard_authorizer import StandardAuthorizer
@@ -10,7 +15,7 @@ from lograft.wire.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.bench import Bench, Peer
 
 ADMIN = "User:admin"
 USER = "User:alice"
@@ -22,6 +27,7 @@ def secure(bench: Bench) -> StandardAuthorizer:
     bench.broker.metadata.authorizer = authorizer
     authorizer.complete_load()
     bench.authorize_with(authorizer)
+    as_user(bench, USER)
     return authorizer
 
 
@@ -29,6 +35,19 @@ def as_user(bench: Bench, principal: str) -> None:
     """The sender of the following requests."""
     for role in ("broker", "controller"):
         bench.session(role).authenticate_as(principal)
+
+
+@contextmanager
+def admin_connection(bench: Bench) -> Iterator[None]:
+    """Requests use a connection of the admin; that of the user stays as it is."""
+    sessions = bench._routers
+    admin = bench.session("broker")._router(cast(Channel, Peer()))
+    admin.authenticate_as(ADMIN)
+    bench._routers = {"broker": admin}
+    try:
+        yield
+    finally:
+        bench._routers = sessions
 
 
 def acl_of(
@@ -46,8 +65,6 @@ def acl_of(
 
 
 async def add_acls(bench: Bench, *acls: Acl) -> None:
-    """As the admin; the user's connection stays as it is."""
-    as_user(bench, ADMIN)
     request = CreateAclsRequest(
         creations=[
             AclCreation(
@@ -62,14 +79,13 @@ async def add_acls(bench: Bench, *acls: Acl) -> None:
             for acl in acls
         ]
     )
-    response = await bench.ask(request, 3, CreateAclsResponse)
+    with admin_connection(bench):
+        response = await bench.ask(request, 3, CreateAclsResponse)
     assert [result.error_code for result in response.results] == [0] * len(acls)
-    as_user(bench, USER)
 
 
 async def remove_acls(bench: Bench, *acls: Acl) -> int:
     """Returns how many were removed."""
-    as_user(bench, ADMIN)
     request = DeleteAclsRequest(
         filters=[
             DeleteAclsFilter(
@@ -84,6 +100,6 @@ async def remove_acls(bench: Bench, *acls: Acl) -> int:
             for acl in acls
         ]
     )
-    response = await bench.ask(request, 3, DeleteAclsResponse)
-    as_user(bench, USER)
+    with admin_connection(bench):
+        response = await bench.ask(request, 3, DeleteAclsResponse)
     return sum(len(result.matching_acls) for result in response.filter_results)

@@ -7,7 +7,7 @@ from lograft.security.authorization import Need, Permission
 
 
 class StandInAuthorizer:
-    version = 0
+    _version = 0
 
     def __init__(self) -> None:
         #: Permissions that all principals are denied.
@@ -18,6 +18,12 @@ class StandInAuthorizer:
         self.granted: dict[str, set[Permission]] = {}
         #: Principal, host and need of every request.
         self.requested: list[tuple[str, str, Need]] = []
+
+    @property
+    def version(self) -> int:
+        """Tests change the attributes at any time: no decision is ever valid for long."""
+        self._version += 1
+        return self._version
 
     def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> list[bool]:
         self.requested += ((principal, host, need) for need in needs)

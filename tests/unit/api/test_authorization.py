@@ -59,7 +59,7 @@ from lograft.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from lograft.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from lograft.wire.messages.fetch import ReplicaState
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from lograft.wire.messages.list_transactions import (
@@ -69,12 +69,11 @@ from lograft.wire.messages.list_transactions import (
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
 from lograft.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from lograft.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from lograft.wire.messages.produce import ProduceRequest, ProduceResponse
 from lograft.wire.messages.vote import VoteRequest, VoteResponse
 from tests.support.scenarios import scenario
 from tests.unit.api import offsets_bench, transactions_bench
 from tests.unit.api.stand_in_authorizer import StandInAuthorizer
-from tests.unit.broker.bench import Bench, batch_of, fast_paths_of, run
+from tests.unit.broker.bench import Bench, batch_of, run
 
 SPECS = {spec.name: spec for spec in (*served_apis("broker"), *served_apis("controller"))}
 STRINGS = {"transactional_id": "x", "v3_and_below_transactional_id": "x", "group_id": "g"}
@@ -502,41 +501,6 @@ async def test_votes_between_brokers_need_cluster_action(bench: Bench, /) -> Non
     assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code != denied
     authorizer.denied.add(CLUSTER_ACTION)
     assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code == denied
-
-
-@pytest.mark.parametrize("has_authorizer", [False, True])
-@scenario(run)
-async def test_patterns_serve_only_without_an_authorizer(
-    bench: Bench, /, has_authorizer: bool
-) -> None:
-    """A principal that loses a permission must not keep it through a pattern."""
-    await bench.create_topic("t")
-    authorizer = StandInAuthorizer()
-    bench.authorize_with(authorizer if has_authorizer else None)
-    fields = {"topic_id": bench.topic_id("t"), "acks": 1, "timeout_ms": 1_000}
-    denied = {ErrorCode.TOPIC_AUTHORIZATION_FAILED} if has_authorizer else {0}
-
-    async def codes() -> list[set[int]]:
-        produce = filled(ProduceRequest, 13, fields | {"records": batch_of(b"v" * 100)})
-        fetch = filled(FetchRequest, 18, fields)
-        fetch.max_bytes = fetch.topics[0].partitions[0].partition_max_bytes = 1 << 20
-        fetch.session_epoch, fetch.forgotten_topics_data, fetch.rack_id = -1, [], ""
-        fetch.min_bytes, fetch.max_wait_ms = 1, 500
-        return [
-            codes_in(await bench.ask(produce, 13, ProduceResponse)),
-            codes_in(await bench.ask(fetch, 18, FetchResponse)),
-        ]
-
-    for _ in range(3):
-        assert await codes() == [{0}, {0}]
-    router = bench.session("broker")._router
-    if has_authorizer:
-        assert router.fast_paths is None
-    else:
-        fast = fast_paths_of(router)
-        assert (fast.produce.served, fast.fetch.served) == (2, 2)
-    authorizer.hidden.add("t")
-    assert await codes() == [denied, {0} | denied]
 
 
 @scenario(run)
