@@ -1,6 +1,5 @@
-"""Requests about security and quotas on nodes without either: clients get an answer at once, and
-nothing is accepted that has no effect. The same on Lograft and on Apache Kafka, except that Kafka
-accepts SCRAM users, which Lograft rejects until it has a listener for them."""
+"""Requests about security on nodes without it: clients get an answer at once, the same on Lograft
+and on Apache Kafka. Both store SCRAM users and quotas."""
 
 import asyncio
 import time
@@ -152,17 +151,20 @@ def test_librdkafka_sees_that_security_is_disabled(server: Server) -> None:
         assert found.value.args[0].code() == KafkaError.SECURITY_DISABLED
 
 
-def test_lograft_rejects_scram_users_without_sasl(server: Server) -> None:
-    if server.kind != "lograft":
-        pytest.skip("Kafka stores them")
+def test_scram_users_are_stored_for_listeners_to_come(server: Server) -> None:
     admin = librdkafka.admin_of(server.bootstrap)
-    info = confluent.ScramCredentialInfo(confluent.ScramMechanism.SCRAM_SHA_256, 4096)
-    upsertion = confluent.UserScramCredentialUpsertion("alice", info, b"secret", b"salt")
-    with pytest.raises(KafkaException, match="no SASL authentication") as found:
-        admin.alter_user_scram_credentials([upsertion])["alice"].result(SECONDS_MAX)
-    assert found.value.args[0].code() == KafkaError.SECURITY_DISABLED
-    described: Any = admin.describe_user_scram_credentials()
-    assert described.result(SECONDS_MAX) == {}
+    scram = confluent.ScramMechanism.SCRAM_SHA_256
+    upsertion = confluent.UserScramCredentialUpsertion(
+        "stored", confluent.ScramCredentialInfo(scram, 4096), b"secret", b"salt"
+    )
+    changed = admin.alter_user_scram_credentials([upsertion])["stored"]
+    assert changed.result(SECONDS_MAX) is None
+    described: Any = admin.describe_user_scram_credentials(["stored"])["stored"]
+    infos = described.result(SECONDS_MAX).scram_credential_infos
+    assert [(info.mechanism, info.iterations) for info in infos] == [(scram, 4096)]
+    deletion = confluent.UserScramCredentialDeletion("stored", scram)
+    changed = admin.alter_user_scram_credentials([deletion])["stored"]
+    assert changed.result(SECONDS_MAX) is None
 
 
 def test_librdkafka_with_sasl_fails_at_once(server: Server) -> None:
@@ -209,10 +211,6 @@ def test_java_tools_show_why(server: Server, java_tools: JavaTools) -> None:
     where = ("--bootstrap-server", server.bootstrap)
     listed = java_tools.run("AclCommand", *where, "--list")
     assert (listed.code, "SecurityDisabledException" in listed.text) == (1, True)
-    if server.kind == "lograft":
-        alter = ("ConfigCommand", *where, "--alter", "--entity-type", "users", "--entity-name", "a")
-        scram = java_tools.run(*alter, "--add-config", "SCRAM-SHA-256=[password=secret]")
-        assert (scram.code, "no SASL authentication" in scram.text) == (1, True)
     described = java_tools.run("ConfigCommand", *where, "--describe", "--entity-type", "users")
     assert (described.code, described.text.strip()) == (0, "")
 
