@@ -1,6 +1,7 @@
 """Settings as in Apache Kafka: the output of DescribeConfigs, variables in the configuration
 file."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import NODE_ID, Kind, Server, kinds_under_test
 
 pytestmark = pytest.mark.interop
+PATIENCE_SECONDS = 10.0
 
 
 def describe(
@@ -133,8 +135,13 @@ def test_a_setting_of_a_share_group_is_stored(server: Server, new_topic: Callabl
     group = new_topic()
     name = "share.record.lock.duration.ms"
     assert alter(server, ResourceType.GROUP, group, name, "20000") == ErrorCode.NONE
-    (shown,) = describe(server, ResourceType.GROUP, group, [name]).configs
-    assert shown.value == "20000"
+    # The broker answers the change before it has replayed the record.
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    shown = None
+    while shown != "20000" and time.monotonic() < deadline:
+        (config,) = describe(server, ResourceType.GROUP, group, [name]).configs
+        shown = config.value
+    assert shown == "20000"
 
 
 @pytest.mark.parametrize("kind", kinds_under_test())

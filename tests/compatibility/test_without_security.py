@@ -159,8 +159,8 @@ def test_scram_users_are_stored_for_listeners_to_come(server: Server) -> None:
     )
     changed = admin.alter_user_scram_credentials([upsertion])["stored"]
     assert changed.result(SECONDS_MAX) is None
-    described: Any = admin.describe_user_scram_credentials(["stored"])["stored"]
-    infos = described.result(SECONDS_MAX).scram_credential_infos
+    described: Any = admin.describe_user_scram_credentials(["stored"])
+    infos = described["stored"].result(SECONDS_MAX).scram_credential_infos
     assert [(info.mechanism, info.iterations) for info in infos] == [(scram, 4096)]
     deletion = confluent.UserScramCredentialDeletion("stored", scram)
     changed = admin.alter_user_scram_credentials([deletion])["stored"]
