@@ -162,9 +162,7 @@ class ConnectionQuota:
         limits = self._limits
         if self._counts.get(listener, 0) >= limits.listener_connections_max.get(listener, INT_MAX):
             return UNTIL_RELEASED
-        is_protected = self._is_protected(listener)
-        # A protected listener may exceed the limit by one while another connection is closing.
-        if self._total >= limits.connections_max + is_protected:
+        if self._total >= limits.connections_max and not self._is_protected(listener):
             return UNTIL_RELEASED
         return max((rate.wait_ms(now_ms) for rate in self._rates(listener)), default=0)
 
