@@ -174,12 +174,15 @@ def _parse_value(key: ConfigKey, text: str) -> object:
 def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
     kind, _, rest = name.partition(".")
     rest = rest.removeprefix("num.")
-    for bound, is_broken in (("min", int.__lt__), ("max", int.__gt__)):
+    for bound, relation, is_broken in (
+        ("min", "at least", int.__lt__),
+        ("max", "at most", int.__gt__),
+    ):
         setting = f"group.{kind}.{bound}.{rest}"
         limit = config.value(setting) if setting in BROKER_CONFIGS else None
         if isinstance(limit, int) and is_broken(value, limit):
             raise Rejected(
-                ErrorCode.INVALID_CONFIG, f"{name}={value} exceeds the limit {setting}={limit}."
+                ErrorCode.INVALID_CONFIG, f"{name}={value} must be {relation} {setting}={limit}."
             )
 
 

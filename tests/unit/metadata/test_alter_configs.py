@@ -144,6 +144,27 @@ def test_what_cannot_be_is_refused(
     assert alter(image, config, kind, name, *changes) == (code, {})
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1", "must be at least group.consumer.min.session.timeout.ms=45000."),
+        ("99999", "must be at most group.consumer.max.session.timeout.ms=60000."),
+    ],
+)
+def test_limit_of_a_group_setting_is_named(
+    image: MetadataImage, config: BrokerConfig, value: str, message: str
+) -> None:
+    change = incremental.AlterableConfig(
+        name="consumer.session.timeout.ms", config_operation=SET, value=value
+    )
+    resource = incremental.AlterConfigsResource(
+        resource_type=GROUP, resource_name="g", configs=[change]
+    )
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    (response,) = incremental_alter_configs(image, request, config=config).reply.responses
+    assert response.error_message == f"consumer.session.timeout.ms={value} {message}"
+
+
 def test_all_brokers_and_one_broker_have_settings(
     image: MetadataImage, config: BrokerConfig
 ) -> None:

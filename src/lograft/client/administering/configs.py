@@ -251,7 +251,7 @@ async def alter_configs(
         return {
             _resource_of(result): broker_error(
                 result.error_code,
-                f"{_resource_of(result).kind.name.lower()} {result.resource_name!r}",
+                _name_resource(_resource_of(result)),
                 result.error_message,
             )
             if result.error_code
@@ -350,12 +350,17 @@ def _resource_of(result: DescribeConfigsResult | AlterConfigsResourceResponse) -
     return ConfigResource(ResourceKind(result.resource_type), result.resource_name)
 
 
+def _name_resource(resource: ConfigResource) -> str:
+    """The resource in messages; the broker with an empty name is the default of all brokers."""
+    if resource.kind is ResourceKind.BROKER and not resource.name:
+        return "the default of all brokers"
+    return f"{resource.kind.name.lower()} {resource.name!r}"
+
+
 def _entries_of(result: DescribeConfigsResult) -> dict[str, ConfigEntry] | ClientError:
     if result.error_code:
-        kind = ResourceKind(result.resource_type).name.lower()
-        return broker_error(
-            result.error_code, f"settings of {kind} {result.resource_name!r}", result.error_message
-        )
+        name = _name_resource(_resource_of(result))
+        return broker_error(result.error_code, f"settings of {name}", result.error_message)
     return {config.name: _entry_of(config) for config in result.configs}
 
 

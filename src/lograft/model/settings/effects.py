@@ -29,7 +29,12 @@ NEEDS_MECHANISM: Final = NoEffect(
     " listener.name.<listener>.<mechanism>.sasl.jaas.config"
 )
 NOT_PER_LISTENER: Final = NoEffect("it cannot be set for a single listener")
-NO_METRICS: Final = NoEffect("metrics are not exported yet")
+NO_JAVA_REPORTERS: Final = NoEffect(
+    "Java classes are not loaded; metrics are served over HTTP (lograft.http.listeners)"
+)
+NO_METRIC_SAMPLES: Final = NoEffect(
+    "metrics are counters, gauges and histograms without windows of samples or recording levels"
+)
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
 NO_KERBEROS_BETWEEN_NODES: Final = NoEffect("nodes do not log in at each other with Kerberos yet")
 KERBEROS_LIBRARY: Final = NoEffect(

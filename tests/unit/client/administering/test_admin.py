@@ -78,6 +78,8 @@ async def test_errors_contain_the_item_and_the_cause(
         await admin.list_offsets({TopicPartition("a", 4): LATEST})
     with pytest.raises(SettingRejected, match=r"topic 'a': .*nonsense"):
         await admin.alter_configs({topic_resource("a"): [ConfigChange("nonsense", "1")]})
+    with pytest.raises(BrokerError, match=r"the default of all brokers: .*max.connections"):
+        await admin.alter_configs({broker_resource(): [ConfigChange("max.connections", "-1")]})
     with pytest.raises(BrokerError, match="partitions of 'a'"):
         await admin.create_partitions({"a": 1})
     with pytest.raises(BrokerMissing, match=r"no broker 77 in the cluster now; known brokers: 1$"):
