@@ -87,7 +87,7 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
         if quorum is None:
             return report
         await _check_dynamic_settings(admin, report, brokers, quorum)
-        await _check_partitions(admin, report)
+        await _check_partitions(admin, report, brokers)
     except ClientError as error:
         report.add(
             "bad", f"the cluster does not respond: {error}", "check the brokers' logs, then retry"
@@ -325,7 +325,7 @@ def _format_nodes(role: str, nodes: list[int]) -> str:
     return f"{role}{'' if len(nodes) == 1 else 's'} {numbers(nodes)}"
 
 
-async def _check_partitions(admin: Admin, report: Report) -> None:
+async def _check_partitions(admin: Admin, report: Report, reachable: list[int]) -> None:
     topics = await admin.describe_topics()
     partitions = [
         (f"{name}-{each.index}", each)
@@ -352,10 +352,14 @@ async def _check_partitions(admin: Admin, report: Report) -> None:
             for _, partition in leaderless
             for node in (*partition.isr, *partition.eligible_leaders)
         }
+        stopped = sorted(candidates.difference(reachable))
         report.add(
             "bad",
             f"{count(len(leaderless), 'partition')} without a leader: {names_of(leaderless)}",
-            f"start {_format_nodes('broker', sorted(candidates))}, which can become the leader",
+            f"start {_format_nodes('broker', stopped)}, which can become the leader"
+            if stopped
+            else "retry in a moment; if it stays so, check the logs of"
+            f" {_format_nodes('broker', sorted(candidates))} for offline log dirs",
         )
     if under_replicated:
         missing = {

@@ -233,7 +233,7 @@ async def _finish(deliveries: _Deliveries, watch: StallWatch) -> None:
     if deliveries.unacknowledged_count:
         watch.report(
             f"interrupted: waiting up to {INTERRUPTED_SECONDS:g} s for the acknowledgements of"
-            f" {count(deliveries.unacknowledged_count, 'record')}; "
+            f" {count(deliveries.unacknowledged_count, 'record')};"
             " a second signal exits immediately"
         )
     lost = dropped + await deliveries.flush_and_close(INTERRUPTED_SECONDS)

@@ -84,13 +84,8 @@ async def find_reason(admin: Admin, settings: ProducerSettings, topic: str) -> s
     partitions = (await admin.describe_topics([topic]))[topic].partitions
     leaderless = [partition for partition in partitions if partition.leader < 0]
     if leaderless:
-        replicas = {
-            node for partition in leaderless for node in partition.isr or partition.replicas
-        }
-        return (
-            f"waiting for a leader of {_names_of(topic, leaderless)}: start one of the brokers"
-            f" {numbers(sorted(replicas))}; {timeout}"
-        )
+        reason = await _explain_missing_leaders(admin, topic, leaderless)
+        return f"{reason}; {timeout}"
     unreachable = await _find_unreachable_leader(admin, partitions)
     if unreachable is not None:
         leader, problem = unreachable
@@ -113,6 +108,21 @@ async def find_reason(admin: Admin, settings: ProducerSettings, topic: str) -> s
             f" {_MIN_ISR}={isr_min} are in sync; {timeout}"
         )
     return f"waiting for acknowledgements from {topic}; {timeout}"
+
+
+async def _explain_missing_leaders(
+    admin: Admin, topic: str, partitions: list[PartitionDescription]
+) -> str:
+    replicas = {node for partition in partitions for node in partition.isr or partition.replicas}
+    online = {broker.id for broker in (await admin.describe_cluster()).brokers}
+    reason = f"waiting for a leader of {_names_of(topic, partitions)}"
+    match sorted(replicas - online):
+        case []:
+            return reason
+        case [broker]:
+            return f"{reason}: start broker {broker}"
+        case brokers:
+            return f"{reason}: start one of the brokers {numbers(brokers)}"
 
 
 def _timeout_of(settings: ProducerSettings) -> str:

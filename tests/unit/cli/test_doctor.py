@@ -16,8 +16,8 @@ from lograft.client.admin import (
     QuorumReplica,
     broker_resource,
 )
-from lograft.metadata.types import ResourceType
-from lograft.model.types import ZERO_UUID, Epoch, Offset
+from lograft.metadata.types import PartitionState, ResourceType
+from lograft.model.types import ZERO_UUID, Epoch, Offset, ReplicationMode
 from lograft.testing import VirtualCluster
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
@@ -198,3 +198,24 @@ async def test_stored_state_that_is_not_enforced_is_reported(
         "the connection quotas of gateway are stored but not enforced",
     ]
     assert all("restrict access by other means" in finding.next_step for finding in found)
+
+
+@scenario(play, nodes=3)
+async def test_brokers_that_run_are_not_named_for_missing_leaders(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    """A raft partition needs a majority, so its online replica is a candidate without leading."""
+    raft = {"replication.mode": "raft"}
+    await admin.create_topics([NewTopic("t", assignment={0: [3, 2]}, configs=raft)])
+
+    def partition() -> PartitionState:
+        (topic,) = cluster.image.topics.values()
+        return topic.partitions[0]
+
+    await cluster.wait_for(lambda: partition().mode is ReplicationMode.RAFT)
+    leader = partition().leader
+    cluster.kill(leader)
+    await cluster.wait_for(lambda: cluster.image.brokers[leader].fenced)
+    report = await examine(admin, resolve)
+    (leaderless,) = [each for each in report.findings if "without a leader" in each.what]
+    assert leaderless.next_step == f"start broker {leader}, which can become the leader"

@@ -35,7 +35,7 @@ async def test_partition_without_a_leader_is_named(
     cluster.kill(2)
     await cluster.wait_for(lambda: cluster.image.brokers[2].fenced)
     reason = await find_reason(admin, SETTINGS, "t")
-    assert reason == "waiting for a leader of t-0: start one of the brokers 2" + TIMEOUT
+    assert reason == "waiting for a leader of t-0: start broker 2" + TIMEOUT
 
 
 @scenario(play, nodes=3)
