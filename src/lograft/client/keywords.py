@@ -41,6 +41,7 @@ class ClientKeywords(TypedDict, total=False):
     sasl_username: str | None
     sasl_password: str | None
     sasl_jaas_config: str | None
+    sasl_kerberos_service_name: str | None
     oauth_token: TokenProvider | None
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None

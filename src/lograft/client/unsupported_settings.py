@@ -10,10 +10,7 @@ _JVM: Final = "it configures the Java virtual machine"
 _TOKENS: Final = (
     "tokens come from the function oauth_token or from sasl.oauthbearer.token.endpoint.url"
 )
-_KERBEROS: Final = (
-    "Kerberos is not supported; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or"
-    " OAUTHBEARER"
-)
+_KERBEROS: Final = "the Kerberos library gets and renews tickets by itself"
 
 #: Settings of the Java client's token retrieval and validation.
 _TOKEN_SETTINGS: Final[Mapping[str, str | None]] = {
@@ -63,7 +60,6 @@ UNSUPPORTED: Final[Mapping[str, UnsupportedSetting]] = {
     "ssl.secure.random.implementation": UnsupportedSetting(None, _JVM),
     "sasl.kerberos.kinit.cmd": UnsupportedSetting("/usr/bin/kinit", _KERBEROS),
     "sasl.kerberos.min.time.before.relogin": UnsupportedSetting("60000", _KERBEROS),
-    "sasl.kerberos.service.name": UnsupportedSetting(None, _KERBEROS),
     "sasl.kerberos.ticket.renew.jitter": UnsupportedSetting("0.05", _KERBEROS),
     "sasl.kerberos.ticket.renew.window.factor": UnsupportedSetting("0.8", _KERBEROS),
     **{name: UnsupportedSetting(default, _TOKENS) for name, default in _TOKEN_SETTINGS.items()},

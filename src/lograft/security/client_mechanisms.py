@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from lograft.model.errors import InvalidConfig
-from lograft.model.settings.jaas import MODULES, parse_jaas
+from lograft.model.settings.jaas import MODULES, JaasEntry, parse_jaas
 from lograft.security.client_sasl import ClientExchange
 from lograft.security.plain_client import PlainClientExchange
 from lograft.security.scram_client import ScramClientExchange
 from lograft.security.scram_credentials import ScramMechanism
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-CLIENT_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+CLIENT_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,24 @@ class Credentials:
 def jaas_credentials(text: str, mechanism: str, *, setting: str) -> Credentials | None:
     """Returns the credentials in an entry of sasl.jaas.config; None if it has none. Raises
     InvalidConfig without the value, since it is secret."""
+    entry = jaas_entry_of(text, mechanism, setting=setting)
+    user, password = entry.option("username"), entry.option("password")
+    if user is None or password is None:
+        return None
+    token_auth = (entry.option("tokenauth") or "").lower() == "true"
+    return Credentials(user, password, token_auth)
+
+
+def jaas_entry_of(text: str, mechanism: str, *, setting: str) -> JaasEntry:
+    """Returns the entry of sasl.jaas.config, which must name the login module of the mechanism.
+    Raises InvalidConfig without the value, since it is secret."""
     entry = parse_jaas(text, setting=setting)
     if entry.module != MODULES[mechanism]:
         raise InvalidConfig(
             f"{setting} names the login module {entry.module}, but that of {mechanism} is"
             f" {MODULES[mechanism]}"
         )
-    user, password = entry.option("username"), entry.option("password")
-    if user is None or password is None:
-        return None
-    token_auth = (entry.option("tokenauth") or "").lower() == "true"
-    return Credentials(user, password, token_auth)
+    return entry
 
 
 def start_exchange(mechanism: str, credentials: Credentials, *, nonce: bytes) -> ClientExchange:

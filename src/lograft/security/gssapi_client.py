@@ -1,10 +1,12 @@
 """The GSSAPI mechanism of a client (Kerberos, RFC 4752)."""
 
+from typing import Final
+
 from lograft.model.security_context import ContextFailed, SecurityContext
 from lograft.security.client_sasl import ClientStep, Finished, Rejected
 from lograft.security.gssapi import LAYER_BYTES, NO_LAYER
 
-_ADVICE = "check the principal, the keytab and sasl.kerberos.service.name"
+ADVICE: Final = "check the principal, the keytab and sasl.kerberos.service.name"
 
 
 class GssapiClientExchange:
@@ -39,4 +41,4 @@ class GssapiClientExchange:
             self._has_selected = True
             return self._context.wrap(NO_LAYER)
         except ContextFailed as error:
-            return Rejected(str(error), _ADVICE)
+            return Rejected(str(error), ADVICE)

@@ -1,4 +1,4 @@
-"""The Kerberos settings of a listener: the key of the node, and the names of users.
+"""The Kerberos settings of a listener (the key of the node, and the names of users) and of a login.
 
 As in Kafka, the key is described by the options of Krb5LoginModule in
 `listener.name.<listener>.gssapi.sasl.jaas.config`. The module is not loaded: MIT's Kerberos library
@@ -46,6 +46,45 @@ def kerberos_settings(
     rules = config.value(RULES, listener=listener)
     assert isinstance(rules, tuple)
     return KerberosSettings(principal, keytab_path.removeprefix("file://"), parse_rules(rules))
+
+
+class KerberosLogin(NamedTuple):
+    """How a client gets its tickets."""
+
+    #: The first part of the principals of servers: kafka for kafka/host@REALM.
+    service: str
+    #: Without a keytab, the tickets of a cache are used.
+    principal: str | None
+    keytab_path: str | None
+    #: None: that of the environment.
+    cache_path: str | None
+
+
+def kerberos_login(entry: JaasEntry | None, service: str | None) -> KerberosLogin:
+    """`entry` is the client's sasl.jaas.config, `service` its sasl.kerberos.service.name. Raises
+    InvalidConfig."""
+    named = None if entry is None else entry.option("serviceName")
+    if service is not None and named is not None and service != named:
+        raise InvalidConfig(
+            "sasl.kerberos.service.name and serviceName in sasl.jaas.config differ: remove one"
+        )
+    service = service or named
+    if not service:
+        raise InvalidConfig(
+            "sasl.mechanism GSSAPI requires sasl.kerberos.service.name, which is kafka in most"
+            " clusters"
+        )
+    if entry is None:
+        return KerberosLogin(service, None, None, None)
+    keytab_path = cache_path = None
+    if (entry.option("useKeyTab") or "").lower() == "true":
+        keytab_path = entry.option("keyTab")
+        if keytab_path is None or entry.option("principal") is None:
+            raise InvalidConfig("useKeyTab=true in sasl.jaas.config requires keyTab and principal")
+        keytab_path = keytab_path.removeprefix("file://")
+    else:
+        cache_path = entry.option("ticketCache")
+    return KerberosLogin(service, entry.option("principal"), keytab_path, cache_path)
 
 
 def find_kerberos_problems(

@@ -1,7 +1,13 @@
 import pytest
 
 from lograft.model.errors import InvalidConfig
-from lograft.model.settings.kerberos import KerberosSettings, kerberos_settings
+from lograft.model.settings.jaas import parse_jaas
+from lograft.model.settings.kerberos import (
+    KerberosLogin,
+    KerberosSettings,
+    kerberos_login,
+    kerberos_settings,
+)
 from lograft.model.settings.sasl import jaas_entry
 from tests.unit.model.settings.test_sasl import config
 
@@ -46,3 +52,42 @@ def test_a_listener_may_have_rules_of_its_own() -> None:
 def test_settings_that_cannot_work_are_rejected(changes: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         settings_of(**changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "service", "login"),
+    [
+        (None, "kafka", KerberosLogin("kafka", None, None, None)),
+        ("serviceName=kafka", None, KerberosLogin("kafka", None, None, None)),
+        (
+            'serviceName=kafka useKeyTab=true keyTab="/etc/alice.keytab" principal="alice@R"',
+            "kafka",
+            KerberosLogin("kafka", "alice@R", "/etc/alice.keytab", None),
+        ),
+        (
+            'useTicketCache=true ticketCache="/tmp/tickets"',
+            "kafka",
+            KerberosLogin("kafka", None, None, "/tmp/tickets"),
+        ),
+    ],
+)
+def test_logins_of_clients(options: str | None, service: str | None, login: KerberosLogin) -> None:
+    entry = None if options is None else parse_jaas(f"{MODULE} {options};", setting="x")
+    assert kerberos_login(entry, service) == login
+
+
+@pytest.mark.parametrize(
+    ("options", "service", "message"),
+    [
+        ("", None, "requires sasl.kerberos.service.name"),
+        ("serviceName=kafka", "broker", "differ: remove one"),
+        ('useKeyTab=true keyTab="x"', "kafka", "requires keyTab and principal"),
+        ("useKeyTab=true principal=x", "kafka", "requires keyTab and principal"),
+    ],
+)
+def test_logins_that_cannot_work_are_rejected(
+    options: str, service: str | None, message: str
+) -> None:
+    entry = parse_jaas(f"{MODULE} {options};", setting="x")
+    with pytest.raises(InvalidConfig, match=message):
+        kerberos_login(entry, service)
