@@ -40,7 +40,7 @@ from tests.compatibility.java_tools import JavaTools, eventually
 from tests.compatibility.librdkafka import create_topic
 from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.sasl_servers import SaslServer
-from tests.compatibility.servers import Kind, kinds_under_test
+from tests.compatibility.servers import Kind, compares_two, kinds_under_test
 
 pytestmark = pytest.mark.clients
 
@@ -232,3 +232,35 @@ def test_acls_are_listed_by_filter(secured: SaslServer, java_tools: JavaTools) -
     java_tools.check("AclCommand", *at, "--remove", "--force", "--topic", "logs",
                      *match)  # fmt: skip
     until([denied, read], listed)
+
+
+@compares_two()
+@pytest.mark.parametrize(("writer", "reader"), [("kafka", "lograft"), ("lograft", "kafka")])
+def test_acls_in_a_data_directory_are_enforced_by_the_other(
+    tmp_path: Path, java_tools: JavaTools, writer: Kind, reader: Kind
+) -> None:
+    first = acl_server(writer, tmp_path / "first")
+    at = ("--bootstrap-server", first.server.bootstrap)
+    with first.server.started():
+        for topic in ("orders", "orders-eu", "payments"):
+            create_topic(first.server.bootstrap, topic)
+        java_tools.check("AclCommand", *at, "--add", "--allow-principal", "User:alice",
+                         "--operation", "Write", "--topic", "orders",
+                         "--resource-pattern-type", "prefixed")  # fmt: skip
+        java_tools.check("AclCommand", *at, "--add", "--deny-principal", "User:*",
+                         "--operation", "All", "--topic", "orders-eu")  # fmt: skip
+        until(DENIED, lambda: User(first, "alice").produce("orders-eu"))
+        listed = acl_lines(java_tools, first)
+    second = acl_server(reader, tmp_path / "second")
+    second.server.using_data_of(first.server)
+    with second.server.started():
+        assert acl_lines(java_tools, second) == listed
+        alice, bob = User(second, "alice"), User(second, "bob")
+        until(OK, lambda: alice.produce("orders"))
+        assert alice.produce("orders-eu") == alice.produce("payments") == DENIED
+        assert bob.produce("orders") == DENIED
+
+
+def acl_lines(java_tools: JavaTools, server: SaslServer) -> list[str]:
+    done = java_tools.check("AclCommand", "--bootstrap-server", server.server.bootstrap, "--list")
+    return sorted(line.strip() for line in done.text.splitlines() if line.strip())

@@ -17,6 +17,7 @@ from lograft.security.authorization import (
     Permission,
     ResourceType,
 )
+from lograft.wire.apis import API_VERSIONS
 
 if TYPE_CHECKING:
     from lograft.api.context import Context
@@ -65,7 +66,7 @@ OPERATIONS: Final = {
 
 def cluster_operations(context: "Context") -> int:
     """Returns the bit field, empty for a principal that may not describe the cluster."""
-    if not is_allowed(context, CLUSTER_DESCRIBE):
+    if not is_allowed(context, CLUSTER_DESCRIBE, is_probe=True):
         return 0
     return authorized_operations(context, ResourceType.CLUSTER)
 
@@ -93,9 +94,10 @@ def _check(
     if not names:
         return
     for permission in need.any_of:
-        if not _find_denied_names(context, authorizer, permission, names):
+        if not (denied := _find_denied_names(context, authorizer, permission, names)):
             return
-    raise permission_error(need.any_of[-1], names[0])
+    _log_denied(context, authorizer, permission, denied)
+    raise permission_error(permission, names[0])
 
 
 def find_denied(
@@ -104,21 +106,39 @@ def find_denied(
     names: Iterable[str],
     *,
     unless: Permission | None = None,
+    is_filter: bool = False,
 ) -> frozenset[str]:
-    """Returns the names for which the principal lacks the permission. `unless`: a permission on the
-    cluster that implies the permission on every name."""
+    """Returns the names for which the principal lacks the permission, and writes them to the
+    security log. `unless`: a permission on the cluster that implies the permission on every name.
+    `is_filter`: the names are not in the request, and the response omits those that are denied."""
     authorizer = context.authorizer
     if authorizer is None:
         return NO_NAMES
     unique_names = list(dict.fromkeys(names))
-    if not unique_names or (unless is not None and is_allowed(context, unless)):
+    if not unique_names or (unless is not None and is_allowed(context, unless, is_probe=True)):
         return NO_NAMES
-    return _find_denied_names(context, authorizer, permission, unique_names)
+    denied = _find_denied_names(context, authorizer, permission, unique_names)
+    if denied and not is_filter:
+        _log_denied(context, authorizer, permission, denied)
+    return denied
 
 
-def is_allowed(context: "Context", permission: Permission, name: str = CLUSTER_NAME) -> bool:
+def is_allowed(
+    context: "Context",
+    permission: Permission,
+    name: str = CLUSTER_NAME,
+    *,
+    is_probe: bool = False,
+) -> bool:
+    """Writes a denial to the security log, except for a probe: without the permission, the request
+    may succeed nevertheless."""
     authorizer = context.authorizer
-    return authorizer is None or not _find_denied_names(context, authorizer, permission, [name])
+    if authorizer is None:
+        return True
+    denied = _find_denied_names(context, authorizer, permission, [name])
+    if denied and not is_probe:
+        _log_denied(context, authorizer, permission, denied)
+    return not denied
 
 
 def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
@@ -133,6 +153,27 @@ def access_key(principal: str, host: str, version: int) -> bytes:
     """Returns bytes that differ between principals, hosts and versions of the ACLs. All have one
     size, so that they can follow bytes that a client has chosen."""
     return blake2b(repr((principal, host, version)).encode(), digest_size=16).digest()
+
+
+def _log_denied(
+    context: "Context", authorizer: Authorizer, permission: Permission, names: Iterable[str]
+) -> None:
+    log = None if context.router is None else context.router.security_log
+    if log is None:
+        return
+    first, *others = sorted(names)
+    need = Need(*permission, first)
+    log.write(
+        "authorization",
+        context.peer,
+        failed=True,
+        principal=context.principal,
+        operation=permission.operation.name,
+        resource=f"{permission.resource_type.name}:{first}",
+        others=str(len(others)) if others else "",
+        rule=authorizer.describe_rule(context.principal, context.peer.host, need),
+        api=API_VERSIONS[context.api_key].name,
+    )
 
 
 def permission_error(permission: Permission, name: str) -> Rejected:

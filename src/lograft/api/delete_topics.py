@@ -53,7 +53,7 @@ def _delete(
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     topics = [(topic, _name_of(image, topic)) for topic in states]
     denied_names = find_denied(context, TOPIC_DELETE, (name for _, name in topics if name))
-    visible = denied_names - find_denied(context, TOPIC_DESCRIBE, denied_names)
+    visible = denied_names - find_denied(context, TOPIC_DESCRIBE, denied_names, is_filter=True)
     allowed = [topic for topic, name in topics if name not in denied_names]
     outcome = delete_topics(
         image,

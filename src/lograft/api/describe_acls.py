@@ -10,6 +10,7 @@ from lograft.api.context import Api, Context
 from lograft.api.types import whole_request
 from lograft.metadata.acls import describe_acls
 from lograft.model.errors import ErrorCode
+from lograft.security.acls import Acl, describe_acl
 from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_acls import (
     AclDescription,
@@ -21,6 +22,19 @@ from lograft.wire.messages.describe_acls import (
 API: Final = Api(key=29, versions=range(1, 4), needs=whole_request(CLUSTER_DESCRIBE))
 
 NO_AUTHORIZER: Final = "No authorizer is configured on this node."
+
+
+def log_change(context: Context, *, created: Acl | None = None, deleted: Acl | None = None) -> None:
+    """Writes a change to the security log."""
+    log = None if context.router is None else context.router.security_log
+    if log is not None:
+        log.write(
+            "acl-change",
+            context.peer,
+            principal=context.principal,
+            created="" if created is None else describe_acl(created),
+            deleted="" if deleted is None else describe_acl(deleted),
+        )
 
 
 def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:

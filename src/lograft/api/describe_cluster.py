@@ -46,7 +46,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         cluster_id=shared.cluster_id,
         endpoint_type=served,
     )
-    if is_allowed(context, CLUSTER_DESCRIBE):
+    if is_allowed(context, CLUSTER_DESCRIBE, is_probe=True):
         # It may contain names of topics.
         has_authorizer = shared.metadata.authorizer is not None
         unenforced = describe_unenforced(

@@ -63,7 +63,7 @@ def handle(
     names = sorted(
         broker.image.topic_ids if all_topics else {topic.name for topic in request.topics}
     )
-    hidden = find_denied(context, TOPIC_DESCRIBE, names)
+    hidden = find_denied(context, TOPIC_DESCRIBE, names, is_filter=all_topics)
     if all_topics and hidden:
         names = [name for name in names if name not in hidden]
     response = DescribeTopicPartitionsResponse()

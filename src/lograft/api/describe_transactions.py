@@ -48,7 +48,8 @@ async def _describe(context: Context, transactional_id: str) -> TransactionState
         )
     except LograftError as error:
         return _error_state(transactional_id, code_of(error))
-    hidden = find_denied(context, TOPIC_DESCRIBE, (topic.topic for topic in state.topics))
+    topics = (topic.topic for topic in state.topics)
+    hidden = find_denied(context, TOPIC_DESCRIBE, topics, is_filter=True)
     if hidden:
         state.topics = [topic for topic in state.topics if topic.topic not in hidden]
     return state

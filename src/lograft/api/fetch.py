@@ -131,7 +131,7 @@ def is_permitted(context: Context, request: FetchRequest) -> bool:
     if context.authorizer is None:
         return True
     names = [_name_of(context, topic.topic, topic.topic_id) for topic in request.topics]
-    return all(names) and not find_denied(context, TOPIC_READ, names)
+    return all(names) and not find_denied(context, TOPIC_READ, names, is_filter=True)
 
 
 def error_response(request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:

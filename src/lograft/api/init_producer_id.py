@@ -47,7 +47,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     if transactional_id == "":
         return _error_response(ErrorCode.INVALID_REQUEST)
     if transactional_id is None and not (
-        is_allowed(context, CLUSTER_IDEMPOTENT_WRITE) or is_allowed_on_any(context, TOPIC_WRITE)
+        is_allowed_on_any(context, TOPIC_WRITE) or is_allowed(context, CLUSTER_IDEMPOTENT_WRITE)
     ):
         return _error_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     has_id = request.producer_id != NO_PRODUCER_ID

@@ -41,6 +41,7 @@ async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResp
         GROUP_DESCRIBE,
         (group.group_id for group in groups),
         unless=CLUSTER_DESCRIBE,
+        is_filter=True,
     )
     return ListGroupsResponse(groups=[group for group in groups if group.group_id not in hidden])
 

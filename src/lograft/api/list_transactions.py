@@ -26,7 +26,10 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
     )
     states = [state for response in responses for state in response.transaction_states]
     hidden = find_denied(
-        context, TRANSACTIONAL_ID_DESCRIBE, (state.transactional_id for state in states)
+        context,
+        TRANSACTIONAL_ID_DESCRIBE,
+        (state.transactional_id for state in states),
+        is_filter=True,
     )
     return ListTransactionsResponse(
         unknown_state_filters=filters.unknown_states,

@@ -63,7 +63,7 @@ def handle(
     image, rejected = metadata.image, dict[str, int]()
     missing = [name for name in dict.fromkeys(names) if name not in image.topic_ids]
     if missing:
-        hidden = find_denied(context, TOPIC_DESCRIBE, missing)
+        hidden = find_denied(context, TOPIC_DESCRIBE, missing, is_filter=True)
         rejected = {name: code for name in missing if (code := _name_error(name))}
         # Coordinators create the internal topics, with special settings.
         excluded = rejected.keys() | hidden | INTERNAL_TOPICS
@@ -141,7 +141,7 @@ def _build_response(
     ]
     response.controller_id = any_broker(broker.shared, online)
     if request.topics is None or (version == 0 and not request.topics):
-        hidden = find_denied(context, TOPIC_DESCRIBE, image.topic_ids)
+        hidden = find_denied(context, TOPIC_DESCRIBE, image.topic_ids, is_filter=True)
         response.topics = [
             _topic(state, alive, image, version)
             for state in image.topics.values()

@@ -85,7 +85,8 @@ async def _fetch(
     except LograftError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
     if group.topics is None:
-        hidden = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in reply.topics))
+        names = (topic.name for topic in reply.topics)
+        hidden = find_denied(context, TOPIC_DESCRIBE, names, is_filter=True)
         reply.topics = [topic for topic in reply.topics if topic.name not in hidden]
     if by_id and group.topics is None:
         reply.topics = _with_ids(image, reply.topics)

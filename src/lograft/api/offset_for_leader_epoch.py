@@ -29,7 +29,7 @@ API: Final = Api(key=23, versions=range(2, 5), needs=each_item(CLUSTER_ACTION, T
 
 
 def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    is_node = is_allowed(context, CLUSTER_ACTION)
+    is_node = is_allowed(context, CLUSTER_ACTION, is_probe=True)
     names = (topic.topic for topic in request.topics)
     denied = NO_NAMES if is_node else find_denied(context, TOPIC_DESCRIBE, names)
     return OffsetForLeaderEpochResponse(

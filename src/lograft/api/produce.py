@@ -200,10 +200,10 @@ def is_permitted(context: Context, request: ProduceRequest) -> bool:
     names = [_name_of(context, topic) for topic in request.topic_data]
     return (
         all(names)
-        and not find_denied(context, TOPIC_WRITE, names)
+        and not find_denied(context, TOPIC_WRITE, names, is_filter=True)
         and (
             transactional_id is None
-            or is_allowed(context, TRANSACTIONAL_ID_WRITE, transactional_id)
+            or is_allowed(context, TRANSACTIONAL_ID_WRITE, transactional_id, is_probe=True)
         )
     )
 

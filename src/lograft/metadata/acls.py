@@ -105,9 +105,8 @@ def _select(image: MetadataImage, selected: AclFilter) -> Iterator[tuple[UUID, A
     return ((acl_id, acl) for acl_id, acl in image.acls.items() if selected.matches(acl))
 
 
-def _new_acl(creation: AclCreation) -> Acl:
-    """Raises Rejected."""
-    acl = Acl(
+def acl_of_creation(creation: AclCreation) -> Acl:
+    return Acl(
         creation.resource_type,
         creation.resource_name,
         creation.resource_pattern_type,
@@ -116,6 +115,23 @@ def _new_acl(creation: AclCreation) -> Acl:
         creation.operation,
         creation.permission_type,
     )
+
+
+def acl_of_match(match: DeleteAclsMatchingAcl) -> Acl:
+    return Acl(
+        match.resource_type,
+        match.resource_name,
+        match.pattern_type,
+        match.principal,
+        match.host,
+        match.operation,
+        match.permission_type,
+    )
+
+
+def _new_acl(creation: AclCreation) -> Acl:
+    """Raises Rejected."""
+    acl = acl_of_creation(creation)
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:

@@ -8,6 +8,8 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
+from lograft.security.authorization import Operation, ResourceType
+
 #: The name that stands for all resources of a type, and the host that stands for all hosts.
 WILDCARD: Final = "*"
 #: The principal that stands for all users.
@@ -79,6 +81,24 @@ class AclFilter(NamedTuple):
         if acl.pattern_type == PatternType.PREFIXED:
             return self.name.startswith(acl.name)
         return acl.name in (self.name, WILDCARD)
+
+
+def describe_acl(acl: Acl) -> str:
+    """Returns the ACL as a line of text: ALLOW User:alice READ TOPIC PREFIXED orders- host *"""
+    return (
+        f"{_name(AclPermission, acl.permission)} {acl.principal} {operation_name(acl.operation)}"
+        f" {_name(ResourceType, acl.resource_type)} {_name(PatternType, acl.pattern_type)}"
+        f" {acl.name} host {acl.host}"
+    )
+
+
+def operation_name(number: int) -> str:
+    return "ALL" if number == ALL_OPERATIONS else _name(Operation, number)
+
+
+def _name(kind: type[IntEnum], number: int) -> str:
+    """Returns the number of a value that only newer versions have."""
+    return kind(number).name if number in list(kind) else str(number)
 
 
 @lru_cache(maxsize=1_000)

@@ -69,6 +69,9 @@ class Authorizer(Protocol):
         """Returns whether there may be a resource of this type on which the operation is
         allowed."""
 
+    def describe_rule(self, principal: str, host: str, need: Need) -> str:
+        """Returns the rule that decides, for the security log."""
+
 
 TOPIC_READ: Final = Permission(Operation.READ, ResourceType.TOPIC)
 TOPIC_WRITE: Final = Permission(Operation.WRITE, ResourceType.TOPIC)

@@ -24,6 +24,7 @@ from lograft.security.acls import (
     AclPermission,
     PatternType,
     acl_host,
+    describe_acl,
 )
 from lograft.security.authorization import Need, Operation, Permission
 
@@ -65,6 +66,9 @@ class Rule(NamedTuple):
     kind: RuleKind
     is_allowed: bool
     acl: Acl | None = None
+
+    def __str__(self) -> str:
+        return self.kind.value if self.acl is None else describe_acl(self.acl)
 
 
 class StandardAuthorizer:
@@ -154,6 +158,9 @@ class StandardAuthorizer:
         if has_acls:
             return Rule(RuleKind.NO_MATCH, False)
         return Rule(RuleKind.NO_ACLS, self._allows_unlisted)
+
+    def describe_rule(self, principal: str, host: str, need: Need) -> str:
+        return str(self.explain(principal, host, need))
 
     def _is_allowed_on_any(self, principal: str, host: str, permission: Permission) -> bool:
         if self.explain(principal, host, Need(*permission, _ANY_NAME)).is_allowed:

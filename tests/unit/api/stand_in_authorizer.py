@@ -33,6 +33,9 @@ class StandInAuthorizer:
             for need in needs
         ]
 
+    def describe_rule(self, principal: str, host: str, need: Need) -> str:
+        return "test"
+
     def authorize_any(self, principal: str, host: str, permission: Permission) -> bool:
         self.requested.append((principal, host, Need(*permission, "*")))
         return self._is_allowed(principal, permission)
