@@ -20,6 +20,7 @@ from lograft.model.settings.jaas import JaasEntry
 from lograft.model.settings.kerberos import KerberosSettings, kerberos_settings
 from lograft.model.settings.oauthbearer import OAuthBearerSettings, oauthbearer_settings
 from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
+from lograft.security import oauthbearer, plain, scram
 from lograft.security.delegation_tokens import token_credential
 from lograft.security.gssapi import GssapiExchange
 from lograft.security.oauthbearer import AcceptedToken, OAuthBearerExchange, RejectedToken
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
     from lograft.broker.shared_services import SharedServices
 
 LOGGER: Final = logging.getLogger(__name__)
+#: The longest message that a mechanism accepts. Tickets of Kerberos have no limit of their own.
+_MESSAGE_BYTES_MAX: Final = {
+    "PLAIN": plain.MESSAGE_BYTES_MAX,
+    "SCRAM-SHA-256": scram.MESSAGE_BYTES_MAX,
+    "SCRAM-SHA-512": scram.MESSAGE_BYTES_MAX,
+    "OAUTHBEARER": oauthbearer.MESSAGE_BYTES_MAX,
+}
+#: Of the frame around it.
+_HEADER_BYTES_MAX: Final = 1 << 10
 
 
 class PendingConnection(Protocol):
@@ -122,6 +132,12 @@ class ListenerAuthentication:
         size = self.shared.config.value("sasl.server.max.receive.size", listener=self.listener)
         assert isinstance(size, int)
         return size
+
+    def message_bytes_max(self, mechanism: str) -> int:
+        """Returns the size of a frame with a message of the mechanism: not more than it needs,
+        because unauthenticated clients may send incomplete ones."""
+        size_bytes = _MESSAGE_BYTES_MAX.get(mechanism, self.token_bytes_max) + _HEADER_BYTES_MAX
+        return min(self.token_bytes_max, size_bytes)
 
     def max_reauth_ms(self, mechanism: str) -> int:
         self._follow_config()

@@ -166,7 +166,7 @@ class SaslSession:
         self._has_headers = header.api_version >= 1
         self._state = State.MESSAGES
         if self._principal is None:
-            self.frame_bytes_max = self._authentication.token_bytes_max
+            self.frame_bytes_max = self._authentication.message_bytes_max(request.mechanism)
         return EncodedResponse(_encode(header, SaslHandshakeResponse(mechanisms=mechanisms)))
 
     def _handle_message(self, frame: memoryview) -> Reply:

@@ -8,6 +8,8 @@ from typing import Final
 from lograft.model.settings.keys import Secret
 from lograft.security.sasl import MALFORMED, OTHER_AUTHORIZATION_ID, Failure, Step, Success
 
+#: Longer messages are rejected before they are parsed.
+MESSAGE_BYTES_MAX: Final = 16 << 10
 _REJECTED: Final = "Authentication failed: Invalid username or password"
 
 
@@ -20,6 +22,8 @@ class PlainExchange:
         self._passwords = passwords
 
     def step(self, message: bytes) -> Step:
+        if len(message) > MESSAGE_BYTES_MAX:
+            return Failure(reason="the message is too long")
         try:
             parts = message.decode().split("\0")
         except UnicodeDecodeError:
