@@ -1,5 +1,5 @@
-"""Fails a test file that leaves clients running: they would go on connecting to servers that have
-been stopped, and print that into whatever runs next."""
+"""Fails a test file that leaves clients running: they would continue to connect to servers that
+have been stopped, and print errors during later tests."""
 
 import gc
 import signal
@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-#: The first thread of every librdkafka client, as the kernel names it.
+#: The name of the first thread of every librdkafka client.
 LIBRDKAFKA_THREAD: Final = "rdk:main"
 #: Threads of kafka-python, and of lograft.client.blocking.
 PYTHON_THREADS: Final = (
@@ -22,16 +22,16 @@ PYTHON_THREADS: Final = (
 )
 CLOSING_SECONDS_MAX: Final = 10.0
 
-# A background job of a shell ignores SIGINT, and one of nohup SIGHUP. Children inherit that, and
-# tests send these signals to commands that they start. A handler, unlike an ignored signal, is
-# reset in a child.
+# A background job of a shell ignores SIGINT, and one of nohup SIGHUP. Child processes inherit that,
+# and tests send these signals to commands that they start. A handler, unlike an ignored signal, is
+# reset in a child process.
 for _number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda number, frame: None)
 
 
 def client_threads() -> dict[int, str]:
-    """Names of the threads that clients run in this process, by the kernel's thread ids."""
+    """Names of the clients' threads in this process, by thread id."""
     found = {
         thread.native_id: thread.name
         for thread in threading.enumerate()
@@ -41,7 +41,7 @@ def client_threads() -> dict[int, str]:
         try:
             name = task.read_text().strip()
         except OSError:
-            continue  # It has just ended.
+            continue  # The thread has just ended.
         if name == LIBRDKAFKA_THREAD:
             found[int(task.parent.name)] = name
     return found
@@ -49,7 +49,7 @@ def client_threads() -> dict[int, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_clients_are_left_at_the_end() -> Iterator[None]:
-    """Of fixtures that all test files share."""
+    """The clients of fixtures that all test files share."""
     yield
     _check_closed(set())
 

@@ -46,7 +46,7 @@ def test_transactional_message_copier(
 
 
 def command(java_tools: JavaTools, server: Server, *arguments: str) -> list[list[str]]:
-    """The table that TransactionsCommand prints, heading first."""
+    """The table that TransactionsCommand prints, starting with the header."""
     done = java_tools.check(
         "TransactionsCommand", "--bootstrap-server", server.bootstrap, *arguments
     )

@@ -1,4 +1,4 @@
-"""The wheel in empty environments, as users install it who have no clone."""
+"""The wheel in empty environments, as installed by users without a clone."""
 
 import os
 import re
@@ -23,7 +23,7 @@ INSTALL_SECONDS_MAX = 300
 #: Libraries that an example may need beside Lograft.
 OTHERS = ("confluent_kafka", "pyspark", "pytest")
 
-#: Debian's; with a proxy in between, its certificate is here.
+#: Debian's certificates, including that of a proxy.
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -57,7 +57,7 @@ class Environment:
 
     @contextmanager
     def node(self) -> Iterator[str]:
-        """The address of a node that `lograft start` runs."""
+        """Yields the address of a node that `lograft start` runs."""
         with node_of([self.folder / "bin" / "lograft"], self.folder) as address:
             yield address
 
@@ -66,10 +66,8 @@ class Environment:
 def node_of(
     lograft: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The address of a node that the command `lograft`, called in this way, starts in a folder.
-
-    Ctrl-C in a terminal reaches all processes of its foreground job, so it does here.
-    """
+    """Yields the address of a node that this form of the command `lograft` starts in a folder.
+    Ctrl-C in a terminal signals all processes of its foreground job, so this does the same."""
     node = subprocess.Popen(
         [*lograft, "start", "--port", "0"],
         cwd=folder,
@@ -91,7 +89,8 @@ def node_of(
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since a build leaves files in the tree that the next one would take."""
+    """Built from a copy, since a build leaves files in the tree that the next build would
+    include."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
@@ -114,7 +113,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
 
 
 def first_python_example() -> str:
-    """Of those in the README that need nothing but Lograft and a node."""
+    """The README's examples that need only Lograft and a node."""
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     alone: list[str] = [
@@ -139,12 +138,12 @@ def test_a_node_and_the_first_example(installed: Environment) -> None:
 def test_runners_of_applications_start_a_node(
     wheel: Path, tmp_path: Path, runner: str, arguments: tuple[str, ...]
 ) -> None:
-    """Without an installation: `uvx --from WHEEL lograft start` and the same with pipx."""
+    """Without an installation: `uvx --from WHEEL lograft start`, and the same with pipx."""
     environment = Environment(tmp_path / "environment")
     environment.install(runner)
     program = environment.folder / "bin" / arguments[0]
     lograft: list[str | Path] = [program, *arguments[1:], wheel, "lograft"]
-    # Their caches are theirs. Not all of them use the certificates of the system by themselves.
+    # With empty caches. Not all of these tools use the system's certificates by default.
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     if SYSTEM_CERTIFICATES.exists():
         variables["SSL_CERT_FILE"] = str(SYSTEM_CERTIFICATES)
@@ -193,7 +192,7 @@ def test_the_oldest_versions(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_the_client_alone(wheel: Path, installed: Environment, tmp_path: Path) -> None:
-    """As docs/decisions/0016-one-distribution.md says."""
+    """As described in docs/decisions/0016-one-distribution.md."""
     environment = Environment(tmp_path / "environment")
     environment.install("--no-deps", wheel)
     environment.install("cramjam", "crc32c")

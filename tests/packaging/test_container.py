@@ -1,5 +1,4 @@
-"""The image, built and run by Podman: alone, with settings of its own, and as the compose files
-describe it."""
+"""The image, built and run by Podman: alone, with custom settings, and as in the compose files."""
 
 import json
 import subprocess
@@ -30,7 +29,7 @@ def _image() -> None:
 
 @contextmanager
 def container(*options: str) -> Iterator[str]:
-    """A container that is removed with its volume."""
+    """A container that is removed together with its volume."""
     name = f"lograft-{uuid.uuid4().hex[:8]}"
     run("podman", "run", "--detach", "--name", name, *options, IMAGE)
     try:
@@ -108,7 +107,7 @@ def test_compose_runs_a_cluster(file: str, service: str, nodes: int) -> None:
         [first] = [name for name in started if name.endswith(f"_{service}_1")]
         inside(first, "lograft", "produce", "-b", f"{service}:9094", "orders", "tea")
         assert "tea" in inside(first, "lograft", "consume", "-b", f"{service}:9094", "orders")
-        # And from this machine, at the published ports.
+        # Also from this machine, through the published ports.
         bootstrap = "localhost:9092"
         assert f"{nodes} broker" in run(*lograft_command(), "doctor", "-b", bootstrap)
     finally:

@@ -16,9 +16,10 @@ from tools.kafka_jars import REPOSITORY, ensure_program
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200), root_only()]
 
 UNIT: Final = REPOSITORY / "packaging" / "systemd" / "lograft.service"
-#: Of `systemd-analyze security`, in tenths: 0 is the most restricted service, 100 the least.
+#: The score of `systemd-analyze security`, in tenths: 0 is the most restricted service, 100 the
+#: least.
 EXPOSURE_MAX: Final = 15
-#: Runs in the clean Debian, with a network of its own.
+#: Runs in the clean Debian, in a separate network namespace.
 SCENARIO: Final = """
 set -e
 dpkg --install /tmp/lograft.deb
@@ -66,7 +67,7 @@ def test_lintian_accepts_the_package(deb: Path) -> None:
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     ensure_program("systemd-analyze", package="systemd")
-    # `verify` wants the program to exist on this machine.
+    # `verify` requires the program to exist on this machine.
     unit = tmp_path / "lograft.service"
     unit.write_text(UNIT.read_text().replace("/usr/bin/lograft", "/bin/true"))
     done = subprocess.run(

@@ -2,7 +2,7 @@
 
 
 class FakeClock:
-    """Time passes when a test changes `now_ms`."""
+    """Time advances only when a test changes `now_ms`."""
 
     def __init__(self, now_ms: int = 1_000, *, wall_offset_ms: int = 0) -> None:
         self.now_ms = now_ms
@@ -19,7 +19,7 @@ class FakeClock:
 
 
 class OnlyClock:
-    """The only one of `SharedServices` that the router itself uses."""
+    """The only one of `SharedServices` that the router uses."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -10,7 +10,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """Those that git tracks: nothing that a run of the project creates."""
+    """The files that git tracks, without those that a run of the project creates."""
     listing = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""Lets an async test read from top to bottom."""
+"""Runs async tests from a decorator."""
 
 import asyncio
 import functools

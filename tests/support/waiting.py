@@ -1,4 +1,4 @@
-"""Waits for a condition that another process, thread or task brings about."""
+"""Waits for changes by another process, thread or task."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ def wait_until(
     *,
     seconds_max: float = SECONDS_MAX,
 ) -> None:
-    """`what` names the condition when it is not met within `seconds_max`."""
+    """`what` names the condition in the error after `seconds_max`."""
     deadline = time.monotonic() + seconds_max
     while not is_met():
         assert time.monotonic() < deadline, f"not within {seconds_max:.0f} s: {what}"

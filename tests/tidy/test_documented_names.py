@@ -1,4 +1,4 @@
-"""The names that pages and docstrings put into backticks exist: files, functions, settings …"""
+"""The names in backticks in pages and docstrings exist: files, functions, settings …"""
 
 import ast
 import keyword
@@ -22,7 +22,7 @@ from lograft.client.metering.names import MetricName
 from tests.support.repository import ROOT, tracked_files
 from tools.generate_client_metrics import declared_names, kafka_metrics
 
-#: It also describes what the project was.
+#: It also describes earlier versions of the project.
 CHANGELOG: Final = "CHANGELOG.md"
 #: Names that neither the code nor the tests contain, each with the reason.
 EXCEPTIONS: Final = {
@@ -47,7 +47,7 @@ FENCED_BLOCK: Final = re.compile(r"^( *)```.*?^ *```$", re.MULTILINE | re.DOTALL
 QUOTED: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 #: A path, a dotted name, a word with hyphens, an option, a suffix. One letter is a placeholder.
 NAME: Final = r"(?:--?|\.)?[A-Za-z_*][\w*]+(?:[./-]+[\w*]+)*/?"
-#: The names that are checked in an expression. All others in it may be examples of values.
+#: The names in an expression that are checked. All others may be examples of values.
 CHECKED: Final = re.compile(
     rf"""
     ^ (?: await\ | async\ with\ | with\ | python\ (?: -m\ )? )? ({NAME})  # at the start
@@ -63,11 +63,11 @@ FILE_AND_NAME: Final = re.compile(r"([\w/]+)\.py: (\w+)(?:\(.*\))?")
 
 
 class Vocabulary(NamedTuple):
-    #: Files and folders, each by its whole path and by every shorter end of it.
+    #: Files and folders, each by its full path and by every suffix of it.
     paths: frozenset[str]
-    #: Identifiers and whole string constants of the code: not the words of its comments and texts.
+    #: Identifiers and whole string constants in the code, without the words of comments and texts.
     words: frozenset[str]
-    #: The words of a class, a module or a package, by its name.
+    #: The names in a class, a module or a package, by its name.
     members: dict[str, set[str]]
 
 
@@ -81,7 +81,7 @@ def code_objects(code: CodeType) -> Iterator[CodeType]:
 def strings_in(constant: object) -> Iterator[str]:
     if isinstance(constant, str):
         yield constant
-        # Without what joins it to other strings, as in f"hold-until={until_ms}".
+        # The constant parts of formatted strings, as in f"hold-until={until_ms}".
         yield constant.rstrip("=-.")
     elif isinstance(constant, tuple | frozenset):
         for item in constant:
@@ -89,7 +89,7 @@ def strings_in(constant: object) -> Iterator[str]:
 
 
 def words_of(code: CodeType) -> set[str]:
-    """Its names and constants, without those of the functions and classes in it."""
+    """The names and constants of a module, without those inside its functions and classes."""
     variables = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
     return {code.co_name, *code.co_names, *variables, *strings_in(code.co_consts)}
 
@@ -126,19 +126,19 @@ def exists(name: str) -> bool:
     if name.partition("/")[0] in {
         line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()
     }:
-        return True  # a folder that the project creates, as .venv
+        return True  # a folder that the project creates, such as .venv
     if "*" in name:
         return any(fnmatch(each, name) for each in (*paths, *words))
     if name.endswith("_") and any(word.startswith(name) for word in words):
         return True
     if name.startswith("-"):
-        # Typer makes an option of a parameter.
+        # Typer turns a parameter into an option.
         return name.lstrip("-").replace("-", "_") in words
     return is_dotted_name(name.lstrip("."))
 
 
 def is_dotted_name(name: str) -> bool:
-    """A module, what a module or class contains, an attribute, or a setting named as a field."""
+    """A module, a name in a module or class, an attribute, or a setting named like a field."""
     paths, words, members = vocabulary()
     if name.replace(".", "_") in words or f"{name.replace('.', '/')}.py" in paths:
         return True
@@ -174,7 +174,7 @@ def find_unknown(quoted: str) -> list[str]:
 
 
 def find_unknown_arguments(arguments: list[str]) -> list[str]:
-    """The commands and options that the command line of lograft does not have."""
+    """The quoted commands and options that the command line of lograft does not have."""
     if arguments[0] in TOOLS:
         return []
     command = get_command(app)
@@ -196,8 +196,8 @@ def find_unknown_arguments(arguments: list[str]) -> list[str]:
 
 
 def quoted_names() -> Iterator[tuple[str, str]]:
-    """Each page with everything that it quotes; each file of src with the names that the docstrings
-    of its module, classes and functions quote, but not the expressions, which may be examples."""
+    """Yields each page with its quoted names, and each file of src with the quoted names in its
+    docstrings, except expressions, which may be examples."""
     for file in filter(Path.is_file, tracked_files()):
         place = file.relative_to(ROOT).as_posix()
         if file.suffix == ".md" and file.name != CHANGELOG:

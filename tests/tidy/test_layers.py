@@ -37,13 +37,13 @@ def parse_import_table(heading: str) -> dict[str, set[str]]:
 
 
 MAY_IMPORT = parse_import_table("Rooms")
-#: All of them may import broker/errors.py and broker/cluster_metadata.py; broker/broker.py joins
+#: All of them may import broker/errors.py and broker/cluster_metadata.py; broker/broker.py connects
 #: them.
 BROKER_PACKAGES = parse_import_table("Packages of `broker/`")
 #: As in "`model wire` are pure".
 PURE = set(re.findall(r"^`([a-z ]+)` are pure:", ARCHITECTURE.read_text(), re.MULTILINE)[0].split())
 IMPURE_MODULES = {"asyncio", "os", "socket", "time", "random", "threading", "ssl", "subprocess"}
-#: Only these rooms may touch the operating system; all else goes through model/seams.py.
+#: Only these rooms may use the operating system; all others go through model/seams.py.
 MAY_TOUCH_THE_SYSTEM = {"runtime", "net", "cli", "simulation", "testing", "node"}
 SHIPPED = {"lograft", "pyspark_lograft"}
 SHIPPED_FILES = sorted((ROOT / "src").rglob("*.py"))
@@ -130,7 +130,8 @@ def test_the_world_is_reached_through_the_seams(file: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted((SOURCE / "spark").rglob("*.py")), ids=lambda f: f.name)
 def test_spark_imports_the_public_client(file: Path) -> None:
-    """It is an application of the client, so whatever it needs others can have, too."""
+    """The command line is an application of the client, so it needs only what other applications
+    can use."""
     internal = {module for module in modules_imported(file) if module.startswith("lograft.client.")}
     assert not internal
 

@@ -18,7 +18,7 @@ def test_each_metric_has_a_name_of_its_own() -> None:
 
 
 def test_each_metric_is_declared_as_a_constant_of_its_module() -> None:
-    """Elsewhere neither the page nor the tests would find it."""
+    """The page and the tests do not find metrics that are declared elsewhere."""
     found: dict[str, int] = {}
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text()

@@ -1,4 +1,4 @@
-"""Conventions for names that a reader meets in every room."""
+"""Conventions for names in all rooms."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ SOURCES = Path(__file__).parents[2] / "src"
 
 
 def members(tree: ast.AST) -> Iterator[str]:
-    """Of every enum, as `Enum.MEMBER`."""
+    """The members of every enum, as `Enum.MEMBER`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any(
             ast.unparse(base).endswith(("Enum", "Flag")) for base in node.bases
@@ -39,7 +39,7 @@ def test_members_are_found() -> None:
 
 
 def loggers(source: str) -> list[str]:
-    """The statements that give a module its logger."""
+    """The statements that create a module's logger."""
     return [
         ast.unparse(node)
         for node in ast.parse(source).body
@@ -51,7 +51,8 @@ def loggers(source: str) -> list[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_loggers_are_named_after_their_modules(room: str) -> None:
-    """So an operator sets the level of a module or, by its parent, of a whole room: lograft.net."""
+    """With this, an operator can set the level of a module or, by its parent, of a whole room:
+    lograft.net."""
     folder = SOURCES / "lograft" / room
     files = folder.rglob("*.py") if folder.is_dir() else [folder]
     found = {line for file in files for line in loggers(file.read_text())}

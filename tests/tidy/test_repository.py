@@ -1,4 +1,4 @@
-"""Small promises that a test keeps better than a page."""
+"""Rules of the repository that have no file of their own."""
 
 import ast
 import re
@@ -86,5 +86,5 @@ def test_rooms_have_no_drawers_for_everything() -> None:
 
 
 def test_no_links_are_tracked() -> None:
-    """A tracked link to a shared .venv would replace the real folder of whoever checks it out."""
+    """A tracked link to a shared .venv would replace the real folder in other clones."""
     assert [file.relative_to(ROOT) for file in tracked_files() if file.is_symlink()] == []

@@ -1,4 +1,5 @@
-"""Every setting does what its row in the tables says: code reads the used ones, and no others."""
+"""Every setting has the effect in its row of the tables: code reads those with an effect, and no
+others."""
 
 import ast
 import re
@@ -16,9 +17,9 @@ from lograft.model.settings.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from tools.generate_settings import OUTPUT, page
 
 ROOT: Final = Path(__file__).parents[2] / "src" / "lograft"
-#: Rooms that do not serve: what they read decides nothing about a node.
+#: Rooms that are not part of a node: a setting that only they read has no effect on a node.
 OTHER_ROOMS: Final = ("cli", "client", "console", "simulation", "spark", "testing")
-#: Modules that define, check or show settings without acting on them.
+#: Modules that define, check or show settings without applying them.
 DEFINITIONS: Final = (
     "metadata/resource_configs.py",
     "model/settings/broker_docs.py",
@@ -38,7 +39,7 @@ COMPUTED_FIELDS: Final = {
     "internal.segment.bytes": "segment_bytes",
     "message.timestamp.type": "message_timestamp_log_append",
 }
-#: Settings that are read under a name which the code puts together, with the place.
+#: Settings that are read under a computed name, with the place.
 COMPUTED_NAMES: Final = {
     **{
         f"group.consumer.{bound}.{rest}": "resource_configs.py: limits of the groups' own settings"
@@ -55,7 +56,7 @@ TABLES: Final = {
 
 
 def find_reads(source: str) -> Iterator[str]:
-    """The names of settings, and of fields that stand for settings, that the source reads."""
+    """The names of settings, and of fields for settings, that the source reads."""
     tree = ast.parse(source)
     keys = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
     for node in ast.walk(tree):
@@ -63,7 +64,7 @@ def find_reads(source: str) -> Iterator[str]:
             case ast.Attribute(value=owner, attr=field, ctx=ast.Load()):
                 if CONFIG_OBJECT.search(ast.unparse(owner)):
                     yield field
-            # The keys of a dict give settings a value.
+            # The keys of a dict assign values to settings.
             case ast.Constant(value=str(name)) if id(node) not in keys:
                 yield name
 
@@ -88,7 +89,7 @@ def is_read(name: str, reads: Collection[str]) -> bool:
 
 
 def wrong_rows(keys: Mapping[str, ConfigKey], reads: Collection[str]) -> list[str]:
-    """The settings whose effect is not what the code does."""
+    """The settings whose documented effect differs from the code."""
     stands_in_for = {
         synonym: topic_name
         for topic_name, synonyms in TOPIC_SYNONYMS.items()
@@ -134,7 +135,7 @@ def test_what_counts_as_reading_a_setting(source: str, reads: set[str]) -> None:
 
 
 def test_names_that_the_code_puts_together_are_not_read_otherwise() -> None:
-    """Else they do not belong to the exceptions any more."""
+    """Otherwise the exception is obsolete."""
     assert find_production_reads().isdisjoint(COMPUTED_NAMES)
 
 

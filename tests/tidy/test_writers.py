@@ -1,4 +1,4 @@
-"""State that one object owns is assigned in its file only; the others call methods."""
+"""State with a single owner is assigned only in its file; other files call methods."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "lograft"
 
 
 def assigned_attributes(text: str) -> Iterator[ast.Attribute]:
-    """Every attribute that is set or deleted, also in a tuple, a `for` or a `with`."""
+    """Yields every attribute that is set or deleted, also in a tuple, a `for` or a `with`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             yield node

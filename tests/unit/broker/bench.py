@@ -1,7 +1,6 @@
-"""A broker on a simulated machine, without sockets: requests go in as frames, time is virtual.
-
-The controller is a stand-in that decides and commits at once; everything else is the real thing.
-"""
+"""A broker on a simulated machine, without sockets: requests arrive as frames, and time is virtual.
+The controller is a stub that decides and commits immediately; everything else is the real
+component."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -62,7 +61,7 @@ LISTENER = "PLAINTEXT"
 
 
 class StandInController:
-    """Commits every decision at once; `down` makes it refuse."""
+    """Commits every decision immediately; `down` makes it reject them."""
 
     def __init__(self) -> None:
         self.image = MetadataImage()
@@ -106,7 +105,7 @@ class StandInController:
 
 
 class StandInRegistration:
-    """Of a broker that the controller trusts, until a test says otherwise."""
+    """The epoch of a broker that the controller accepts, unless a test changes it."""
 
     def __init__(self) -> None:
         self.lease = True
@@ -154,7 +153,7 @@ class StandInQuorum:
     asked: tuple[core.Request, int] | None = None
     answer: core.Response | None = None
     learned: tuple[NodeId, Address] | None = None
-    #: Where the active controller is while it is not here.
+    #: The address of the active controller if it is another node.
     endpoint: Address | None = None
 
     def leader_endpoint(self) -> Address | None:
@@ -178,7 +177,7 @@ class StandInQuorum:
         return Voter(self.me)
 
     async def ask(self, request: core.Request, *, bytes_max: int = 0) -> core.Response:
-        """Whatever is asked, the answer is the one that the test has laid ready."""
+        """Responds to every request with the response that the test has prepared."""
         self.asked = (request, bytes_max)
         assert self.answer is not None, request
         return self.answer
@@ -203,7 +202,7 @@ def make_config(log_dirs: str = "/data", **settings: str) -> BrokerConfig:
 
 
 class Bench:
-    """`controller` outlives the broker's lives, as the metadata log does."""
+    """`controller` outlives the processes of the broker, like the metadata log."""
 
     def __init__(self, life: Life, config: BrokerConfig, controller: StandInController) -> None:
         self.life = life
@@ -236,7 +235,7 @@ class Bench:
         self.previous_epoch = -1
 
     def authorize_with(self, authorizer: Authorizer | None) -> None:
-        """For all connections from now on, and for what this node forwards to itself."""
+        """For all later connections, and for requests that this node forwards to itself."""
         self._authorizer = authorizer
         self._routers: dict[str, Session] = {}
         self.broker.link.local_controller = Router(
@@ -292,7 +291,7 @@ class Bench:
         )
 
     def begin_topic(self, name: str, partitions: int = 1, **configs: str) -> list[Partition]:
-        """Its partitions are there, their logs not yet."""
+        """The partitions exist, but their logs are not open yet."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -333,7 +332,7 @@ class Bench:
     def send(
         self, request: Message, version: int, *, client_id: str = "test", role: str = "broker"
     ) -> EncodedResponse | PendingReply | None:
-        """What the connection would get from the handler."""
+        """The handler's response for the connection."""
         frame = frame_request(request, version, correlation_id=7, client_id=client_id)[4:]
         reply = self.session(role).handle_frame(memoryview(bytearray(frame)))
         return decoded(reply)
@@ -387,7 +386,7 @@ def fast_paths_of(router: Router) -> FastPaths:
 
 
 def set_leader(partition: Partition, node: int, *, epoch: int) -> None:
-    """As if the metadata said so."""
+    """Applies the change as if it were in the metadata."""
     before = partition.assignment
     partition.on_assignment(
         before._replace(
@@ -406,7 +405,7 @@ def decoded(reply: Reply) -> EncodedResponse | PendingReply | None:
 
 
 async def unparked(parked: DelayedReply) -> EncodedResponse | None:
-    """Waits as a connection does."""
+    """Waits like a connection."""
     changed = asyncio.Event()
     parked.begin(changed.set)
     try:
@@ -447,7 +446,7 @@ def new_machine(seed: int = 1) -> Machine:
 
 
 def close_machines() -> None:
-    """After each test: a killed node leaves coroutines that nobody will ever await."""
+    """After each test: a killed node leaves coroutines that are never awaited."""
     while _MACHINES:
         _MACHINES.pop().loop.close()
 
@@ -461,7 +460,7 @@ def run(
     stop: bool = True,
     **settings: str,
 ) -> Bench:
-    """One life of a broker: starts, plays the scenario, stops cleanly if told so."""
+    """One process of a broker: starts, runs the scenario, and stops cleanly if requested."""
     machine = machine or new_machine()
     life = life or machine.boot()
     bench = Bench(life, make_config(**settings), controller or StandInController())

@@ -65,7 +65,7 @@ def test_a_client_asks_once_in_its_interval() -> None:
     assert telemetry.ask(CLIENT, ATTRIBUTES, 0).error == 0
     assert telemetry.ask(CLIENT, ATTRIBUTES, INTERVAL_MS - 1).error == THROTTLED
     assert telemetry.ask(CLIENT, ATTRIBUTES, INTERVAL_MS).error == 0
-    # The first push after it comes at any time, the next an interval later.
+    # The first push after it may come at any time, the next one an interval later.
     assert check(telemetry, INTERVAL_MS + 1) == 0
     assert check(telemetry, INTERVAL_MS + 2) == THROTTLED
     assert check(telemetry, 2 * INTERVAL_MS + 1) == 0
@@ -113,16 +113,16 @@ def test_clients_and_points_are_bounded() -> None:
     for client in clients[:3]:
         telemetry.ask(client, ATTRIBUTES, 0)
         telemetry.keep(push_of(client, 40))
-    # The least recently seen lost its push to the newest.
+    # The push of the least recently seen client is removed for the newest.
     assert [push.client_instance_id for push in telemetry.pushes(0)] == clients[1:3]
     telemetry.ask(clients[1], ATTRIBUTES, 1)
-    telemetry.ask(clients[3], ATTRIBUTES, 1)  # the first is forgotten
+    telemetry.ask(clients[3], ATTRIBUTES, 1)  # the first is removed, and the third
     telemetry.ask(clients[0], ATTRIBUTES, 1)  # and the third
     assert [push.client_instance_id for push in telemetry.pushes(0)] == [clients[1]]
     assert value_of(telemetry, SUBSCRIPTIONS) == 1
     assert value_of(telemetry, CLIENTS) == 3
     assert value_of(telemetry, KEPT_POINTS) == 40
-    telemetry.keep(push_of(clients[1], 60))  # in place of its last one
+    telemetry.keep(push_of(clients[1], 60))  # replaces the last push of a client that is removed
     telemetry.keep(push_of(clients[2], 60))  # of a client that is forgotten
     assert value_of(telemetry, KEPT_POINTS) == 60
     telemetry.keep(push_of(clients[1], 101))

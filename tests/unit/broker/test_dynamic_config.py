@@ -1,4 +1,4 @@
-"""Dynamic settings take effect while the broker runs: everything that reads one asks the current
+"""Dynamic settings take effect while the broker runs: all code reads them from the current
 config."""
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from lograft.wire.records.config_record import ConfigRecord
 from tests.support.scenarios import scenario
 from tests.unit.client.administering.admin_scenarios import play
 
-#: Valid values that differ from the defaults, where a type alone does not give one.
+#: Valid values that differ from the defaults, where the type alone is not sufficient.
 SAMPLES: Final = {
     "compression.gzip.level": "5",
     "compression.type": "lz4",
@@ -37,7 +37,7 @@ TOPIC_DEFAULTS: Final = {
     if synonym in DYNAMIC_BROKER_CONFIGS
     and isinstance(DYNAMIC_BROKER_CONFIGS[synonym].effect, Used)
 }
-#: What follows the other settings, as code that acts on them sees it.
+#: Values derived from other settings, as used by the code.
 READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
     "auto.create.partitions.enable": (
         "true",
@@ -85,7 +85,7 @@ READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
 }
 
 
-#: Settings whose effect other tests show, with the place.
+#: Settings whose effect is tested elsewhere, with the place.
 ELSEWHERE: Final = {
     "config.providers": "static only: model/settings/test_dynamic.py",
     "listener.security.protocol.map": "net/test_listener_set.py",

@@ -1,4 +1,5 @@
-"""Topics come and go while producers write; then the node stops or is killed, and starts again."""
+"""Topics are created and deleted while producers write; then the node stops or is killed, and
+starts again."""
 
 import asyncio
 from random import Random
@@ -16,7 +17,7 @@ from lograft.wire.messages.produce import (
 )
 from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
-#: What a producer may hear while topics come and go.
+#: Errors that a producer may receive while topics are created and deleted.
 EXPECTED = (
     ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,4 +1,4 @@
-"""A node names each reason for which it is not ready, and no reason afterwards."""
+"""A node reports each reason for which it is not ready, and no reason afterwards."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def loaded_partitions(cluster: VirtualCluster) -> list[int]:
 
 
 async def watch(cluster: VirtualCluster, is_over: Callable[[], bool]) -> list[UnreadyCause]:
-    """Returns the causes that node 1 has one after the other, as long as its process lives."""
+    """Returns the successive causes of node 1 while its process runs."""
     seen: list[UnreadyCause] = []
     while not is_over():
         node = cluster.hosts[1].node
@@ -58,7 +58,7 @@ async def test_a_start_passes_through_its_reasons(cluster: VirtualCluster, /) ->
         UnreadyCause.NOT_REGISTERED,
         UnreadyCause.CATCHING_UP,
         UnreadyCause.RECOVERING_LOGS,
-        # Its heartbeats begin when the logs are open.
+        # Its heartbeats start when the logs are open.
         UnreadyCause.CATCHING_UP,
     ]
     await cluster.wait_for(lambda: not cluster.node(1).find_unready_reasons())

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again while the files of its first life are being made."""
+"""A topic that is deleted and created again while the files of the first one are being created."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.unit.broker.bench import Bench, StandInController, batch_of, new_mach
 def test_new_log_does_not_share_the_folder_of_the_old_one(seed: int) -> None:
     async def scenario(bench: Bench) -> None:
         bench.begin_topic("a", partitions=40)
-        # The worker has begun to make the logs when the topic goes.
+        # The worker has started to create the logs when the topic is deleted.
         await asyncio.sleep(0.0001 * seed)
         request = DeleteTopicsRequest(topic_names=["a"])
         await bench.controller.submit(
@@ -38,7 +38,7 @@ def test_new_log_does_not_share_the_folder_of_the_old_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_recovery_point_of_the_old_log_says_nothing_of_the_new_one(seed: int) -> None:
-    """Whenever the node dies, the new log opens and goes on."""
+    """Whenever the node dies, the new log is opened and used."""
     machine, controller = new_machine(seed), StandInController()
 
     async def first(bench: Bench) -> None:
@@ -47,7 +47,7 @@ def test_the_recovery_point_of_the_old_log_says_nothing_of_the_new_one(seed: int
             batch = memoryview(bytearray(batch_of(b"old")))
             old.append(batch, now_ms=bench.broker.clock.wall_ms())
         await old.wait_committed(Offset(5), timeout_ms=1000)
-        # The checkpoint names offset 5, or is about to be written, or comes later.
+        # The checkpoint contains offset 5, or is about to be written, or is written later.
         await asyncio.sleep((70, 59.999, 1)[seed % 3])
         old.advance_log_start(Offset(4))
         request = DeleteTopicsRequest(topic_names=["a"])

@@ -1,4 +1,4 @@
-"""What a controller's listener needs is there without a broker."""
+"""The services of a controller's listener work without a broker."""
 
 import logging
 from typing import cast
@@ -42,7 +42,7 @@ def test_no_handler_of_a_controllers_listener_needs_a_broker(
                     continue
 
     run(scenario)
-    # The quorum of this bench is a stand-in without answers.
+    # The quorum of this bench is a stub without responses.
     failures = [
         record.exc_info[1]
         for record in caplog.records
@@ -60,7 +60,7 @@ def test_a_controller_without_the_broker_role_builds_no_broker() -> None:
             cluster.node(1).broker  # noqa: B018
         assert cluster.node(1).shared.local_controller is not None
         assert cluster.node(2).broker.shared.local_controller is None
-        # It can ask brokers all the same, as it does for the groups that use a topic.
+        # It can still send requests to brokers, for example for the groups that use a topic.
         answer = await cluster.node(1).shared.brokers.request(
             NodeId(2),
             ListGroupsRequest(),

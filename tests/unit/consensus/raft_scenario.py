@@ -63,7 +63,7 @@ class ClusterScenario:
     def __init__(
         self, core_type: type[RaftCore] = RaftCore, *, outcomes_only: bool = False
     ) -> None:
-        """With `outcomes_only` the checks look at what goes wrong, not at how."""
+        """With `outcomes_only` the checks verify only outcomes, not the safeguards themselves."""
         self.core_type = core_type
         self.outcomes_only = outcomes_only
         self.now_ms = 0
@@ -88,7 +88,7 @@ class ClusterScenario:
             self.out.append(f"{type(error).__name__}: {error}")
         return "\n".join(self.out)
 
-    # ── setting the stage ────────────────────────────────────────────────────────────────────
+    # ── setup ────────────────────────────────────────────────────────────────────────────────
 
     def do_cluster(self, *words: str) -> None:
         self.__init__(self.core_type, outcomes_only=self.outcomes_only)  # type: ignore[misc]
@@ -130,7 +130,7 @@ class ClusterScenario:
         )
         epochs = [int(epoch) for epoch in given.get("log", "").split(",") if epoch]
         disk.entries = [Entry(Epoch(epoch), 10 * i + epoch) for i, epoch in enumerate(epochs)]
-        self.checked = self.outcomes_only  # nothing is known of where that came from
+        self.checked = self.outcomes_only  # nothing is known about the start of the snapshot
 
     def do_chance(self, node: str, thousandths: str) -> None:
         self.chances[int(node)] = int(thousandths)
@@ -153,7 +153,7 @@ class ClusterScenario:
     def do_fast(self, node: str) -> None:
         self.slow.discard(int(node))
 
-    # ── what happens ─────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────
 
     def do_boot(self, *nodes: str) -> None:
         for node in nodes:
@@ -165,7 +165,7 @@ class ClusterScenario:
 
     def do_replace(self, node: str) -> None:
         self.nodes[int(node)] = self.node(int(node), key(int(node), disk=100 + int(node)))
-        self.checked = False  # to the checks it would be a replica that lost its memory
+        self.checked = False  # the checks would treat it as a replica that lost its state
         self.do_boot(node)
 
     def do_wait(self, milliseconds: str) -> None:
@@ -332,7 +332,7 @@ class ClusterScenario:
                 f" high_watermark={core.high_watermark}"
             )
 
-    # ── what is said about it ────────────────────────────────────────────────────────────────
+    # ── output ───────────────────────────────────────────────────────────────────────────────
 
     def after(self, number: int, *, quiet: bool = False) -> None:
         node = self.nodes[number]

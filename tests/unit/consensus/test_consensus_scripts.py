@@ -1,4 +1,4 @@
-"""Runs the scenarios in tests/scripts/consensus; REWRITE_SCRIPTS=1 writes their output anew."""
+"""Runs the scenarios in tests/scripts/consensus; REWRITE_SCRIPTS=1 rewrites their output."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ DISK = UUID(int=7)
 
 
 class Scenario:
-    """One replica; each command is a call of the driver, its output what the core asks for."""
+    """One replica; each command is a call of the driver, and its output the effects of the core."""
 
     def __init__(self) -> None:
         self.trace: list[str] = []

@@ -6,7 +6,7 @@ KEYS = [ReplicaKey(NodeId(node)) for node in range(1, 6)]
 
 
 def election(voters: int) -> tuple[Election, dict[NodeId, int]]:
-    """And the number of the request to each of the others."""
+    """Also returns the number of the request to each of the others."""
     held = Election(VoterSet.of(KEYS[:voters]), pre_vote=False, deadline_ms=100)
     requests = held.requests(
         KEYS[0], Epoch(1), LogEnd(NO_EPOCH, Offset(0)), life=NO_EPOCH, first_id=10

@@ -1,5 +1,5 @@
-"""Schedules that show what a missing safeguard costs. Random ones hardly ever find these: they
-notice the missing safeguard itself. The real core goes through each unharmed."""
+"""Schedules that show the consequence of a missing safeguard. Random schedules rarely reach it,
+because they detect the missing safeguard itself first. The actual core passes each of them."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Any message in any state: a core may refuse, or stop with a reason, but never break."""
+"""Any message in any state: a core may reject it, or stop with a reason, but never violate an
+invariant."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -117,7 +118,7 @@ STEP: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-#: What it may find on its disk: the hard state, and how many records of epoch 0.
+#: Possible contents of its disk: the hard state, and the number of records of epoch 0.
 LIVES = [
     (HardState(), 0),
     (HardState(Epoch(1), NodeId(2)), 0),
@@ -128,7 +129,7 @@ LIVES = [
 
 
 class Obedient:
-    """Does what the core asks, at once or when the disk is next served."""
+    """Executes the effects of the core, immediately or when the disk completes next."""
 
     def __init__(self, core: RaftCore) -> None:
         self.core = core
@@ -170,7 +171,7 @@ class Obedient:
             self.do(self.core.step(value, self.now_ms))
 
 
-#: A leader without a number, for a voter that stands and has no leader either.
+#: A leader without an id, for a voter that is a candidate and has no leader either.
 NO_LEADER = m.BeginQuorumEpochRequest(
     sender=ReplicaKey(NO_NODE), to=ReplicaKey(NodeId(1)), epoch=Epoch(2)
 )

@@ -1,4 +1,4 @@
-"""The log as the core sees it, beside a naive log that is a list of epochs."""
+"""The core's view of the log, compared with a simple log that is a list of epochs."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def end(epoch: int, offset: int) -> LogEnd:
 
 
 def logs(parity: int) -> st.SearchStrategy[list[int]]:
-    """Ascending epochs, odd or even: two such logs never share an epoch."""
+    """Ascending epochs, odd or even: two such logs have no epoch in common."""
     return st.lists(st.integers(3, 8).map(lambda n: 2 * n + parity), max_size=8).map(sorted)
 
 
@@ -42,7 +42,7 @@ def test_a_follower_ends_where_both_logs_agree(
         assert to < follower.end.offset, "each answer brings them closer"
         follower.truncate(to)
     assert leader.compare(follower.end) is None
-    # The leader may still lack nothing of what both have: never cut into the common part.
+    # The leader may not have all common records yet: the common part is never truncated.
     assert follower.end.offset == len(common)
 
 
@@ -59,9 +59,9 @@ def test_a_log_behind_a_snapshot_sends_the_others_there() -> None:
     view.advance_start(end(2, 4))
     assert view.compare(end(1, 2)) == view.snapshot
     assert view.compare(end(-1, 0)) == view.snapshot
-    # At the start with another epoch: the logs parted somewhere before.
+    # At the start with another epoch: the logs diverged somewhere before.
     assert view.compare(end(1, 4)) == view.snapshot
-    # Behind the start, but in an epoch from before it.
+    # After the start, but in an epoch from before it.
     assert view.compare(end(1, 5)) == view.snapshot
     assert view.compare(end(2, 4)) is None
     assert view.compare(end(3, 5)) is None

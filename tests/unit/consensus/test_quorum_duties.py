@@ -1,4 +1,4 @@
-"""Details of a core among several voters that no scenario tells."""
+"""Details of a core among several voters that no scenario covers."""
 
 from uuid import UUID
 
@@ -63,7 +63,7 @@ def settle(core: RaftCore, effects: Effects, now_ms: int) -> Effects:
 
 
 def leader(*, is_static: bool = False) -> RaftCore:
-    """Of epoch 1, with its first batch on its own disk only."""
+    """A leader of epoch 1, whose first batch is only on its own disk."""
     core = replica(is_static=is_static)
     effects = core.tick(0)
     for pre_vote in (True, False):
@@ -92,7 +92,7 @@ def fetch(sender: ReplicaKey, offset: int, *, number: int = 0, wait_ms: int = 0)
 
 
 def follower() -> tuple[RaftCore, FetchRequest]:
-    """Of node 1 in epoch 1, and the request it waits for."""
+    """A follower of node 1 in epoch 1, and the request that it waits for."""
     core = replica(TWO)
     begin = BeginQuorumEpochRequest(sender=ONE, to=TWO, epoch=Epoch(1))
     effects = settle(core, core.step(begin, 0), 0)
@@ -321,7 +321,8 @@ def test_only_the_directories_of_the_new_voters_commit_the_upgrade() -> None:
     voters = core.step(UPGRADE, 2_900).append_voters
     core.on_appended(Offset(2), 2_900, voters=voters)
     core.on_durable(Offset(2), 2_900)
-    # The voters were heard from a moment before: the leader does not resign for want of a majority.
+    # The voters have been in contact a moment before: the leader does not resign for lack of a
+    # majority.
     assert core.deadline_ms is not None
     core.tick(2_901)
     assert core.is_leader
@@ -393,7 +394,7 @@ def test_a_leader_renames_a_moved_voter_which_keeps_what_it_has() -> None:
     core.on_appended(Offset(2), 2, voters=voters)
     core.on_durable(Offset(2), 2)
     assert core.high_watermark == 1
-    # It has not seen its new name yet.
+    # It does not have its new directory id yet.
     core.step(fetch(TWO, 2), 3)
     assert core.high_watermark == 2
     core.on_appended(Offset(3), 4)
@@ -402,7 +403,7 @@ def test_a_leader_renames_a_moved_voter_which_keeps_what_it_has() -> None:
     assert core.high_watermark == 3
     assert core.leadership is not None
     assert [each.key for each in core.leadership.replicas()].count(NEW_TWO) == 1
-    # Back again.
+    # It returns.
     voters = core.step(RenameVoterRequest(key=NEW_TWO, directory_id=TWO.directory_id), 6)[-1]
     assert voters is not None
     core.on_appended(Offset(4), 6, voters=voters)

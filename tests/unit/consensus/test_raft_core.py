@@ -47,7 +47,7 @@ def test_a_static_voter_has_no_directory_id() -> None:
 
 @pytest.mark.parametrize(("candidate", "is_granted"), [(2, True), (3, False)])
 def test_a_vote_without_directory_id_is_of_the_node(candidate: int, is_granted: bool) -> None:
-    """What a restarted voter of a static quorum finds on its disk."""
+    """The disk of a restarted voter of a static quorum."""
     voters = VoterSet.of([ReplicaKey(NodeId(node)) for node in (1, 2, 3)])
     voted = HardState(Epoch(4), NO_NODE, ReplicaKey(NodeId(2)))
     core = RaftCore(ME, voters, hard_state=voted, log_end=EMPTY)

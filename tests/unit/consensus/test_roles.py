@@ -6,7 +6,7 @@ from lograft.consensus.roles import NEXT_ROLE, Cause, Role, next_role
 
 def test_every_role_can_be_reached_and_left() -> None:
     assert {role for role, _ in NEXT_ROLE} == set(Role)
-    # RESIGNED and the start: a restart reads the role from the hard state.
+    # RESIGNED and the initial role: a restart derives the role from the hard state.
     assert set(NEXT_ROLE.values()) == set(Role)
 
 

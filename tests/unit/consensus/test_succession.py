@@ -1,5 +1,5 @@
-"""Followers stand in the order that a resigning leader names, in whatever order its messages
-arrive."""
+"""Followers start elections in the order that a resigning leader specifies, regardless of the order
+in which its messages arrive."""
 
 from collections.abc import Callable
 from typing import Final
@@ -34,7 +34,7 @@ Event = Callable[[RaftCore, int], None]
 
 
 def follower(me: ReplicaKey) -> tuple[RaftCore, int]:
-    """One that has had an answer from its leader, and the number of its next fetch."""
+    """A follower that has received a response from its leader, and the number of its next fetch."""
     core = RaftCore(
         me,
         VoterSet.of([LOW, LEADER, HIGH]),

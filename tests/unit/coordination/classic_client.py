@@ -1,4 +1,4 @@
-"""A classic consumer in miniature, for groups in which both protocols meet."""
+"""A minimal classic consumer, for groups in which both protocols are used."""
 
 from struct import Struct
 
@@ -30,8 +30,8 @@ Named = dict[str, list[int]]
 
 
 class ClassicConsumer:
-    """Eager ones give up everything before they join; cooperative ones say what they have, and
-    give up what they are not assigned again."""
+    """Eager members revoke all partitions before they join; cooperative members send their owned
+    partitions, and revoke those that are not assigned to them again."""
 
     def __init__(self, shard: Shard, name: str, group_id: str = "g") -> None:
         self.shard = shard
@@ -46,7 +46,7 @@ class ClassicConsumer:
         self.has: Named = {}
 
     def join(self, *, session_ms: int = 10_000, rebalance_ms: int = 30_000) -> None:
-        """Asks again with the id that it is given; may be parked."""
+        """Retries with the id from the response; may be parked."""
         if not self.is_cooperative:
             self.has = {}
         subscription = ConsumerProtocolSubscription(
@@ -83,7 +83,7 @@ class ClassicConsumer:
     def sync(
         self, assigned: dict[str, Named] | None = None, user_data: bytes | None = None
     ) -> None:
-        """With what the leader assigns, by member id."""
+        """Sends the leader's assignment, by member id."""
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,

@@ -1,4 +1,4 @@
-"""A consumer in miniature, and a shard with topics: what tests of consumer groups are made of."""
+"""A minimal consumer, and a shard with topics, for tests of consumer groups."""
 
 from uuid import UUID
 
@@ -70,7 +70,7 @@ class Shard(ShardDriver):
 
 
 class Consumer:
-    """Sends what changed, as clients do; gives up partitions when it is told to."""
+    """Sends changed fields, like clients; revokes partitions when the response requires it."""
 
     def __init__(self, shard: Shard, member_id: str, group_id: str = "g") -> None:
         self.shard = shard
@@ -82,7 +82,7 @@ class Consumer:
         self.assigned: Partitions = {}
         self.topics: list[str] | None = None
         self.regex: str | None = None
-        #: An answer was lost: it tells everything, to be told everything.
+        #: A response was lost: it sends all fields, and so gets all fields.
         self.is_unsure = False
 
     def ask(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> None:
@@ -109,7 +109,7 @@ class Consumer:
         )
 
     def beat(self, *, lost: bool = False, **fields: object) -> ConsumerGroupHeartbeatResponse:
-        """`lost`: the answer does not reach it."""
+        """`lost`: it does not receive the response."""
         fields.setdefault(
             "topic_partitions",
             [
@@ -141,14 +141,14 @@ class Consumer:
                     partition.topic_id: list(partition.partitions)
                     for partition in answer.assignment.topic_partitions
                 }
-                # New ones may be used at once, the others are given up by `reconcile`.
+                # New partitions may be used immediately, the others are revoked by `reconcile`.
                 for topic_id, partitions in self.assigned.items():
                     mine = self.has.setdefault(topic_id, [])
                     mine += [partition for partition in partitions if partition not in mine]
         return answer
 
     def reconcile(self) -> None:
-        """Gives up what it was not told to have."""
+        """Revokes the partitions that are not assigned to it."""
         self.has = {t: list(partitions) for t, partitions in self.assigned.items() if partitions}
 
     def leave(self, epoch: int = -1) -> None:

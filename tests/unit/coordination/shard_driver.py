@@ -1,4 +1,4 @@
-"""A runtime in miniature: appends to a list, replays, and hands out replies at once."""
+"""A minimal runtime: appends to a list, replays, and sends replies immediately."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from lograft.wire.record_frames import (
     encode_coordinator_value,
 )
 
-#: What every node must have.
+#: Features that every node must support.
 NODE = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     key: bytes
     value: bytes | None
     producer: tuple[int, int] = (-1, -1)
-    #: Of a marker.
+    #: The offset of a marker.
     committed: bool | None = None
 
 
@@ -62,10 +62,10 @@ class ShardDriver:
         self.now_ms = 0
         self.log: list[Entry] = []
         self.batch_sizes: list[int] = []
-        #: The next append fails with this.
+        #: The next append fails with this error.
         self.failure: ErrorCode | None = None
         self.ids = 0
-        #: Replies of the last command or moment, and the records it wrote.
+        #: Replies of the last command or timer, and the records that it wrote.
         self.replies: list[tuple[str, Message]] = []
         self.written: list[Record] = []
         self.around = CoordinatorContext(
@@ -133,7 +133,7 @@ class ShardDriver:
         self.now_ms = end_ms
 
     def fail_over(self) -> None:
-        """Another broker takes over: only the log remains."""
+        """Another broker becomes the coordinator: only the log remains."""
         self.replies, self.written = [], []
         self._give(self.shard.on_unloaded())
         self.shard = GroupShard(self.around)
@@ -142,7 +142,7 @@ class ShardDriver:
         self.run(self.shard.on_loaded(self.now_ms))
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """A marker comes."""
+        """A marker is written."""
         self.log.append(Entry(b"", None, (producer_id, 0), committed))
         self._replay(self.shard, self.log[-1], len(self.log) - 1)
 

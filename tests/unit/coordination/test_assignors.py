@@ -1,4 +1,4 @@
-"""Every assignor keeps the common promise; each keeps its own."""
+"""The guarantees of all assignors, and those of each."""
 
 from collections.abc import Collection
 from uuid import UUID
@@ -63,7 +63,8 @@ def groups(draw: st.DrawFn) -> GroupSpec:
             min_size=1,
         )
     )
-    # What they had is arbitrary: topics that are gone, partitions beyond the end, claimed twice.
+    # Their owned partitions are arbitrary: of deleted topics, beyond the last partition, claimed
+    # twice.
     previous = st.dictionaries(
         st.sampled_from(TOPICS),
         st.sets(st.integers(0, 9), min_size=1).map(lambda s: tuple(sorted(s))),
@@ -128,7 +129,7 @@ def test_uniform_moves_no_partition_that_need_not(count: int, before: int, after
     members = [f"m{n:02}" for n in range(after)]
     new = assign("uniform", group_of(members, counts, old))
     share, extra = divmod(count, after)
-    #: The fullest may keep one more, as far as there are partitions left over.
+    #: The member with the most partitions may keep one more while there is a remainder.
     previous = sorted((loads(old).get(m, 0) for m in members), reverse=True)
     kept_at_best = sum(
         min(load, share + (position < extra)) for position, load in enumerate(previous)

@@ -1,5 +1,5 @@
-"""Consumers of both protocols in one group that come, go, restart as the other kind and get stuck:
-nobody shares a partition, and in the end all of them together have everything."""
+"""Consumers of both protocols in one group that join, leave, restart with the other protocol and
+stall: no partition has two owners, and in the end all partitions are assigned."""
 
 from collections.abc import Callable
 from random import Random
@@ -21,7 +21,7 @@ MEMBERS_MAX = 5
 
 
 class Classic(ClassicConsumer):
-    """What it hears it acts on at once, but for what comes next: `turn` is one step of its life."""
+    """It processes responses immediately, but the next step follows later: `turn` runs one step."""
 
     def __init__(self, shard: Shard, name: str) -> None:
         super().__init__(shard, name)
@@ -50,7 +50,7 @@ class Classic(ClassicConsumer):
         elif isinstance(answer, SyncGroupResponse):
             before = self.has
             self.synced(answer)
-            # A cooperative member that had to give something up joins again at once.
+            # A cooperative member that had to revoke a partition rejoins immediately.
             gave_up = any(
                 each not in self.has.get(topic, []) for topic, all in before.items() for each in all
             )
@@ -65,14 +65,14 @@ class Classic(ClassicConsumer):
             case ErrorCode.REBALANCE_IN_PROGRESS | ErrorCode.MEMBER_ID_REQUIRED:
                 self.next = "join"
             case _:
-                # It is out: all that it had is lost.
+                # It is removed: all of its partitions are lost.
                 self.has, self.generation = {}, -1
                 if code != ErrorCode.ILLEGAL_GENERATION:
                     self.member_id = ""
                 self.next = "join"
 
     def assign(self) -> dict[str, Named]:
-        """Round robin. What another still has a cooperative leader gives to nobody."""
+        """Round robin. A cooperative leader assigns no partition that another member still owns."""
         subscriptions = {
             request.member_id: subscription_of(bytes(request.metadata)) for request in self.leads
         }
@@ -116,10 +116,10 @@ class MixedLife:
         self.classics: list[Classic] = []
         self.born = 0
 
-    # The world.
+    # The state of the test.
 
     def deliver(self) -> None:
-        """Answers reach those classic members that still live."""
+        """Responses reach those classic members that are still running."""
         by_name = {classic.name: classic for classic in self.classics}
         for who, answer in self.shard.replies:
             if who in by_name:
@@ -158,7 +158,7 @@ class MixedLife:
             self.classics.append(classic)
             self.turn(classic)
 
-    # What may happen.
+    # Events.
 
     def consumer_beats(self) -> None:
         if self.consumers:
@@ -188,7 +188,7 @@ class MixedLife:
             self.deliver()
 
     def static_member_restarts(self) -> None:
-        """Perhaps as one of the other kind. (Classic ones do not say good-bye.)"""
+        """Possibly with the other protocol. (Classic members do not leave.)"""
         instance = self.chance.choice(["i1", "i2"])
         for consumer in [each for each in self.consumers if each.instance_id == instance]:
             self.consumers.remove(consumer)
@@ -204,7 +204,7 @@ class MixedLife:
     def time_passes(self) -> None:
         self.shard.pass_ms(self.chance.choice([200, 5_000, 11_000, 31_000, 46_000]))
         self.deliver()
-        # Who was silent for too long has stopped by itself (as clients do).
+        # A member without heartbeats for too long has stopped by itself (like clients).
         members = self.members()
         for consumer in self.consumers:
             if consumer.member_id not in members:
@@ -222,10 +222,10 @@ class MixedLife:
     def append_fails(self) -> None:
         self.shard.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    # What must hold.
+    # Invariants.
 
     def check_owners(self) -> None:
-        """Nobody shares a partition (G2)."""
+        """No partition has two owners (G2)."""
         held: dict[tuple[str, int], str] = {}
         topics = self.shard.image.topics
         having: list[tuple[str, Named]] = [(classic.name, classic.has) for classic in self.classics]
@@ -243,7 +243,7 @@ class MixedLife:
                     assert other == name, f"{topic}-{partition} is used by {other} and {name}"
 
     def settle(self) -> None:
-        """Left alone, they get everything (G4)."""
+        """Without further events, all partitions are assigned (G4)."""
         self.shard.failure = None
         for _ in range(40):
             self.shard.pass_ms(3_000)
@@ -251,7 +251,7 @@ class MixedLife:
             parked = self.parked()
             for classic in self.classics:
                 if classic.next == "wait" and classic.name not in parked:
-                    classic.next = "join"  # its answer was lost with an append
+                    classic.next = "join"  # its response was lost with an append
                 self.turn(classic)
             for consumer in self.consumers:
                 self.beat(consumer)

@@ -1,5 +1,5 @@
-"""Any number of consumers that come, go, get stuck and lose answers: nobody shares a partition,
-and in the end everyone has what it shall have."""
+"""Any number of consumers that join, leave, stall and lose responses: no partition has two owners,
+and in the end every member has its target assignment."""
 
 from uuid import UUID
 
@@ -51,7 +51,7 @@ class Life(RuleBasedStateMachine):
             ErrorCode.FENCED_MEMBER_EPOCH,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ):
-            # A fenced member has lost its partitions and begins anew.
+            # A fenced member has lost its partitions and joins again.
             consumer.join(consumer.topics, subscribed_topic_regex=consumer.regex)
 
     @rule(
@@ -116,7 +116,7 @@ class Life(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([500, 5_000, 46_000]))
     def time_passes(self, ms: int) -> None:
         self.shard.pass_ms(ms)
-        # A member that was silent for its whole session stops by itself (as clients do).
+        # A member without heartbeats for its whole session stops by itself (like clients).
         members = self.shard.consumers().members if "g" in self.shard.shard.groups else {}
         for consumer in self.consumers:
             if consumer.member_id not in members:
@@ -152,11 +152,11 @@ class Life(RuleBasedStateMachine):
         assert known == owners
 
     def teardown(self) -> None:
-        """Left alone with heartbeats, the group settles (G4)."""
+        """With heartbeats only, the group becomes stable (G4)."""
         if not hasattr(self, "shard"):
             return
         self.shard.failure = None
-        # Long enough for the session of one that left without the log hearing of it.
+        # Long enough for the session of a member whose LeaveGroup was lost.
         for _ in range(20):
             self.shard.pass_ms(4_000)
             for consumer in self.consumers:
@@ -185,7 +185,8 @@ TestLife.settings = settings(
 
 @pytest.mark.parametrize("count", [500])
 def test_many_members_settle_quickly(count: int) -> None:
-    """Two rounds of heartbeats after the last has joined; the clock is virtual, the work is not."""
+    """Two rounds of heartbeats after the last one has joined; the clock is virtual, the work is
+    not."""
     shard = Shard()
     shard.create_topic("t", 1_000)
     consumers = [Consumer(shard, f"m{n:04}") for n in range(count)]
@@ -203,7 +204,7 @@ def test_many_members_settle_quickly(count: int) -> None:
 
 @pytest.mark.parametrize("given", CONSUMER_ASSIGNORS)
 def test_an_assignor_as_settings_call_it(given: str) -> None:
-    """Kafka's settings may have the name of its class."""
+    """Kafka's settings may contain the name of its class."""
     shard = Shard({"group.consumer.assignors": given})
     topic_id = shard.create_topic("t", 3)
     answer = Consumer(shard, "m").join(["t"], server_assignor=CONSUMER_ASSIGNORS[given])
@@ -215,7 +216,8 @@ def test_an_assignor_as_settings_call_it(given: str) -> None:
 
 
 def test_a_new_pattern_is_matched_alone() -> None:
-    """A crowd that brings a pattern each would have them all matched, and written, by everyone."""
+    """If many members had a different pattern each, every heartbeat would match and write all of
+    them."""
     shard = Shard()
     shard.create_topic("t0", 1)
 

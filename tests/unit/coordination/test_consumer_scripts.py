@@ -31,7 +31,7 @@ class Scenario:
         return "\n".join([*lines, *self.state()])
 
     def do_shard(self, **settings: str) -> list[str]:
-        """A new coordinator with an empty log. Assignments follow each other at once."""
+        """A new coordinator with an empty log. New assignments are computed without a delay."""
         given = {name.replace("_", "."): text for name, text in settings.items()}
         self.shard = Shard({"group.consumer.assignment.interval.ms": "0", **given})
         self.consumers: dict[str, Consumer] = {}
@@ -82,7 +82,7 @@ class Scenario:
             assignment = f" has {self.named(given)}"
         return [f"{who}: epoch {answer.member_epoch}{assignment}"]
 
-    # Commands.
+    # The commands.
 
     def do_topic(self, name: str, partitions: str) -> list[str]:
         self.shard.create_topic(name, int(partitions))
@@ -122,7 +122,8 @@ class Scenario:
         epoch: str | None = None,
         has: str | None = None,
     ) -> list[str]:
-        """`lost`: the answer is lost; `silent`: it does not say what it has."""
+        """`lost`: the response is lost; `silent`: the request does not contain the owned
+        partitions."""
         consumer = self.consumers[name]
         fields: dict[str, object] = {}
         if topics is not None:
@@ -145,7 +146,7 @@ class Scenario:
         return [f"{name} has {self.named(self.consumers[name].has)}"]
 
     def do_leave(self, name: str, *flags: str) -> list[str]:
-        """`for-now`: a static member that will be back."""
+        """`for-now`: a static member that leaves temporarily."""
         self.consumers[name].leave(-2 if "for-now" in flags else -1)
         return self.responses(name)
 

@@ -1,4 +1,4 @@
-"""Classic groups that may not, or only just, become consumer groups."""
+"""Conditions for converting classic groups to consumer groups."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def classic_group(protocol: str, user_data: bytes | None) -> tuple[Shard, Classi
     shard.create_topic("t", 2)
     member = ClassicConsumer(shard, "old")
     member.topics, member.protocols = ["t"], [protocol]
-    for _ in range(2):  # first it gets its id
+    for _ in range(2):  # first it gets its member id
         member.join()
         ((_, answer),) = shard.replies
         assert isinstance(answer, JoinGroupResponse)

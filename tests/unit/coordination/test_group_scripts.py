@@ -51,7 +51,7 @@ class Scenario:
     def do_shard(self, **settings: str) -> list[str]:
         """A new coordinator with an empty log. Settings with _ for the dots."""
         self.driver = ShardDriver({name.replace("_", "."): text for name, text in settings.items()})
-        #: What each client knows of itself.
+        #: The state of each client.
         self.ids: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.instances: dict[str, str | None] = {}
@@ -117,7 +117,7 @@ class Scenario:
             case _:
                 raise AssertionError(message)
 
-    # Commands.
+    # The commands.
 
     def do_join(
         self,
@@ -130,7 +130,7 @@ class Scenario:
         session: str = "10000",
         rebalance: str = "60000",
     ) -> list[str]:
-        """`new` forgets the member id. protocols=range:what,rr:what, the best first."""
+        """`new` discards the member id. protocols=range:what,rr:what, in order of preference."""
         if "new" in flags:
             self.ids.pop(name, None)
             self.instances.pop(name, None)
@@ -157,7 +157,7 @@ class Scenario:
     def do_sync(
         self, name: str, *assigned: str, protocol: str | None = None, **by: str
     ) -> list[str]:
-        """`sync a a=t0 b=t1`: what the leader gives to each client."""
+        """`sync a a=t0 b=t1`: the leader's assignment for each client."""
         request = SyncGroupRequest(
             group_id="g",
             generation_id=self.generations.get(name, -1),
@@ -199,7 +199,8 @@ class Scenario:
         return self.responses()
 
     def do_commit(self, *words: str, generation: str | None = None) -> list[str]:
-        """Whether the group would let this one commit; `transactional` as in a transaction."""
+        """Whether the group would accept a commit of the client; `transactional` as in a
+        transaction."""
         name = next((word for word in words if word != "transactional"), "")
         group = self.driver.shard.groups["g"]
         try:

@@ -1,4 +1,4 @@
-"""Clients that come under ever new names, and never stay, leave nothing behind."""
+"""Clients with ever new ids that never stay use no memory permanently."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from tests.unit.coordination.consumer_client import Consumer, Shard
 
 STRANGERS = 30
 MINUTE_MS = 60_000
-#: Empty groups are looked for every ten minutes.
+#: The interval of the search for empty groups.
 FORGOTTEN_AFTER_MS = 21 * MINUTE_MS
-#: The next look.
+#: The next search.
 TIMERS_AT_REST = 1
 
 
@@ -26,7 +26,7 @@ def shard() -> Shard:
 
 
 def kept(shard: Shard) -> tuple[int, int, int]:
-    """What the shard has in memory: groups, timers, the consumer protocol's tables."""
+    """The memory of the shard: groups, timers, the tables of the consumer protocol."""
     tables = [var for var in vars(shard.shard.consumer).values() if isinstance(var, dict)]
     return len(shard.shard.groups), len(shard.shard.deadlines), sum(map(len, tables))
 

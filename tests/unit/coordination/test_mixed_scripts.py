@@ -29,7 +29,7 @@ class MixedScenario(Scenario):
         return []
 
     def state(self) -> list[str]:
-        """Member ids of classic consumers are long: their names stand for them."""
+        """Member ids of classic consumers are long, so the output has their names."""
         group = self.shard.shard.groups.get("g")
         lines = super().state()
         if isinstance(group, ClassicGroup):
@@ -64,7 +64,7 @@ class MixedScenario(Scenario):
             text = "alive"
         return ErrorCode(answer.error_code).name if answer.error_code else text
 
-    # Commands.
+    # The commands.
 
     def do_classic(
         self,

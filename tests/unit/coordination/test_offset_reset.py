@@ -1,4 +1,5 @@
-"""Offsets of a group in use are moved, and back: nothing that was under way gets through."""
+"""Resets of the offsets of a group in use, and undoing them: no request that was in flight takes
+effect."""
 
 import pytest
 
@@ -147,7 +148,7 @@ class Resets(Shard):
         }
 
     def before(self) -> dict[int, int]:
-        """What each partition that remembers one was before its reset."""
+        """The offset before the reset, of each partition that has one."""
         return {
             partition.partition_index: partition.offset_before_reset
             for topic in self.fetched().topics
@@ -157,7 +158,7 @@ class Resets(Shard):
 
 
 class Member:
-    """One that may commit, in either protocol."""
+    """A member that may commit, in either protocol."""
 
     def __init__(self, resets: Resets, protocol: str) -> None:
         self.resets = resets
@@ -238,7 +239,7 @@ def test_nothing_of_before_overwrites_the_reset(
     assert member.beat() is ErrorCode.UNKNOWN_MEMBER_ID
     member.join()
     assert member.epoch > old_epoch
-    # One that was long on its way comes when the member is there again.
+    # A delayed commit arrives after the member has rejoined.
     with pytest.raises(Rejected) as late:
         resets.commit({0: 52}, old_id, old_epoch)
     assert late.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH)
@@ -297,8 +298,8 @@ def test_a_transaction_hands_on_what_was_before(resets: Resets, member: Member) 
 def test_those_that_lost_their_membership_do_not_commit_as_nobody(
     resets: Resets, member: Member
 ) -> None:
-    """librdkafka forgets its member id with UNKNOWN_MEMBER_ID, and still commits what it is told
-    to: to Kafka that is an administrator of an empty group."""
+    """librdkafka discards its member id after UNKNOWN_MEMBER_ID, and still commits if the
+    application requests it: for Kafka that is an administrator of an empty group."""
     member.commit({0: 50})
     resets.reset({0: 3})
     for fails_over in (False, True):
@@ -387,7 +388,7 @@ def test_a_commit_with_an_expiry_of_its_own_ends_the_memory(resets: Resets) -> N
     assert (resets.offsets(), resets.before()) == ({0: 4}, {})
 
 
-# Requests that make no sense.
+# Invalid requests.
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_what_could_not_be_written_expires_later(offsets: Offsets) -> None:
     assert offsets.fetch() == {}
 
 
-# Topics that go.
+# Deleted topics.
 
 
 def test_offsets_go_with_their_topic(offsets: Offsets) -> None:

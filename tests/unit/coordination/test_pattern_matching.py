@@ -26,12 +26,12 @@ def test_a_costly_one_is_matched_in_pieces() -> None:
         matching.match_names([HOSTILE, ".*"], LONG_NAMES, 5)
     pieces = sum(1 for _ in work.value.pieces)
     steps = compile_pattern(HOSTILE).steps * sum(map(len, LONG_NAMES))
-    # A piece ends with the name that makes it long enough.
+    # A piece ends with the name that reaches its limit.
     assert pieces >= steps // (
         STEPS_PER_PIECE + compile_pattern(HOSTILE).steps * len(LONG_NAMES[0])
     )
     assert pieces >= 100
-    # However fast topics are created meanwhile, whoever waits comes to an end.
+    # However fast topics are created, every waiting request completes.
     found = matching.match_names([HOSTILE, ".*"], [*LONG_NAMES, "xq" * 30], 6)
     assert found == {HOSTILE: Matched(set(LONG_NAMES), 5), ".*": Matched(set(LONG_NAMES), 5)}
 
@@ -50,7 +50,7 @@ def test_those_who_wait_for_the_same_share_it() -> None:
 
 
 def test_many_patterns_take_long_together() -> None:
-    """Each of them is quick."""
+    """Each of them is fast."""
     matching = PatternMatching()
     patterns = [f"orders-{number}.*" for number in range(200)]
     names = [f"orders-{number}" for number in range(500)]

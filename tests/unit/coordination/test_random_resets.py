@@ -1,5 +1,5 @@
-"""Random lives of a group under resets: whatever was under way, the last reset, undo or rightful
-commit counts, and every coordinator finds the same."""
+"""Random operations of a group with resets: regardless of requests in flight, the last reset, undo
+or valid commit wins, and every coordinator replays the same state."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ OFFSETS = st.integers(0, 100)
 
 @dataclass
 class Believed:
-    """A position, and what an undo would restore; -1: none."""
+    """An offset, and the one that an undo would restore; -1: none."""
 
     offset: int = -1
     before: int | None = None
@@ -29,9 +29,9 @@ class Lives(RuleBasedStateMachine):
         self.member = Member(self.resets, protocol)
         self.is_in = False
         self.believed = {0: Believed(), 1: Believed()}
-        #: Memberships of before a fence: (member id, epoch).
+        #: Memberships before they were fenced: (member id, epoch).
         self.old: list[tuple[str, int]] = []
-        #: Offsets of the open transaction that would count if it were committed now.
+        #: Offsets of the open transaction that would be valid if it were committed now.
         self.pending: dict[int, int] = {}
 
     def fenced(self) -> None:

@@ -1,4 +1,4 @@
-"""The transaction coordinator's decisions, one scenario each. The expected answers are those of
+"""The transaction coordinator's decisions, one scenario each. The expected responses are those of
 Kafka 4.3.1, except where the shard's docstring says that it is stricter."""
 
 import pytest
@@ -40,7 +40,7 @@ def begun(world: World, **more: object) -> tuple[int, int]:
 
 
 def at_epoch(world: World, epoch: int) -> tuple[int, int]:
-    """A producer whose epoch is this, without so many transactions before."""
+    """A producer with this epoch, without the transactions before it."""
     producer_id, _ = begun(world)
     after = world.shard.transactions[T1]._replace(epoch=epoch)
     world.apply(CoordinatorResult(records=(after.record(T1, value_version=1),)))
@@ -183,7 +183,7 @@ def test_a_producer_that_goes_on_after_an_error_gets_the_next_epoch_once() -> No
     world = World()
     producer_id, epoch = begun(world)
     assert begun(world, producer_id=producer_id, epoch=epoch) == (producer_id, 1)
-    # The answer was lost: the same again.
+    # The response was lost: a retry gets the same one.
     assert begun(world, producer_id=producer_id, epoch=epoch) == (producer_id, 1)
     assert begun(world, producer_id=producer_id, epoch=1) == (producer_id, 2)
     with refused(FENCED):
@@ -228,7 +228,7 @@ def test_verification_knows_the_partitions_that_were_not_added() -> None:
     }
 
 
-# Epochs are used up.
+# The epochs are exhausted.
 
 
 def test_when_epochs_are_used_up_the_end_brings_a_new_producer_id() -> None:
@@ -243,7 +243,7 @@ def test_when_epochs_are_used_up_the_end_brings_a_new_producer_id() -> None:
     world.crash(compact=True)
     world.written(world.effects[0])
     assert world.state() == f"CompleteCommit {new_id}/0"
-    # The answer was lost, and asked for again with what the producer knows.
+    # The response was lost, and the producer retries with its known id and epoch.
     again = world.end(producer_id, epoch)
     assert (again.producer_id, again.producer_epoch) == (new_id, 0)
     with refused(UNKNOWN):
@@ -281,7 +281,7 @@ def test_without_producer_ids_the_client_comes_again() -> None:
     assert world.state() == "none"
 
 
-# Time.
+# Timeouts.
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_shut_out() -> None:

@@ -1,4 +1,4 @@
-"""Members of a group that has lost the claim to what it reads."""
+"""Members of a group that has lost the claim to its topic."""
 
 from lograft.coordination.classic_member import Client
 from lograft.coordination.group_listing import list_users

@@ -1,4 +1,4 @@
-"""A transaction shard with a log behind it, as the runtime would drive it; everything commits."""
+"""A transaction shard with a log and a minimal runtime; every append is committed."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -72,7 +72,7 @@ class World:
         return self.next_producer_id
 
     def crash(self, *, compact: bool = False) -> None:
-        """Another broker takes over, with the log and nothing else."""
+        """Another broker becomes the coordinator, with only the log."""
         if compact:
             last = dict(self.log)
             self.log = [(key, value) for key, value in last.items() if value is not None]
@@ -80,7 +80,7 @@ class World:
         self.shard = self._load()
         self.apply(self.shard.on_loaded(self.now_ms))
 
-    # ── driving the core ─────────────────────────────────────────────────────────────────────
+    # ── the driver ───────────────────────────────────────────────────────────────────────────
 
     def apply(self, outcome: CoordinatorResult) -> None:
         for record in outcome.records:
@@ -194,7 +194,7 @@ class World:
         )
 
     def written(self, *effects: WriteMarkers) -> None:
-        """Every partition has the markers of these, by default of all."""
+        """Every partition has the markers of these transactions, by default of all."""
         done = effects or tuple(self.effects)
         for effect in done:
             self.effects.remove(effect)

@@ -1,4 +1,4 @@
-"""What a server of the key-value example finds in its folder, and what it makes of it."""
+"""The folder of a server of the key-value example: what is accepted, repaired or rejected."""
 
 from uuid import UUID
 
@@ -88,7 +88,7 @@ def test_a_log_without_its_first_segments_begins_at_a_snapshot() -> None:
 
 @pytest.mark.parametrize("length", [4, 12, 20], ids=["shorter", "as long", "longer"])
 def test_an_interrupted_installation_is_finished(length: int) -> None:
-    """The log in the folder parted from the leader's before the snapshot's end."""
+    """The log in the folder diverged from the leader's before the snapshot's end."""
     disk = MemoryDisk()
     log = load(disk).log
     append(log, 1, length)

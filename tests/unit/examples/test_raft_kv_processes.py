@@ -1,4 +1,4 @@
-"""The key-value example as people run it: processes, ports, signals, exit codes."""
+"""The key-value example as processes: ports, signals, exit codes."""
 
 import signal
 import socket

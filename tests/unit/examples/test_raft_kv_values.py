@@ -1,4 +1,4 @@
-"""The key-value example's values: on the wire, in the log, in the store, on the command line."""
+"""The key-value example's values: in messages, in the log, in the store, on the command line."""
 
 from uuid import UUID
 

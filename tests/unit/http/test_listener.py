@@ -60,7 +60,8 @@ class World:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def exchange(self, data: bytes) -> bytes:
-        """Sends these bytes and returns all that comes until the server closes."""
+        """Sends these bytes and returns everything received until the server closes the
+        connection."""
         reader, writer = await self.connect()
         writer.write(data)
         response = b""
@@ -68,7 +69,7 @@ class World:
             while part := await reader.read(1 << 16):
                 response += part
         except ConnectionResetError:
-            pass  # the server closed with bytes of ours unread
+            pass  # the server closed the connection with unread bytes
         writer.close()
         return response
 

@@ -1,4 +1,4 @@
-"""Images with brokers and topics, and the settings that decisions ask for."""
+"""Images with brokers and topics, and the settings that decisions use."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -21,7 +21,7 @@ class Applies(Protocol):
 
 @pytest.fixture
 def new_id() -> Callable[[], UUID]:
-    """Ids 1000, 1001, …: none of them begins with a dash."""
+    """Ids 1000, 1001, …: none of them starts with a dash."""
     numbers = iter(range(1000, 100_000))
     return lambda: UUID(int=next(numbers))
 
@@ -56,7 +56,7 @@ def apply() -> Applies:
 
 
 def append(image: MetadataImage, records: Iterable[Message]) -> None:
-    """As the log would: each record takes the next offset."""
+    """Like a log: each record gets the next offset."""
     batch = list(records)
     image.apply(batch, offset=Offset(image.offset + len(batch)), epoch=image.epoch)
 
@@ -66,7 +66,7 @@ def cluster() -> Callable[..., MetadataImage]:
     def make(
         *active: int, fenced: Iterable[int] = (), racks: str = "", elr: bool = True
     ) -> MetadataImage:
-        """`racks`: a letter for each broker, in the order given."""
+        """`racks`: a letter for each broker, in the given order."""
         image = MetadataImage()
         append(image, [FeatureLevelRecord(name="metadata.version", feature_level=30)])
         if elr:

@@ -87,7 +87,7 @@ def test_an_invalid_stored_value_does_not_prevent_other_changes(
 def test_what_is_so_already_is_not_written(image: MetadataImage, config: BrokerConfig) -> None:
     assert alter(image, config, TOPIC, "t", ("retention.ms", SET, "5")) == (ErrorCode.NONE, {})
     assert alter(image, config, TOPIC, "t", ("flush.ms", DELETE, None)) == (ErrorCode.NONE, {})
-    # A broker reads its files again when its setting is set again.
+    # A broker reads its files again when the setting is set to the same value.
     again = alter(image, config, BROKER, "1", ("log.cleaner.threads", SET, "2"))
     assert again == (ErrorCode.NONE, {"log.cleaner.threads": "2"})
 
@@ -194,7 +194,7 @@ def test_heartbeats_of_a_group_are_shorter_than_its_session(
     ):
         session = (f"{kind}.session.timeout.ms", SET, session_ms)
         assert alter(image, wide, GROUP, "g", heartbeat, session)[0] == code
-    # The session is the broker's.
+    # The session is that of the broker.
     assert alter(image, wide, GROUP, "g", heartbeat)[0] == ErrorCode.INVALID_CONFIG
 
 

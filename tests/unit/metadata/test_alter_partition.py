@@ -1,4 +1,4 @@
-"""What a leader may propose, and what becomes of it."""
+"""Requests of leaders to change the ISR, and their outcomes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -85,7 +85,7 @@ def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply
     set_limit("t", None)
     with pytest.raises(Rejected, match=r"set auto\.create\.partitions\.max"):
         growth_request(image, "t", 1, timeout_ms=100)
-    # The number of their partitions decides who coordinates what.
+    # Coordinators are selected by the number of these partitions.
     set_limit("__consumer_offsets", "9")
     with pytest.raises(Rejected) as refusal:
         growth_request(image, "__consumer_offsets", 1, timeout_ms=100)
@@ -117,7 +117,7 @@ def test_internal_topics_do_not_take_the_setting(
         return outcome.reply.responses[0].error_code
 
     assert alter(ON_DEMAND_MAX, "9") == ErrorCode.INVALID_CONFIG
-    # A value from before this rule does not stand in the way of other changes.
+    # A value from before this rule does not prevent other changes.
     apply(
         image,
         [

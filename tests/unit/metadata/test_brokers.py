@@ -1,4 +1,4 @@
-"""Registration, heartbeats, fencing, and what they do to the partitions."""
+"""Registration, heartbeats and fencing, and their effect on partitions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -155,7 +155,7 @@ def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply
     """After a crash: the old registration was never fenced."""
     image = with_partition(cluster(1, 2), apply, [1, 2])
     outcome = register_broker(image, registration(), cluster_id="c", config=CONFIG)
-    # Last of all: whoever finds it in the log finds the others too.
+    # Written last, so that a log with this record has the others, too.
     assert isinstance(outcome.records[-1], RegisterBrokerRecord)
     apply(image, outcome.records)
     assert outcome.reply.broker_epoch == image.offset
@@ -173,7 +173,7 @@ def test_what_does_not_fit_into_one_batch_comes_in_several() -> None:
 
 @pytest.mark.parametrize("fenced_before", [False, True])
 def test_who_crashed_is_not_relied_on(cluster: Cluster, apply: Apply, fenced_before: bool) -> None:
-    """Nobody else has the records: it leads again, but the partition has to recover."""
+    """No other replica has the records: it leads again, but the partition must recover."""
     image = with_partition(cluster(1), apply, [1])
     if fenced_before:
         apply(image, fence_broker(image, 1, config=CONFIG).records)
@@ -269,7 +269,7 @@ def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) ->
     assert fence_broker(image, 9, config=CONFIG).records == ()
     apply(image, fence_broker(image, 3, config=CONFIG).records)
     assert leader_and_isr(image) == (-1, 2, ())
-    # Broker 1 comes back, but only 3 has all the records.
+    # Broker 1 returns, but only 3 has all the records.
     apply(image, beat(image, 1).records)
     assert leader_and_isr(image) == (-1, 2, ())
     apply(image, beat(image, 3).records)
@@ -300,7 +300,7 @@ def test_a_broker_that_wants_it_is_fenced(cluster: Cluster, apply: Apply) -> Non
 
 
 def test_an_eligible_replica_leads_when_the_isr_is_empty(cluster: Cluster, apply: Apply) -> None:
-    """As Apache Kafka leaves a partition behind that it stopped cleanly."""
+    """A partition as Apache Kafka leaves it after a clean shutdown."""
     image = with_partition(
         cluster(fenced=[1]), apply, [1], isr=[], leader=-1, eligible_leader_replicas=[1]
     )
@@ -355,7 +355,7 @@ def test_replicas_are_told_apart_by_directory(cluster: Cluster, apply: Apply) ->
     before = image.topics[T].partitions[0]
     assert assign(666, here) == {}
     assert image.topics[T].partitions[0] is before
-    # A directory that broke before the controller knew what lies in it.
+    # A directory that failed before the controller knew its replicas.
     assert assign(404, here) == {}
     assert leader_and_isr(image) == (-1, 1, ())
     assert assign(5001, here) == {}
@@ -386,7 +386,7 @@ def test_controllers_register(cluster: Cluster, apply: Apply) -> None:
 def test_sessions_end_in_silence() -> None:
     sessions = BrokerSessions(timeout_ms=100)
     sessions.expect(1, epoch=5, now_ms=0)
-    assert not sessions.is_alive(1, epoch=5, now_ms=0)  # never heard of by us
+    assert not sessions.is_alive(1, epoch=5, now_ms=0)  # unknown
     assert sessions.find_expired(100) == []
     assert sessions.next_expiry_ms() == 101
     assert sessions.find_expired(101) == [(1, 5)]
@@ -430,13 +430,13 @@ def test_cordoned_log_dirs_are_noted_and_new_replicas_go_elsewhere(
     apply(image, outcome.records)
     assert image.brokers[1].cordoned_log_dirs == tuple(directories)
     assert not image.brokers[1].takes_replicas
-    # Said again, nothing changes; a heartbeat of an older broker says nothing.
+    # A repeated heartbeat changes nothing, and neither does one of an older broker.
     assert beat(image, cordoned_log_dirs=directories).records == ()
     assert beat(image).records == ()
     assert place_replicas(image, "t", range(20), replication_factor=1) == [(2,)] * 20
     with pytest.raises(Rejected, match="only 1 registered broker"):
         place_replicas(image, "t", range(1), replication_factor=2)
-    # One that holds a replica keeps it when the number grows.
+    # A broker that has a replica keeps it when the replication factor increases.
     ((first, second),) = place_replicas(image, "t", range(1), replication_factor=2, holders=(1,))
     assert {first, second} == {1, 2}
     apply(image, beat(image, 2, cordoned_log_dirs=list(image.brokers[2].log_dirs)).records)

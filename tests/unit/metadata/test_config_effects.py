@@ -1,4 +1,4 @@
-"""Settings that change what partitions may do change the partitions in the same batch."""
+"""Settings with an effect on partitions change the partitions in the same batch."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ UNCLEAN = "unclean.leader.election.enable"
 def set_(
     image: MetadataImage, name: str, value: str | None, *, kind: int = 2, of: str = "t"
 ) -> tuple[int, str]:
-    """The code, and what the partition becomes."""
+    """The error code, and the new state of the partition."""
     change = AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=of, configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource])
@@ -41,7 +41,7 @@ def set_(
     [
         ("123/1/23 1", "1", "123/1 1"),
         ("123/1/23 1", "3", "123/1/23 1"),
-        # Where nobody leads, nothing can be committed meanwhile.
+        # Without a leader nothing can be committed in the meantime.
         ("123//23/2 -", "1", "123//23/2 -"),
     ],
 )

@@ -1,5 +1,6 @@
-"""Random requests, one after another: whatever is decided, the image stays sound (M4 and M6 of the
-reliability notes), epochs never fall, and an observer of the records has the same image."""
+"""Random requests, one after another: after every decision the image is valid (M4 and M6 of the
+reliability notes), epochs never decrease, and an observer that replays the records has the same
+image."""
 
 from collections.abc import Callable
 from random import Random

@@ -1,4 +1,4 @@
-"""Elections by request and by the controller itself."""
+"""Elections on request, and by the controller itself."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,8 +29,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 @pytest.fixture
 def image(cluster: Cluster) -> MetadataImage:
-    """Brokers 1 and 2 are up, 3 is not. 0: as it should be. 1: 2 leads for 1. 2: 1 leads for 3,
-    which is down. 3: nobody leads. 4: nobody is up. 5: raft."""
+    """Brokers 1 and 2 are online, 3 is not. Partition 0: the preferred leader. 1: 2 leads instead
+    of 1. 2: 1 leads instead of 3, which is offline. 3: no leader. 4: no online replica. 5: raft."""
     image = cluster(1, 2, fenced=[3])
     append(
         image,
@@ -55,7 +55,7 @@ def partition(index: int, replicas: list[int], **more: Any) -> PartitionRecord:
 def elect(
     image: MetadataImage, kind: int, *indexes: int, topic: str = "t", leader: int = -1
 ) -> dict[int, int]:
-    """Codes by partition; the records are applied."""
+    """Error codes by partition; the records are applied."""
     asked = [TopicPartitions(topic=topic, partitions=list(indexes))] if indexes else None
     request = ElectLeadersRequest(election_type=kind, topic_partitions=asked, leader=leader)
     outcome = elect_leaders(image, request, config=CONFIG)
@@ -96,7 +96,7 @@ def test_a_certain_broker_is_elected_if_it_is_in_sync_and_alive(image: MetadataI
     }
     assert leaders(image) == [2, 2, 1, -1, -1, 2]
     assert image.topics[T].partitions[0].leader_epoch == 1
-    # Down; a replica of a raft partition that its leader can be asked to hand over to.
+    # Offline; a replica of a raft partition whose leader can be asked to hand over to it.
     assert elect(image, PREFERRED, 2, leader=3) == {2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert elect(image, PREFERRED, 5, leader=1) == {5: ErrorCode.INVALID_REQUEST}
     assert leaders(image) == [2, 2, 1, -1, -1, 2]
@@ -116,7 +116,8 @@ def test_a_certain_broker_needs_partitions_and_no_unclean_election(image: Metada
 
 
 def test_preferred_elections_for_all(image: MetadataImage) -> None:
-    """Those that need none are not mentioned; one in raft mode is, so that its leader is asked."""
+    """Partitions that need no election are omitted; one in raft mode is included, so that its
+    leader is notified."""
     answers = elect(image, PREFERRED)
     assert sorted(answers) == [1, 2, 3, 4, 5]
     assert answers[5] == ErrorCode.INVALID_REQUEST

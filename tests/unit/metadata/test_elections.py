@@ -1,5 +1,5 @@
-"""One partition, one change: what is built from it. A partition is written as
-`replicas/isr[/elr[/last known]] leader`, epochs aside; brokers are one digit each."""
+"""Single changes of a partition, and the records built from them. A partition is written as
+`replicas/isr[/elr[/last known]] leader`, without epochs; each broker is one digit."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,7 +47,7 @@ def written(state: PartitionState) -> str:
 
 
 class Case:
-    """A topic `t` with one partition on brokers of which some are up."""
+    """A topic `t` with one partition on brokers, some of which are online."""
 
     def __init__(self, image: MetadataImage, before: str, **more: Any) -> None:
         self.image = image
@@ -89,7 +89,7 @@ class Case:
         return PartitionChange(rules, self.topic, 0)
 
     def built(self, change: PartitionChange) -> str:
-        """What the partition becomes; the epochs it gains, if any."""
+        """The new state of the partition; with the increase of its epochs, if any."""
         record = change.build()
         if record is None:
             return "same"
@@ -109,12 +109,14 @@ UNCLEAN = {"unclean.leader.election.enable": "true"}
 @pytest.mark.parametrize(
     ("up", "before", "gone", "after"),
     [
-        # The leader changes only if it must; then the first replica in sync that is up leads.
+        # The leader changes only if it must; then the first online replica in sync becomes the
+        # leader.
         ("13", "123/123 1", 2, "123/13 1"),
         ("23", "123/123 1", 1, "123/23 2 +epoch"),
         ("23", "123/13 1", 1, "123/3/1 3 +epoch"),
         ("2", "123/13 1", 1, "123/3/1 - +epoch"),
-        # Below the minimum of 2 those that leave stay eligible, the last of them too.
+        # Below the minimum of 2, replicas that leave the ISR remain eligible, including the last
+        # one.
         ("23", "123/12 1", 2, "123/1/2 - +epoch"),
         ("123", "123/12 1", 2, "123/1/2 1"),
         ("13", "123/1/2 1", 1, "123//12/1 - +epoch"),
@@ -164,7 +166,7 @@ def test_who_crashed_is_not_eligible(
         ("32", "321//23/1 -", MIN_2, "321/3/2 3 +epoch"),
         ("2", "123/1/2 -", MIN_2, "same"),
         ("1", "123//23/1 -", MIN_2, "same"),
-        # With nobody left, the last leader; another one only where that is allowed.
+        # Without any of them, the last leader; another replica only if that is allowed.
         ("1", "123///1 -", {}, "123/1 1 recovering +epoch"),
         ("2", "123///1 -", {}, "same"),
         ("2", "123///1 -", UNCLEAN, "123/2 2 recovering +epoch"),
@@ -172,7 +174,7 @@ def test_who_crashed_is_not_eligible(
         ("3", "123//2/1 -", UNCLEAN, "123/3 3 recovering +epoch"),
         ("3", "123//2/1 -", {}, "same"),
         ("23", "123//2/1 -", UNCLEAN | MIN_2, "123/2 2 +epoch"),
-        # It does not end by itself.
+        # The state is not left without the leader's request.
         ("2", "12/2 - recovering", {}, "12/2 2 recovering +epoch"),
     ],
 )
@@ -213,19 +215,20 @@ def test_the_preferred_leader(cluster: Cluster, up: str, before: str, after: str
 @pytest.mark.parametrize(
     ("before", "adding", "removing", "isr", "after"),
     [
-        # One comes for one: done when it is in sync. A replica goes, so the epoch grows.
+        # One replica is replaced: complete when the new one is in sync. A replica is removed, so
+        # the leader epoch increases.
         ("4123/123 1", "4", "3", "123", "same"),
         ("4123/123 1", "4", "3", "1234", "412/124 1 +epoch"),
         ("4123/123 3", "4", "3", "34", "412/4 4 +epoch"),
         ("423/23 2", "4", "3", "24", "42/24 2 +epoch"),
-        # Only fewer: all that stay must be in sync.
+        # Fewer replicas: all remaining ones must be in sync.
         ("123/12 1", "", "3", "13", "123/13 1"),
         ("123/13 1", "", "3", "123", "12/12 1 +epoch"),
         ("123/1 1", "", "23", "1", "1/1 1 +epoch"),
-        # Only more: no epoch.
+        # More replicas: the leader epoch does not change.
         ("123/12 1", "3", "", "12", "same"),
         ("123/12 1", "3", "", "123", "123/123 1"),
-        # Never without a replica in sync.
+        # At least one replica remains in sync.
         ("12/1 1", "2", "1", "1", "same"),
     ],
 )
@@ -271,7 +274,7 @@ def test_a_partition_needs_no_more_replicas_in_sync_than_it_has(cluster: Cluster
 
 
 def test_where_the_minimum_comes_from(cluster: Cluster) -> None:
-    """The topic's own setting, this node's, the cluster's, the file's."""
+    """The setting of the topic, of this node, of the cluster, and in the file."""
 
     def minimum(image: MetadataImage, **settings: str) -> int:
         return LeadershipRules(image, make_config(**settings)).rules_of("t").min_insync_replicas

@@ -1,4 +1,4 @@
-"""The image: every record type, transactions, deltas, and that records() gives the image back."""
+"""The image: every record type, transactions, deltas, and that records() restores the image."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -96,7 +96,7 @@ def partition(topic_id: UUID = A, index: int = 0, **more: Any) -> PartitionRecor
 def test_every_kind_of_metadata_record_has_its_place() -> None:
     transaction = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
     numbers = {kind.KEY for kind in REPLAY} | {kind.KEY for kind in transaction}
-    # Kafka 4.3 has the numbers 0-28 without three that were given up.
+    # Kafka 4.3 has the numbers 0-28 except three that are obsolete.
     assert numbers == set(range(29)) - {6, 13, 16}
 
 
@@ -368,7 +368,7 @@ def rebuilt(records: Iterable[Message], like: MetadataImage) -> MetadataImage:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """Random records, of which those that contradict the image are left out."""
+    """Random records, without those that contradict the image."""
     ids = st.integers(1, 4)
     names = st.sampled_from(["a", "b", "a.b", "a_b"])
     topic_ids = ids.map(lambda number: UUID(int=number + 100))
@@ -441,7 +441,7 @@ def test_the_records_of_an_image_give_the_image(history: list[Message]) -> None:
         with suppress(InconsistentRecord):
             image.replay(record)
     if image.in_transaction:
-        # What the transaction held back does not count, wherever it was going to end.
+        # Records of the transaction are not applied, whether it is committed later or not.
         image.replay(AbortTransactionRecord())
     assert rebuilt(image.records(), image) == image
     assert image.copy() == image

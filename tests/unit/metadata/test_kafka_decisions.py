@@ -1,8 +1,6 @@
-"""What a controller of Apache Kafka 4.3.1 wrote when the same happened to its brokers 2, 3 and 4
-(read with its DumpLogSegments): the same changes of partitions, field by field.
-
-Topic t has partitions on 2,3,4 and 3,4,2 and a minimum of 2 in sync, topic u one on 2,3 and 1.
-"""
+"""Records of a controller of Apache Kafka 4.3.1 after the same events on its brokers 2, 3 and 4
+(read with its DumpLogSegments): the same changes of partitions, field by field. Topic t has
+partitions on 2,3,4 and 3,4,2 and a minimum of 2 in sync, topic u one on 2,3 and 1."""
 
 from collections.abc import Callable
 from typing import Any
@@ -141,7 +139,7 @@ def test_the_same_changes(
         create_topics(controller.image, request, config=CONFIG, new_id=new_id).records,
     )
 
-    # Broker 2 is killed, then 3; 4 stops in good order.
+    # Broker 2 is killed, then 3; 4 is shut down cleanly.
     assert controller.fence(2) == {
         "t-0": {"isr": [3, 4], "leader": 3},
         "t-1": {"isr": [3, 4]},
@@ -157,7 +155,7 @@ def test_the_same_changes(
     assert controller.beat(4, stop=True) == {"t-0": nobody, "t-1": nobody}
     assert controller.beat(4, stop=True) == {}
 
-    # 3 comes back from its crash, 2 from its own, and 4, which has everything.
+    # 3 returns after its crash, 2 after its own, and 4, which has all records.
     assert controller.register(3, clean=False) == {
         "t-0": {"eligibleLeaderReplicas": [4]},
         "t-1": {"eligibleLeaderReplicas": [4]},

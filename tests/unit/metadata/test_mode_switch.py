@@ -51,7 +51,7 @@ Apply = Callable[[MetadataImage, Iterable[Message]], None]
 
 @pytest.fixture
 def image(cluster: Callable[..., MetadataImage], apply: Apply) -> MetadataImage:
-    """One partition on three brokers; broker 4 is there too."""
+    """One partition on three brokers; broker 4 exists, too."""
     image = cluster(1, 2, 3, 4)
     apply(image, [FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)])
     apply(image, [TopicRecord(name="a", topic_id=A), new_partition(image, A, 0, (1, 2, 3))])

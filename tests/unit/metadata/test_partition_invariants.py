@@ -1,9 +1,9 @@
-"""Random lives of a small cluster's partitions under all decisions that touch them: M4, M6 and D1
-of the reliability notes as far as the controller answers for them.
+"""Random events of the partitions of a small cluster, with all decisions about them: M4, M6 and D1
+of the reliability notes as far as the controller is responsible.
 
-The ghost: for each partition, who really holds every committed record. Leaders commit whenever
-they may (enough replicas in sync), without those outside the ISR; crashes take records away. Nobody
-may ever be called in sync or eligible who is not in the ghost, unless the election was unclean.
+The ghost state contains, for each partition, the replicas that have every committed record. Leaders
+commit whenever enough replicas are in sync, without those outside the ISR; crashes destroy records.
+No replica outside the ghost state may be in the ISR or eligible, unless the election was unclean.
 """
 
 from collections.abc import Callable
@@ -72,13 +72,13 @@ class Lives:
         self.unclean = unclean
         self.image = MetadataImage()
         self.observer = MetadataImage()
-        #: Who holds every committed record of a partition.
+        #: Replicas that have every committed record of a partition.
         self.complete: dict[TopicIdPartition, set[int]] = {}
         #: Members of the ISR that is being proposed.
         self.joining: list[int] = []
-        #: A broker whose records are gone, as the controller is about to hear.
+        #: A broker whose records are lost, before the controller knows.
         self.crashed = -1
-        #: The registrations that stopped in good order, by broker.
+        #: The registrations that were shut down cleanly, by broker.
         self.stopped: dict[int, int] = {}
         self._append(
             (
@@ -167,10 +167,10 @@ class Lives:
         held = [b for b, keys in self.image.held_by.items() if key in keys]
         assert sorted(held) == sorted(new.replicas), where
 
-    # ── what happens ─────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────
 
     def commit(self) -> None:
-        """Leaders go on, as far as they may."""
+        """Leaders commit if they may."""
         rules = LeadershipRules(self.image, CONFIG).rules_of("t")
         for key, state in self.partitions():
             needed = min(rules.min_insync_replicas, len(state.replicas))
@@ -195,7 +195,7 @@ class Lives:
         self.crashed = -1
 
     def unregister(self, broker_id: int) -> None:
-        """Whatever it has, nobody counts on it any more."""
+        """Regardless of its records, it no longer counts."""
         request = UnregisterBrokerRequest(broker_id=broker_id)
         self.crashed = broker_id
         self.do(lambda image: unregister_broker(image, request, config=CONFIG))
@@ -216,7 +216,7 @@ class Lives:
             self.stopped[broker_id] = broker.epoch
 
     def propose(self) -> None:
-        """A leader proposes whoever is up and assigned, in any combination."""
+        """A leader proposes any combination of assigned online replicas."""
         key, state = self.chance.choice(self.partitions())
         leader = self.image.brokers.get(state.leader)
         if leader is None:
@@ -238,7 +238,7 @@ class Lives:
             broker_epoch=leader.epoch,
             topics=[AlterPartitionRequestTopicData(topic_id=key.topic_id, partitions=[proposal])],
         )
-        # Whoever joins has caught up with the leader before it is proposed.
+        # A new member has caught up with the leader before it is proposed.
         caught_up = [b for b in isr if b in self.image.brokers and self.image.brokers[b].is_active]
         self.complete[key] |= set(caught_up)
         self.joining = caught_up

@@ -48,7 +48,7 @@ def test_new_partitions_follow_the_old_ones(image: MetadataImage) -> None:
     assert code == ErrorCode.NONE
     assert [record.partition_id for record in records] == [1, 2]
     assert all(len(record.replicas) == 1 for record in records)
-    # The topic's leaders are spread: broker 1 leads one already.
+    # The topic's leaders are balanced: broker 1 already leads one partition.
     assert {record.leader for record in records} >= {2}
 
 

@@ -63,7 +63,7 @@ def test_a_new_broker_takes_its_share_and_little_else_moves() -> None:
     moved = sum(a != b for a, b in zip(before, after, strict=True))
     taken = sum(replicas == (9,) for replicas in after)
     assert 80 <= taken <= 120
-    # Passing by the full brokers moves some more; a modulo would move nine tenths.
+    # Skipping full brokers moves some more; a modulo would move nine tenths.
     assert moved <= 400
 
 

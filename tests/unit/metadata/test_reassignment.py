@@ -1,4 +1,4 @@
-"""Other replicas for a partition: begun, changed, cancelled, shown."""
+"""Reassignments: started, changed, cancelled, listed."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -46,7 +46,7 @@ def reassign(
 
 
 def shown(image: MetadataImage) -> str:
-    """The partition, with + and - for what comes and goes."""
+    """The partition, with + and - for replicas that are added and removed."""
     state = image.topics[T].partitions[0]
     text = written(state)
     if state.adding_replicas:
@@ -61,12 +61,12 @@ def shown(image: MetadataImage) -> str:
     [
         ("123/123 1", "124", "1243/123 1 +4 -3"),
         ("123/123 1", "456", "456123/123 1 +456 -123"),
-        # Nothing has to be copied: done at once.
+        # No replica must be copied: complete immediately.
         ("123/123 1", "321", "321/123 1"),
         ("123/123 1", "12", "12/12 1"),
         ("123/123 3", "12", "12/12 1"),
         ("123/123 1", "123", "123/123 1"),
-        # A replica that stays is not in sync yet.
+        # A remaining replica is not in sync yet.
         ("123/13 1", "12", "123/13 1 -3"),
         ("12/1 1", "2", "21/1 1 -1"),
     ],
@@ -89,7 +89,7 @@ def test_a_reassignment_changes_its_mind(cluster: Cluster) -> None:
     assert shown(image) == "1243/123 1 +4 -3"
     assert reassign(image, "145") == 0
     assert shown(image) == "14523/123 1 +45 -23"
-    # Back to the old ones by name: nothing is left to be done.
+    # Back to the old replicas, explicitly: no work is left.
     assert reassign(image, "123") == 0
     assert shown(image) == "123/123 1"
 
@@ -109,7 +109,7 @@ def test_a_reassignment_is_cancelled(cluster: Cluster, isr: list[int], after: st
     append(image, [PartitionChangeRecord(topic_id=T, partition_id=0, isr=isr)])
     assert reassign(image, None) == 0
     assert shown(image) == after
-    # Replicas went away: what they fetch from now on is refused.
+    # Replicas were removed: their fetches are rejected from now on.
     assert case.topic.partitions[0].leader_epoch > epoch
     assert reassign(image, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
@@ -165,7 +165,7 @@ def test_assignments_that_cannot_be(cluster: Cluster, target: str | None, code: 
 
 
 def test_the_factor_is_that_of_the_end(cluster: Cluster) -> None:
-    """While four replicas are there, three are meant."""
+    """There are four replicas, but the replication factor is three."""
     image = cluster(1, 2, 3, 4)
     Case(image, "123/123 1")
     assert reassign(image, "124", fixed=True) == 0
@@ -193,7 +193,7 @@ def test_in_raft_mode_the_voters_complete_it(cluster: Cluster) -> None:
     assert shown(image) == "123/123 1 -3"
     assert reassign(image, "124") == 0
     assert shown(image) == "1243/123 1 +4 -3"
-    # Who may have become a voter has to leave as one.
+    # A replica that may have become a voter must be removed as a voter.
     assert reassign(image, None) == 0
     assert shown(image) == "1234/123 1 -4"
     assert image.topics[T].partitions[0].leader_epoch == 5

@@ -1,4 +1,4 @@
-"""Plans: even, complete, and no larger than they must be."""
+"""Plans: balanced, complete, and minimal."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_a_broker_that_joins_takes_its_share_and_nothing_else_moves(brokers: int
     now = after(holdings, moves)
     share = loads(now)[brokers]
     assert abs(share - 3000 / (brokers + 1)) < 1
-    # (The ring had left the others within a few replicas of each other.)
+    # (The ring had placed nearly the same number of replicas on the others.)
     assert share <= sum(move.copies for move in moves) <= share + 5
     assert width(loads(now), brokers + 1) <= 1
     assert width(leaders(now), brokers + 1) <= 1
@@ -124,14 +124,15 @@ def test_any_start_ends_even(seed: int) -> None:
         assert len(replicas) == len(set(replicas)) == len(holding.replicas)
         assert set(replicas) <= set(range(brokers))
     assert width(loads(now), brokers) <= 1
-    # No plan copies less: what lies outside, and what is above the share. Now and then replicas
-    # that are there already force a detour (of 60,000 seeds, three by more than one a broker).
+    # No plan copies fewer replicas: those on removed brokers, and those above the share of their
+    # broker. In rare cases the existing replicas require a detour (of 60,000 seeds, three by more
+    # than one per broker).
     old = loads({(each.topic, each.partition): each.replicas for each in holdings})
     share = -(-sum(old.values()) // brokers)
     least = sum(n if b >= brokers else max(0, n - share) for b, n in old.items())
     copies = sum(move.copies for move in moves)
     assert least <= copies <= least + 2 * brokers
-    # What is even stays as it is.
+    # A balanced placement remains unchanged.
     again = [Holding(*key, replicas) for key, replicas in now.items()]
     assert sum(move.copies for move in plan_moves(again, dict.fromkeys(range(brokers)))) == 0
 
@@ -154,7 +155,7 @@ def test_the_plan_of_a_cluster(
 
 
 def catch_up(image: MetadataImage) -> None:
-    """Every leader says that all its replicas are in sync."""
+    """Every leader reports all its replicas as in sync."""
     for topic_id, index in list(image.reassigning):
         topic = image.topics[topic_id]
         change = PartitionChange(LeadershipRules(image, make_config()), topic, index)
@@ -185,14 +186,14 @@ def test_a_broker_that_joins_gets_its_share_by_itself(
     while (outcome_of := rebalance(image, config=make_config())).records:
         append(image, outcome_of.records)
         sizes.append(len(outcome_of.records))
-        # Those under way come first.
+        # Reassignments in progress come first.
         assert rebalance(image, config=make_config()).records == () or not image.reassigning
         catch_up(image)
     assert sizes[:3] == [25, 25, 25]
     held = {broker_id: len(keys) for broker_id, keys in image.held_by.items()}
     assert sum(held.values()) == 360
     assert held[4] >= 90 * 0.94
-    # A broker that is down may come back with all it holds.
+    # An offline broker may return with all its replicas.
     image.brokers[5] = cluster(5).brokers[5]
     assert is_uneven(image)
     append(image, fence_broker(image, 2, config=make_config()).records)

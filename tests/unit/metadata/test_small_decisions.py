@@ -1,4 +1,4 @@
-"""Features, producer ids, what a controller writes first, versions of records."""
+"""Features, producer ids, the first records of a controller, versions of records."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,7 +57,7 @@ def update(
 
 
 def register_lograft(image: MetadataImage, apply: Apply) -> None:
-    """Its only broker supports what this release does."""
+    """Its only broker supports the features of this release."""
     (broker,) = image.brokers.values()
     apply(image, [broker_record(replace(broker, features=SUPPORTED))])
 
@@ -143,7 +143,7 @@ def test_kraft_version_never_goes_down(cluster: Cluster, apply: Apply) -> None:
 
 
 def test_raising_kraft_version_has_no_record_here(cluster: Cluster, apply: Apply) -> None:
-    """The quorum writes it; the records of the other features are as without it."""
+    """The quorum writes it; the records of the other features do not change."""
     image = cluster(1, elr=False)
     register_lograft(image, apply)
     request = UpdateFeaturesRequest(
@@ -209,7 +209,7 @@ def test_with_elr_all_brokers_have_one_minimum(cluster: Cluster, apply: Apply) -
     assert image.features[ELR_VERSION] == 1
     assert [image.config_of(4, name) for name in ("", "1", "9")] == [{MIN_ISR: "2"}, {}, {}]
 
-    # While a partition is held by an eligible replica alone, there is no way back.
+    # While an eligible replica is the only one with the records, the downgrade is rejected.
     topic = [
         TopicRecord(name="t", topic_id=UUID(int=7)),
         PartitionRecord(

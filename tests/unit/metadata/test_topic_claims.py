@@ -1,4 +1,4 @@
-"""Topics that one group may read: who gets them, and what may be set."""
+"""Topics that one group may read: claims, and the settings that are allowed."""
 
 from collections.abc import Callable, Collection
 from uuid import UUID
@@ -42,7 +42,7 @@ def settings(**values: str | None) -> list[Message]:
 
 
 class Controller:
-    """Decides, and replays what it decided."""
+    """Decides, and replays the records of the decision."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
         self.image = image

@@ -84,7 +84,7 @@ def test_a_topic_is_made_of_its_records_in_kafkas_order(
     shown = {each.name: (each.value, each.config_source) for each in result.configs}
     assert shown["retention.ms"] == ("1000", 1)
     assert shown["cleanup.policy"] == ("delete", 5)
-    assert image.topics == {}  # a decision changes nothing
+    assert image.topics == {}  # a decision does not modify the image
 
     apply(image, outcome.records)
     assert image.topic("orders") is not None

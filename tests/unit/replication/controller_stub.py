@@ -1,7 +1,7 @@
 """The controller as a list of states: registrations, fencing, ISR and ELR, elections (KIP-966).
 
-Elects from the ISR, then from the ELR, and uncleanly only where allowed. Every state that was
-ever committed stays readable, so that brokers can lag behind in learning it.
+Elects from the ISR, then from the ELR, and uncleanly only if allowed. All committed states are
+kept, so that brokers can lag behind.
 """
 
 from typing import NamedTuple
@@ -39,11 +39,11 @@ class ControllerStub:
         first_replicas = nodes[:replicas]
         self.min_isr = min(min_isr, replicas)
         self.unclean_elections = unclean_elections
-        #: Mutants let go of these.
+        #: Mutants override these.
         self.checks_broker_epochs = True
         self.detects_unclean_shutdown = True
         self.new_epoch_without_replica = True
-        #: Where a reassignment leads to; it is done once all of these are in sync.
+        #: The target of a reassignment, which completes when all of these are in sync.
         self.target: tuple[NodeId, ...] = ()
         brokers = {node: Registration(BrokerEpoch(node), False) for node in nodes}
         first = Assignment(first_replicas, first_replicas, nodes[0], Epoch(0), 0)
@@ -58,7 +58,7 @@ class ControllerStub:
         return not self.image.brokers[node].fenced
 
     def register(self, node: NodeId, *, clean: bool) -> BrokerEpoch:
-        """A new life of the broker. After an unclean stop its log may lack anything."""
+        """A new process of the broker. After an unclean stop its log may lack any records."""
         self._epochs_given += 1
         epoch = BrokerEpoch(self._epochs_given)
         unclean = not clean and self.detects_unclean_shutdown
@@ -76,7 +76,7 @@ class ControllerStub:
             self._write(self.image.assignment.isr)
 
     def move_leader(self, node: NodeId) -> None:
-        """Preferred leader election: another member of the ISR leads."""
+        """Preferred leader election: another member of the ISR becomes the leader."""
         image = self.image
         if node in image.assignment.isr and self.is_active(node):
             self._write(image.assignment.isr, prefer=node)
@@ -159,7 +159,7 @@ class ControllerStub:
                 recovers = True
             else:
                 leader = NO_NODE
-        # A replica that is gone and comes back must not be taken for its former self.
+        # A replica that is removed and returns must not be mistaken for the earlier one.
         removes = self.new_epoch_without_replica and not set(before.replicas) <= set(replicas)
         elr = frozenset() if len(isr) >= self.min_isr else frozenset(holders - set(isr))
         self.history.append(

@@ -1,10 +1,10 @@
-"""A partition's replicas, a controller and the messages between them, one step at a time.
+"""The replicas of a partition, a controller and the messages between them, one step at a time.
 
-Everything that can happen is a method that a schedule may call; `check` holds after each of them.
-Messages are delivered in any order, late or never; metadata reaches each broker in its own time.
-The invariants are those of the reliability chapter: D1 (nothing acknowledged is lost), D2 and D7
-(committed prefixes are equal), D6 (watermarks), D8 (evidence for an ack), M6 and M7 (ISR and ELR
-hold what is committed).
+Every possible event is a method that a schedule may call; `check` must hold after each of them.
+Messages are delivered in any order, late or never; each broker receives metadata after its own
+delay. The invariants are those of docs/reliability.md: D1 (no acknowledged record is lost), D2 and
+D7 (committed prefixes are equal), D6 (high watermarks), D8 (evidence for an acknowledgement), M6
+and M7 (ISR and ELR have the committed records).
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Wait(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """Something on its way; `lost` is what its sender notices if it never arrives."""
+    """A message in flight; `lost` is what its sender notices if it never arrives."""
 
     name: str
     deliver: Callable[[], None]
@@ -58,21 +58,21 @@ class Node:
     broker_epoch: BrokerEpoch
     log: ListLog = field(default_factory=ListLog)
     up: bool = True
-    #: Counts its processes: messages of an earlier one reach nobody.
+    #: Counts its processes: messages of an earlier one are dropped.
     life: int = 0
-    #: How much of the controller's history it has read, and where it registered in it.
+    #: How much of the controller's history it has read, and where its registration is in it.
     seen: int = -1
     registered_at: int = 0
     high_watermark_checkpoint: int = 0
     high_watermark_seen: int = 0
-    #: Lost what was not on disk, and the controller does not know yet.
+    #: It lost records that were not on disk, and the controller does not know yet.
     lossy: bool = False
     replica: IsrReplica | None = None
     waits: list[Wait] = field(default_factory=list)
 
 
 class ImageBrokers:
-    """The brokers as a node's metadata image has them."""
+    """The brokers as in a node's metadata image."""
 
     def __init__(self, node: Node, history: list[Image]) -> None:
         self._node = node
@@ -124,10 +124,10 @@ class IsrCluster:
             self._open(node)
             self.learn(node, 1)
 
-    # What a schedule may do.
+    # Events.
 
     def produce(self, node: Node) -> None:
-        """One record with acks=all to whoever believes to lead."""
+        """One record with acks=all to a node that considers itself leader."""
         leader = node.replica.leader if node.replica is not None else None
         if leader is None or leader.check_append(acks_all=True) is not ErrorCode.NONE:
             return
@@ -161,7 +161,7 @@ class IsrCluster:
         self.messages.pop(number).lost()
 
     def learn(self, node: Node, count: int = 1) -> None:
-        """The node reads so much more of the metadata log."""
+        """The node reads this much more of the metadata log."""
         for _ in range(count):
             if node.replica is None or node.seen + 1 >= len(self.controller.history):
                 return
@@ -195,8 +195,8 @@ class IsrCluster:
             node.log.advance_start(to)
 
     def kill(self, node: Node, *, keep: int | None = None) -> None:
-        """The process ends. With `keep` it is a power loss: of what is not on disk only so many
-        records stay."""
+        """The process ends. `keep` is the number of records not on disk that survive a power
+        loss."""
         if not node.up:
             return
         node.up = False
@@ -211,7 +211,7 @@ class IsrCluster:
         node.log.reopen()
 
     def may_lose_power(self, node: Node) -> bool:
-        """Whether the promise of ISR mode still holds if this node loses its tail now."""
+        """Whether the guarantee of ISR mode would still hold if this node lost its tail now."""
         if self.settings.durable_only:
             return True
         return len(self.lost | {node.node_id}) <= self.settings.min_insync_replicas - 1
@@ -232,7 +232,7 @@ class IsrCluster:
         self._apply(node)
 
     def fence(self, node: Node) -> None:
-        """The controller did not hear of it for too long: it is down, paused or cut off."""
+        """The controller got no heartbeat for too long: the broker is down, paused or isolated."""
         if self.controller.is_active(node.node_id):
             self.controller.fence(node.node_id)
 
@@ -335,7 +335,7 @@ class IsrCluster:
             )
 
     def _forget_committed(self, node: Node, to: Offset) -> None:
-        """After an unclean election there is nothing left to hold the clusters' past against."""
+        """After an unclean election, earlier losses are no violations."""
         assert self.settings.unclean_elections, (node, to)
         node.high_watermark_seen = min(node.high_watermark_seen, to)
 
@@ -378,7 +378,7 @@ class IsrCluster:
             lambda: refused(ErrorCode.NETWORK_EXCEPTION),
         )
 
-    # Inside a node.
+    # Events inside a node.
 
     def _open(self, node: Node) -> None:
         node.high_watermark_seen = 0
@@ -405,7 +405,7 @@ class IsrCluster:
         self._do(node, effects)
 
     def _delete_log(self, node: Node) -> None:
-        """A reassignment took the replica away; if it returns it begins with nothing."""
+        """A reassignment removed the replica; if it returns, its log is empty."""
         node.log.restart_at(0)
         node.high_watermark_checkpoint = 0
         node.waits.clear()
@@ -429,10 +429,10 @@ class IsrCluster:
                 self.acks_given += 1
         node.waits = waiting
 
-    # What must hold.
+    # Invariants.
 
     def _check_evidence(self, wait: Wait) -> None:
-        """D8. Nodes that lost power since they confirmed the record are counted for it."""
+        """D8. Nodes that lost power after they confirmed the record count for it."""
         held = 0
         for node in self.nodes.values():
             log = node.log
@@ -464,7 +464,7 @@ class IsrCluster:
         known = len(self.committed)
         start = log.log_start_offset
         if high_watermark > known:
-            # What lies between was deleted below a log start that came with the answer.
+            # The records between were deleted below the log start offset in the response.
             assert start <= known, (node, known)
             self.committed += log.read(known, high_watermark)
         if log.read(start, high_watermark) != self.committed[start:high_watermark]:
@@ -505,7 +505,8 @@ class IsrCluster:
     # The end of a run.
 
     def heal(self) -> None:
-        """No more faults: everything comes up, and within bounded steps all is well."""
+        """No more faults: all nodes run, and within a bounded number of steps all replicas are
+        equal."""
         for node in self.nodes.values():
             self.start(node)
         for _ in range(60):

@@ -1,4 +1,4 @@
-"""Replication with one rule left out: each must be caught by the cluster's invariants."""
+"""Mutants of replication: each omits one rule, which the invariants of the cluster must detect."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Mutant:
     leader: type[IsrLeader] = IsrLeader
     follower: type[IsrFollower] = IsrFollower
     change: Callable[[IsrCluster], None] | None = None
-    #: Shows only where every acknowledgement waits for a flush.
+    #: Detected only if every acknowledgement waits for a flush.
     durable_only: bool = False
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ class TakesLateAnswers(IsrFollower):
 
 
 class CutsToLeadersEnd(IsrFollower):
-    """Takes the leader's end of an epoch that it does not know itself (before KIP-279)."""
+    """Uses the leader's end of an epoch that the follower does not have (before KIP-279)."""
 
     def on_response(
         self, fetch: FollowerFetch, answer: LeaderResponse, *, now_ms: int
@@ -189,7 +189,7 @@ def _acts_before_catch_up(cluster: IsrCluster) -> None:
     cluster.acts_before_catch_up = True
 
 
-#: Random schedules find these.
+#: Detected by random schedules.
 MUTANTS = [
     Mutant("high watermark from the committed ISR only", leader=CommittedIsrOnly),
     Mutant("a shrink counts before the controller took it", leader=ShrinksAtOnce),
@@ -207,7 +207,7 @@ MUTANTS = [
     Mutant("a broker acts on metadata before its registration", change=_acts_before_catch_up),
 ]
 
-#: These need several unlikely things in a row: a guided schedule each (test_isr_guided.py).
+#: These need several unlikely events in sequence: a guided schedule each (test_isr_guided.py).
 UNKNOWN_OUTCOME = Mutant("an unknown outcome is a refusal", leader=ForgetsUnknownOutcomes)
 NO_LEADER_EPOCH = Mutant("no leader epoch check on fetch", leader=NoLeaderEpochCheck)
 NO_BROKER_EPOCH_SENT = Mutant("expansion without broker epoch", leader=AnyBrokerEpoch)

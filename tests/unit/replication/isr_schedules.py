@@ -6,7 +6,7 @@ from lograft.model.types import NO_NODE
 from lograft.replication.replica import IsrReplica
 from tests.unit.replication.isr_cluster import IsrCluster, Node
 
-#: How often each thing is tried; faults are rare enough that work gets done between them.
+#: The frequency of each event; faults are rare enough for progress between them.
 WEIGHTS = {
     "produce": 12,
     "fetch": 30,
@@ -49,7 +49,7 @@ def new_cluster(
 
 def run_schedule(cluster: IsrCluster, random: Random, *, steps: int) -> None:
     nodes = list(cluster.nodes.values())
-    # Some schedules deliver in order, some let a few messages become very old.
+    # Some schedules deliver in order, others delay a few messages for long.
     fifo = random.random() < 0.3
     for name in random.choices(NAMES, SHARES, k=steps):
         act(cluster, random, name, random.choice(nodes), fifo=fifo)
@@ -65,7 +65,7 @@ def act(cluster: IsrCluster, random: Random, name: str, node: Node, *, fifo: boo
                 number = 0 if fifo else random.randrange(len(cluster.messages))
                 getattr(cluster, name)(number)
         case "produce" | "flush" | "delete_records" if random.random() < 0.7:
-            # To whoever leads or believes to.
+            # To a node that leads or considers itself leader.
             leaders = [n for n in cluster.nodes.values() if n.replica and n.replica.leader]
             if leaders:
                 target = random.choice(leaders)

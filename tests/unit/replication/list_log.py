@@ -1,4 +1,4 @@
-"""A replica's log as a list: what the cores need of a log, with crashes that lose its tail."""
+"""A replica's log as a list: the operations that the cores use, with crashes that lose its tail."""
 
 from typing import NamedTuple
 

@@ -1,10 +1,11 @@
-"""A partition's replicas through their modes, the controller's decisions, and what lies between.
+"""The replicas of a partition in all modes, the controller's decisions, and the messages between
+them.
 
-Everything that can happen is a method that a schedule may call; `check` holds after each of them.
-Messages are delivered in any order, late or never; metadata reaches each broker in its own time; an
-fsync, of the log or of the journal, takes until a schedule says so. What must hold: nothing that
-was acknowledged is missing in a later leader's log, an epoch has one leader, and below the high
-watermark all replicas hold the same.
+Every possible event is a method that a schedule may call; `check` must hold after each of them.
+Messages are delivered in any order, late or never; each broker receives metadata after its own
+delay; an fsync, of the log or of the journal, takes until a schedule completes it. Invariants: no
+acknowledged record is missing in a later leader's log, an epoch has one leader, and below the high
+watermark all replicas are equal.
 """
 
 from collections.abc import Callable, Iterable
@@ -76,10 +77,10 @@ class Node:
     broker_epoch: BrokerEpoch
     cluster: "ModeCluster"
     log: ListLog = field(default_factory=ListLog)
-    #: What is on disk of the journal, and the states that are on their way there.
+    #: The journal on disk, and the states that are being written to it.
     journal: HardState = field(default_factory=HardState)
     persists: list[HardState] = field(default_factory=list)
-    #: How many of them cannot be overtaken any more.
+    #: The number of them that cannot be replaced by a later one any more.
     being_written: int = 1
     up: bool = True
     process: int = 0
@@ -89,13 +90,13 @@ class Node:
     replica: ModeReplica | None = None
     waits: list[Wait] = field(default_factory=list)
 
-    # Its replica's port.
+    # The port of its replica.
 
     def now_ms(self) -> int:
         return self.cluster.now_ms
 
     def persist(self, state: HardState) -> None:
-        """Of the states that wait only the newest is ever written."""
+        """Of the waiting states only the newest is written."""
         self.persists[self.being_written :] = [state]
 
     def send(self, to: NodeId, message: RaftMessage) -> None:
@@ -151,7 +152,7 @@ class ImageBrokers:
 
 
 class ModeCluster:
-    #: Mutants let go of these.
+    #: Mutants override these.
     journal_is_fsynced = True
     acts_before_catch_up = False
     checks_life = True
@@ -180,14 +181,14 @@ class ModeCluster:
         self.acked: dict[int, tuple[Entry, int]] = {}
         self.committed: list[Entry] = []
         self.leaders: dict[int, NodeId] = {}
-        #: Replicas that lost records under ISR's rules and have not been in sync since.
+        #: Replicas that lost records in ISR mode and have not been in sync since.
         self.lost: set[NodeId] = set()
         self.nodes = {node: Node(node, BrokerEpoch(node), self) for node in ids}
         for node in self.nodes.values():
             self._open(node)
             self.learn(node)
 
-    # What a schedule may do.
+    # Events.
 
     def produce(self, node: Node) -> None:
         leader = node.replica.leader if node.replica is not None else None
@@ -227,7 +228,7 @@ class ModeCluster:
         )
 
     def flush(self, node: Node) -> None:
-        """The log is on disk as far as it goes now."""
+        """The current contents of the log are on disk."""
         if not node.up:
             return
         node.log.flush()
@@ -265,7 +266,7 @@ class ModeCluster:
             self._do(node, replica.leader.tick(self.now_ms))
 
     def stand(self, node: Node) -> None:
-        """It has lost its patience with its leader."""
+        """Its timeout for the leader has expired."""
         raft = node.replica.raft if node.replica is not None else None
         if raft is None or raft.core.leadership is not None or raft.is_truncating:
             return
@@ -277,7 +278,7 @@ class ModeCluster:
             raft.tick()
 
     def learn(self, node: Node, count: int = 1) -> None:
-        """The node reads so much more of the metadata log."""
+        """The node reads this much more of the metadata log."""
         for _ in range(count):
             if node.replica is None or node.seen + 1 >= len(self.controller.history):
                 return
@@ -285,7 +286,7 @@ class ModeCluster:
             self._apply(node)
 
     def ask_raft(self, node: Node) -> None:
-        """A leader with the evidence asks for the next mode."""
+        """A leader with the evidence requests the next mode."""
         replica = node.replica
         if replica is None or not replica.can_enter_raft:
             return
@@ -304,7 +305,7 @@ class ModeCluster:
         self._send(f"ask {node.node_id}", node, arrive, lambda: None)
 
     def report(self, node: Node) -> None:
-        """A leader that was elected by the voters tells the controller."""
+        """A leader that was elected by the voters reports to the controller."""
         raft = node.replica.raft if node.replica is not None else None
         if raft is None or raft.leader is None or not raft.leader.is_serving:
             return
@@ -326,7 +327,7 @@ class ModeCluster:
         self._send(f"report {node.node_id}", node, arrive, lambda: None)
 
     def ask_tail(self, node: Node) -> None:
-        """The controller asks a replica where its log ends."""
+        """The controller requests a replica's log end offset."""
         if not self.controller.is_collecting:
             return
         epoch = self.controller.state.leader_epoch
@@ -356,8 +357,8 @@ class ModeCluster:
         )
 
     def kill(self, node: Node, *, keep: int | None = None) -> None:
-        """The process ends. With `keep` the power is lost: of what is not on disk only so many
-        records stay."""
+        """The process ends. `keep` is the number of records not on disk that survive a power
+        loss."""
         if not node.up:
             return
         node.up = False
@@ -373,7 +374,7 @@ class ModeCluster:
         node.checkpoint = min(node.checkpoint, node.log.end_offset)
 
     def may_stop(self, node: Node) -> bool:
-        """In raft mode anyone at any time; ISR promises to survive MinISR-1 unclean stops."""
+        """In raft mode any node at any time; ISR mode tolerates MinISR-1 unclean stops."""
         if self.controller.state.mode in (RAFT, LEAVING):
             return True
         return len(self.lost | {node.node_id}) <= self.settings.min_insync_replicas - 1
@@ -383,7 +384,7 @@ class ModeCluster:
             return
         node.broker_epoch = self.controller.register(node.node_id)
         node.up = True
-        # Recovery fsyncs what it finds.
+        # Recovery fsyncs the existing records.
         node.log.flush()
         registered_at = len(self.controller.history) - 1
         self._open(node)
@@ -392,8 +393,8 @@ class ModeCluster:
 
     @property
     def has_given_up(self) -> bool:
-        """All that were in sync stopped uncleanly, some of them before ISR's rules began, and the
-        controller took the last leader for want of a better one: a loss that it owns up to."""
+        """All replicas in sync stopped uncleanly, some of them before ISR mode began, and the
+        controller elected the last leader: a loss that it reports."""
         return any(written.state.leader_recovery for written in self.controller.history)
 
     def unfence(self, node: Node) -> None:
@@ -582,7 +583,7 @@ class ModeCluster:
 
         self._send(f"alter {node.node_id}", node, arrive, lambda: tell(ErrorCode.NETWORK_EXCEPTION))
 
-    # Inside a node.
+    # Events inside a node.
 
     def _open(self, node: Node) -> None:
         node.high_watermark_seen = 0
@@ -632,7 +633,7 @@ class ModeCluster:
                 self.acked[at] = (wait.entry, leader.leader_epoch)
         node.waits = waiting
 
-    # What must hold.
+    # Invariants.
 
     def check(self) -> None:
         for node in self.nodes.values():
@@ -668,7 +669,7 @@ class ModeCluster:
     # The end of a run.
 
     def settle(self, rounds: int = 60) -> None:
-        """No more faults: everything comes up and does what it can."""
+        """No more faults: all nodes run and make progress."""
         for node in self.nodes.values():
             self.start(node)
         for _ in range(rounds):

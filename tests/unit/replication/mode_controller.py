@@ -1,5 +1,5 @@
-"""The controller's real decisions about one partition, with everything it ever wrote readable, so
-that brokers can lag behind in learning it."""
+"""The controller's actual decisions about one partition. All records are kept, so that brokers can
+lag behind."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def disk_of(node: int) -> UUID:
 
 
 class Written(NamedTuple):
-    """The image as far as brokers care, after one of the controller's writes."""
+    """The parts of the image that brokers use, after a write of the controller."""
 
     state: PartitionState
     #: Registration, and whether it is fenced.
@@ -117,7 +117,7 @@ class ModeController:
     # Brokers.
 
     def register(self, node: NodeId) -> BrokerEpoch:
-        """After a stop that was not clean: its log may lack what was not on disk."""
+        """After an unclean stop: its log may lack records that were not on disk."""
         epoch = BrokerEpoch(self.image.offset + 100)
         lost = list(handle_loss(self.image, node, self.config))
         self.write([self._registration(node, fenced=True, epoch=epoch), *lost])
@@ -135,7 +135,7 @@ class ModeController:
             came = list(handle_arrival(self.image, node, self.config))
             self.write([UnfenceBrokerRecord(id=node, epoch=broker.epoch), *came])
 
-    # The switch.
+    # The mode switch.
 
     def set_mode(self, mode: ReplicationMode) -> None:
         self.write(
@@ -156,7 +156,7 @@ class ModeController:
         return self.state.mode is ReplicationMode.LEAVING and self.state.leader < 0
 
     def on_response(self, node: NodeId, epoch: int, answer: LogEndPosition | int) -> None:
-        """What a replica said to the question that ends the life with `epoch`."""
+        """The response of a replica to the request that ends the life with `epoch`."""
         if not self.is_collecting or self.state.leader_epoch != epoch:
             return
         if self.collection.epoch != epoch:

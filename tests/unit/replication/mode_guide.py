@@ -1,4 +1,4 @@
-"""Schedules for `ModeCluster` that somebody thought of: who does what, step by step."""
+"""Designed schedules for `ModeCluster`, step by step."""
 
 from lograft.model.types import NodeId, ReplicationMode
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
@@ -15,7 +15,7 @@ class Guide:
         return self.cluster.nodes[NodeId(number)]
 
     def deliver(self, *names: str) -> None:
-        """Messages whose names begin so, and what they cause; the others stay on their way."""
+        """Delivers messages with this prefix, and their consequences; the others stay in flight."""
         for _ in range(20):
             found = [m for m in self.cluster.messages if m.name.startswith(names)]
             if not found:
@@ -48,7 +48,7 @@ class Guide:
         self.cluster.check()
 
     def fetch(self, number: int, leader: int, *, times: int = 1) -> None:
-        """Asks, and gets its answer."""
+        """Sends a request and delivers the response."""
         for _ in range(times):
             self.cluster.now_ms += 25
             self.cluster.fetch(self.node(number))
@@ -56,20 +56,20 @@ class Guide:
             self.deliver(f"answer {leader}>{number}")
 
     def follow(self, leader: int, *numbers: int, times: int = 6) -> None:
-        """Fetches and flushes until nothing is left to do."""
+        """Fetches and flushes until no work is left."""
         for _ in range(times):
             self.flush(leader, *numbers)
             for number in numbers:
                 self.fetch(number, leader)
 
     def lead(self, number: int) -> None:
-        """The controller moves the leadership under ISR's rules."""
+        """The controller moves the leadership in ISR mode."""
         self.controller.write(
             [PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=number)]
         )
 
     def enter(self, leader: int, *in_sync: int) -> None:
-        """From isr to raft, as far as the controller and these replicas go."""
+        """From isr to raft, with the controller and these replicas."""
         self.controller.set_mode(RAFT)
         self.controller.step()
         self.learn(leader, *in_sync)
@@ -86,7 +86,8 @@ class Guide:
         self.learn(*numbers)
 
     def elect(self, number: int, *voters: int) -> None:
-        """It stands, and these are heard; they too have heard nothing of their leader."""
+        """A candidate whose requests reach these voters, which have no contact with a leader
+        either."""
         self.cluster.now_ms += 400
         for voter in voters:
             replica = self.node(voter).replica
@@ -113,7 +114,7 @@ class Guide:
         self.controller.step()
 
     def answer(self, *numbers: int) -> None:
-        """The controller asks these where their logs end."""
+        """The controller requests the log end offsets of these replicas."""
         for number in numbers:
             self.cluster.ask_tail(self.node(number))
             self.deliver(f"ask tail {number}")
@@ -125,7 +126,7 @@ class Guide:
 
 
 def in_raft(cluster: ModeCluster) -> Guide:
-    """All three in raft mode, 1 leads, and everything is everywhere."""
+    """All three are in raft mode, 1 leads, and all replicas are equal."""
     guide = Guide(cluster)
     guide.enter(1, 2, 3)
     assert guide.mode is RAFT

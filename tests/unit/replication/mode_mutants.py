@@ -1,4 +1,4 @@
-"""The switch with one safeguard taken out, each: somebody must notice."""
+"""Mutants of the mode switch: each omits one safeguard, which the invariants must detect."""
 
 from collections.abc import Callable
 from typing import Final
@@ -26,7 +26,7 @@ from tests.unit.replication.mode_cluster import ModeCluster
 
 
 class NoBatchCore(RaftCore):
-    """Commits and elects by whatever is there."""
+    """Commits and elects with any available replicas."""
 
     def begin_life(self, life: Epoch, leader: NodeId, now_ms: int) -> Effects:
         if leader == self.me.node_id and self.log.start_of(life) == NO_OFFSET:
@@ -113,7 +113,7 @@ class AnswersBeforeItIsBound(ModeReplica):
 
 
 def any_isr(image: object, topic: object, index: int, **asked: object) -> PartitionRecord:
-    """Raft whatever the ISR is, and however old the evidence."""
+    """Enters raft mode with any ISR and with outdated evidence."""
     state = topic.partitions[index]  # type: ignore[attr-defined]
     if state.mode is not ReplicationMode.ENTERING or is_reassigning(state):
         raise Rejected(ErrorCode.INVALID_REQUEST, "")

@@ -1,4 +1,4 @@
-"""Random schedules for `ModeCluster`: which of the things that can happen happens next."""
+"""Random schedules for `ModeCluster`: draws the next event."""
 
 import random
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from tests.unit.replication.mode_cluster import ENTERING, ISR, RAFT, ModeCluster
 
 STEPS = 900
 
-#: What happens to a node, and how often beside the others.
+#: The events of a node, and their relative frequency.
 ACTIONS: dict[str, float] = {
     "fetch": 30,
     "flush": 15,

@@ -1,4 +1,4 @@
-"""Any two logs that leaders of distinct epochs wrote find their common part, and lose no more."""
+"""Any two logs written by leaders of distinct epochs find their common prefix, and lose no more."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def common_prefix(first: ListLog, second: ListLog) -> int:
 
 
 def agree(leader: ListLog, follower: ListLog) -> int:
-    """Fetches until the leader finds no divergence; how often it had to be asked."""
+    """Fetches until the leader finds no divergence; returns the number of requests."""
     shared = common_prefix(leader, follower)
     for asked in range(1, 50):
         own = EpochEnd(*leader.epoch_end(follower.latest_epoch))
@@ -44,9 +44,11 @@ def agree(leader: ListLog, follower: ListLog) -> int:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 2),  # who leads the next epoch
+            st.integers(0, 2),  # leader of the next epoch, and the number of its records
             st.integers(0, 3),  # how much it writes
-            st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=3),  # who copies
+            st.lists(
+                st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=3
+            ),  # the replica that copies
         ),
         max_size=12,
     )

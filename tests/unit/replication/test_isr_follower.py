@@ -1,4 +1,4 @@
-"""Properties of a follower by itself, whatever its leader answers."""
+"""Properties of a follower alone, with any responses of its leader."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,5 +120,5 @@ def test_every_state_can_be_reached_and_most_can_be_left() -> None:
 
 
 def stored_log(log: Log) -> ReplicaLog:
-    """For mypy: the cores take the log that is on disk as they take the one of these tests."""
+    """For mypy: the cores accept the log on disk as well as the log of these tests."""
     return log

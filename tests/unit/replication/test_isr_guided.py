@@ -1,4 +1,4 @@
-"""Schedules that random walks do not find: each is safe, and not with its rule left out."""
+"""Schedules that random runs do not find: each is safe, except if its rule is omitted."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from tests.unit.replication.isr_mutants import (
 
 
 class Guide:
-    """Four nodes, three replicas, MinISR 2, node 1 leads; all invariants are looked at after every
+    """Four nodes, three replicas, MinISR 2, node 1 leads; all invariants are checked after every
     step."""
 
     def __init__(self, mutant: Mutant | None) -> None:
@@ -67,7 +67,7 @@ class Guide:
         self.cluster.check()
 
     def fetch(self, number: int, leader: int) -> None:
-        """A whole fetch with its answer."""
+        """A complete fetch with its response."""
         self.do("fetch", number)
         self.arrive(f"fetch {number}>{leader}")
         self.arrive(f"answer {leader}>{number}")
@@ -75,7 +75,7 @@ class Guide:
     def _number(self, name: str) -> int:
         names = [message.name for message in self.cluster.messages]
         assert name in names, names
-        # The newest of that name: older ones are held back on purpose.
+        # The newest message of that name: older ones are delayed deliberately.
         return len(names) - 1 - names[::-1].index(name)
 
     def oldest(self, name: str) -> None:
@@ -84,14 +84,14 @@ class Guide:
         self.cluster.check()
 
     def leave_and_return(self, number: int) -> None:
-        """The node drops out of the ISR and is up again."""
+        """The node is removed from the ISR and running again."""
         self.do("fence", number)
         self.do("unfence", number)
         self.learn(1, 2, 3)
 
 
 def unknown_outcome(go: Guide) -> None:
-    """The expansion was applied, but the answer is lost: the new member counts at once."""
+    """The expansion was applied, but the response is lost: the new member counts immediately."""
     go.leave_and_return(3)
     go.fetch(3, 1)
     go.arrive("alter 1")
@@ -103,8 +103,8 @@ def unknown_outcome(go: Guide) -> None:
 
 
 def fetch_of_an_older_epoch(go: Guide) -> None:
-    """Node 3 asked leader 1 in epoch 0, cut its log under leader 2, and the old request arrives
-    when 1 leads again."""
+    """Node 3 fetched from leader 1 in epoch 0 and truncated its log under leader 2; the old request
+    arrives when 1 leads again."""
     go.do("produce", 1)
     go.fetch(3, 1)
     go.do("fetch", 3)
@@ -113,7 +113,7 @@ def fetch_of_an_older_epoch(go: Guide) -> None:
     go.fetch(3, 2)
     go.lead(1)
     go.learn(1, 2)
-    go.fetch(2, 1)  # forgets its own epoch, which has no record
+    go.fetch(2, 1)  # discards its own epoch, which has no record
     go.fetch(2, 1)
     go.do("fetch", 2)
     go.arrive("fetch 2>1")
@@ -121,7 +121,7 @@ def fetch_of_an_older_epoch(go: Guide) -> None:
 
 
 def expansion_meets_a_new_life(go: Guide) -> None:
-    """Node 3 loses its log between its fetch and the controller's decision to take it in."""
+    """Node 3 loses its log between its fetch and the controller's decision to add it."""
     go.leave_and_return(3)
     go.do("produce", 1)
     go.fetch(2, 1)
@@ -155,7 +155,8 @@ def fetch_of_an_older_life(go: Guide) -> None:
 
 
 def late_divergence(go: Guide) -> None:
-    """Leader 1 tells node 3 to cut a record; the answer comes when leader 2 has committed it."""
+    """Leader 1 requests a truncation by node 3; the response arrives when leader 2 has committed
+    the record."""
     go.lead(2)
     go.learn(2, 3)
     go.do("produce", 2)
@@ -173,7 +174,8 @@ def late_divergence(go: Guide) -> None:
 
 
 def fetch_of_a_former_replica(go: Guide) -> None:
-    """Node 3 is reassigned away and back, with an empty log; its fetch from before comes late."""
+    """Node 3 is removed and added by reassignments, with an empty log; its earlier fetch arrives
+    late."""
     go.do("produce", 1)
     go.fetch(2, 1)
     go.fetch(2, 1)
@@ -196,8 +198,8 @@ def fetch_of_a_former_replica(go: Guide) -> None:
 
 
 def divergence_was_deleted(go: Guide) -> None:
-    """Node 1 wrote a record that nobody took over; another one was committed in its place and
-    then deleted. Nothing at the leader tells that node 1 has the wrong one."""
+    """Node 1 wrote a record that no other node has; another one was committed at its offset and
+    then deleted. The leader has no information that node 1 has the wrong record."""
     go.do("produce", 1)
     go.do("fence", 1)
     go.learn(2, 3)

@@ -1,4 +1,4 @@
-"""Properties of a leader by itself, whatever followers and controller say."""
+"""Properties of a leader alone, with any messages of followers and controller."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,7 +182,7 @@ def test_alone_all_that_it_holds_is_committed(
             durable_only = number % 2 == 0
             changed = leader.settings._replace(durable_only=durable_only)
             moved = leader.on_settings(changed).high_watermark is not None
-        # What was committed stays so when the setting changes.
+        # Committed records remain committed when the setting changes.
         expected = max(expected, log.durable_offset if durable_only else log.end_offset)
         assert leader.high_watermark == expected
         assert moved == (expected > before)

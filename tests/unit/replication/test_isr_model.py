@@ -1,5 +1,5 @@
-"""Random lives of a partition: everything promised holds after every step, and every rule left
-out is noticed. The counts are small enough for each test run; raise them by hand for more."""
+"""Random events of a partition: all invariants hold after every step, and every omitted rule is
+detected. The counts are small enough for each test run; increase them manually for more."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from tests.unit.replication.isr_schedules import new_cluster, run_schedule
 
 SEEDS = 120
 STEPS = 400
-#: Within so many schedules a mutant must be caught.
+#: The maximum number of schedules until a mutant is caught.
 SEEDS_PER_MUTANT = 300
 
 
@@ -23,7 +23,7 @@ def test_nothing_is_lost(block: int) -> None:
         run_schedule(cluster, random, steps=STEPS)
         acked += len(cluster.acked)
         elections += cluster.controller.image.assignment.leader_epoch
-    # The schedules do what they are for.
+    # The schedules reach the intended states.
     assert acked > SEEDS
     assert elections > SEEDS / 4
 

@@ -1,8 +1,8 @@
-"""Orders of events that random schedules do not find: what each safeguard of the switch is for.
+"""Sequences of events that random schedules do not find: one for each safeguard of the mode switch.
 
-The four counterexamples of the design (figure 8 on entering, answers before the fsync, votes
+The four counterexamples of the design (figure 8 on entering, responses before the fsync, votes
 between two raft lives, an appointment below MinISR) and those of the other mutants. Every schedule
-does no harm as the code is, and harm without its safeguard.
+is safe with the actual code, and violates an invariant without the safeguard.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,8 @@ def figure_eight(cluster: ModeCluster) -> None:
 
 
 def power_lost_behind_the_evidence(cluster: ModeCluster) -> None:
-    """Two replicas fetched without an fsync; the power goes in raft mode, where that is allowed."""
+    """Two replicas fetched without an fsync; the power fails in raft mode, where that is
+    allowed."""
     guide = Guide(cluster)
     guide.controller.set_mode(RAFT)
     guide.controller.step()
@@ -105,7 +106,7 @@ def evidence_from_before_a_rollback(cluster: ModeCluster) -> None:
     guide.controller.set_mode(ISR)
     guide.controller.step()
     guide.learn(1, 2, 3)
-    # ISR's rules: acknowledged without an fsync.
+    # ISR mode: acknowledged without an fsync.
     guide.produce(1)
     for _ in range(3):
         guide.fetch(2, 1)
@@ -157,9 +158,9 @@ def raft_with_an_isr_of_one(cluster: ModeCluster) -> None:
 
 
 def votes_between_two_lives(cluster: ModeCluster) -> None:
-    """3 sleeps through the end of its life and the begin of the next, fetches and stands in the
-    new one as if it were the old, and then takes the new one's beginning up: it forgets what it
-    did in epochs above."""
+    """3 is stopped during the end of its life and the start of the next one, in which it fetches
+    and becomes a candidate with its old state; then it enters the new life and forgets its state in
+    higher epochs."""
     guide = in_raft(cluster)
     guide.leave()
     guide.take_up(1, 2)
@@ -177,7 +178,7 @@ def votes_between_two_lives(cluster: ModeCluster) -> None:
     sleeper = guide.node(3)
     assert sleeper.replica is not None
     assert sleeper.replica.raft is not None
-    sleeper.replica.raft.on_leader_known(  # what a fetch of its own would teach it
+    sleeper.replica.raft.on_leader_known(  # the information that its own fetch would return
         guide.controller.state.leader_epoch,  # type: ignore[arg-type]
         NodeId(leader),
     )
@@ -198,7 +199,7 @@ def votes_between_two_lives(cluster: ModeCluster) -> None:
 
 
 def a_vote_after_the_end(cluster: ModeCluster) -> None:
-    """Two have answered the controller; one of them votes for the third after that."""
+    """Two have responded to the controller; one of them votes for the third afterwards."""
     guide = in_raft(cluster)
     guide.leave()
     guide.take_up(1, 2)
@@ -218,7 +219,7 @@ def a_vote_after_the_end(cluster: ModeCluster) -> None:
 
 
 def an_answer_before_the_fsync(cluster: ModeCluster) -> None:
-    """The controller appoints by a log that the power takes away afterwards."""
+    """The controller appoints a leader by a log end that a power loss destroys afterwards."""
     guide = in_raft(cluster)
     guide.produce(1)
     guide.fetch(2, 1)
@@ -241,14 +242,14 @@ def an_answer_before_the_fsync(cluster: ModeCluster) -> None:
 
 
 def an_answer_before_it_is_bound(cluster: ModeCluster) -> None:
-    """The voter answers, and forgets its vote for the controller with its process."""
+    """The voter responds, and its process loses its vote for the controller."""
     guide = in_raft(cluster)
     guide.leave()
     guide.take_up(1)
     guide.flush(1)
     guide.learn(2)
     guide.answer(1, 2)
-    # 2 has not taken anything down: it comes back as it was, and has not heard of the end yet.
+    # 2 has persisted nothing: it returns with its old state, and does not know about the end yet.
     node = guide.node(2)
     node.persists.clear()
     cluster.kill(node)
@@ -272,8 +273,8 @@ def an_answer_before_it_is_bound(cluster: ModeCluster) -> None:
 
 
 def an_appointment_below_the_minimum(cluster: ModeCluster) -> None:
-    """Only one replica has everything. Under ISR's rules its restart would be a loss; on the way
-    out of raft it is asked again."""
+    """Only one replica has all records. In ISR mode its restart would be a loss; while leaving raft
+    mode it is queried again."""
     guide = in_raft(cluster)
     guide.produce(1)
     guide.flush(1)
@@ -301,7 +302,7 @@ def an_appointment_below_the_minimum(cluster: ModeCluster) -> None:
 
 
 def a_vote_that_is_forgotten(cluster: ModeCluster) -> None:
-    """3 stands twice in one epoch's time, and 2 votes, loses power and votes again."""
+    """3 is a candidate twice in one epoch, and 2 votes, loses power and votes again."""
     guide = in_raft(cluster)
     guide.elect(3, 2)
     epoch_of_three = guide.node(3).replica.leader  # type: ignore[union-attr]
@@ -328,7 +329,7 @@ SCHEDULES: dict[str, Callable[[ModeCluster], None]] = {
     "isr written below MinISR": an_appointment_below_the_minimum,
     "votes not fsynced": a_vote_that_is_forgotten,
 }
-#: The controller's own checks of the evidence: replaced in the module that asks for them.
+#: The controller's own checks of the evidence: replaced in the module that uses them.
 ANY_EVIDENCE = {
     "raft on evidence from before a rollback": evidence_from_before_a_rollback,
     "raft with an ISR below the majority": raft_with_an_isr_of_one,
@@ -363,8 +364,9 @@ def test_every_mutant_has_a_schedule_that_notices() -> None:
 def test_what_waited_on_the_way_out_is_released_by_the_milder_rules(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Leaving raft with one whole replica commits nothing; with the second the topic is in isr, and
-    what is committed by that alone has to be told: nothing else may ever come."""
+    """Leaving raft mode with one complete replica commits nothing; with the second one the topic is
+    in isr mode, and the records that this alone commits must be reported, because no other event
+    may follow."""
     cluster = ModeCluster()
     guide = in_raft(cluster)
     cluster.kill(guide.node(2))
@@ -378,7 +380,7 @@ def test_what_waited_on_the_way_out_is_released_by_the_milder_rules(
         guide.flush(1, 3)
         guide.fetch(3, 1)
         guide.deliver("alter")
-    # The answer says who is in sync, and not in which mode.
+    # The response contains the ISR, but not its mode.
     guide.deliver("granted")
     leader = guide.node(1)
     assert leader.replica is not None
@@ -391,8 +393,8 @@ def test_what_waited_on_the_way_out_is_released_by_the_milder_rules(
 
 
 def test_a_beginning_that_is_overtaken_in_the_journal_does_not_stop_the_replica() -> None:
-    """The replica learns of two leaders of its first raft life before anything of it is on disk. It
-    starts with the first, and its core replaces the second in the journal's queue."""
+    """The replica receives two leaders of its first raft life before any of its state is on disk.
+    It starts with the first, and its core replaces the second in the journal's queue."""
     cluster = ModeCluster()
     guide = Guide(cluster)
     guide.enter(1, 2, 3)

@@ -1,4 +1,4 @@
-"""The switch between ISR and Raft, whole: the controller's decisions and the replicas' part."""
+"""The switch between ISR and Raft with the controller's decisions and the replicas' part."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Runs the scenarios in tests/scripts/replication; REWRITE_SCRIPTS=1 writes their output anew."""
+"""Runs the scenarios in tests/scripts/replication; REWRITE_SCRIPTS=1 rewrites their output."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ SCRIPTS = sorted((Path(__file__).parents[2] / "scripts" / "replication").glob("*
 
 
 class ScriptedBrokers:
-    """Broker n is registered with epoch n, unless a script says otherwise."""
+    """Broker n is registered with epoch n, unless a script specifies another one."""
 
     def __init__(self) -> None:
         self.epochs: dict[NodeId, BrokerEpoch] = {}
@@ -42,7 +42,7 @@ class ScriptedBrokers:
 
 
 class Scenario:
-    """One replica; each command tells it something, its output is what it wants done."""
+    """One replica; each command is an event, and its output the requested effects."""
 
     def __init__(self) -> None:
         self.brokers = ScriptedBrokers()

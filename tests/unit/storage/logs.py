@@ -96,7 +96,7 @@ def flush(log: Log) -> None:
 
 
 def read_all(log: Log, start: int | None = None, bound: int | None = None) -> list[Record]:
-    """Every record by way of `read`, in small steps."""
+    """All records, through `read`, in small steps."""
     offset = log.log_start_offset if start is None else start
     records: list[Record] = []
     limit = log.end_offset if bound is None else bound

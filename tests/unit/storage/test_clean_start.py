@@ -1,4 +1,4 @@
-"""A log that was closed cleanly and changed before it was opened again."""
+"""A log that was closed cleanly and modified before it was opened again."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_no_segment_is_deleted_because_its_time_index_is_damaged() -> None:
     for segment in log.segments:
         index = disk.open(segment.time_index.path)
         for position in range(0, index.size, 12):
-            index.pwrite(bytes(8), position)  # as if from 1970
+            index.pwrite(bytes(8), position)  # with timestamps of 1970
     log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
     assert log.delete_old_segments(NOW_MS + 1, Offset(RECORDS)) == 0
     assert log.delete_old_segments(NOW_MS + 60_001, Offset(RECORDS)) == segments
@@ -86,7 +86,7 @@ def test_no_segment_is_deleted_because_its_time_index_is_damaged() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_folder_without_log_files_is_an_empty_log_as_in_kafka(clean: bool) -> None:
-    """Not at the recovery point: a follower would pass for one that has what was below."""
+    """Not at the recovery point: a follower would appear to have the records below it."""
     disk = MemoryDisk()
     log = open_log(disk)
     for _ in range(3):

@@ -68,7 +68,7 @@ def clean(log: Log, first_dirty: int = 0, now_ms: int = NOW_MS, keys_max: int = 
 
 
 def table(log: Log) -> dict[bytes | None, bytes | None]:
-    """What a reader of the whole log knows in the end."""
+    """The last value of each key, as read by a consumer of the whole log."""
     return {record.key: record.value for record in read_all(log)}
 
 
@@ -343,8 +343,8 @@ def test_a_stop_at_any_step_loses_nothing(lose: bool) -> None:
 
 
 def test_what_may_become_a_producers_last_batch_again_stays() -> None:
-    """Its newest batch is not committed: it may be cut away, and the sequence before it must
-    be known then."""
+    """Its newest batch is not committed: it may be truncated, and then the sequence before it must
+    be known."""
     log = open_log(MemoryDisk(), config=CONFIG)
     for producer_id in (7, 8):
         for sequence in range(18):

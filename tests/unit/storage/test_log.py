@@ -91,7 +91,7 @@ def test_offsets_outside_their_order_are_a_bug() -> None:
         assert offsets(log) == before
 
 
-# ── what a leader refuses ────────────────────────────────────────────────────────────────────
+# ── rejected batches ─────────────────────────────────────────────────────────────────────────
 
 
 def changed(**fields: Any) -> Callable[[], memoryview]:
@@ -245,8 +245,8 @@ def test_an_empty_log_that_begins_inside_a_batch_takes_it_whole() -> None:
 
 
 def test_an_emptied_log_forgets_its_epochs_on_disk_too() -> None:
-    """Else the next start would give a tail that is gone, of an epoch 7 that was never committed,
-    to what follows: the log of the leader goes on in epoch 6."""
+    """Otherwise the next start would assign the records that follow to epoch 7, whose tail was
+    truncated and never committed: the log of the leader continues in epoch 6."""
     disk = MemoryDisk()
     log = open_log(disk)
     log.append_as_leader(make_batch(), leader_epoch=7, now_ms=NOW_MS)
@@ -448,7 +448,7 @@ def test_a_damaged_epoch_file_is_made_anew() -> None:
         assert open_log(disk, SMALL, clean=clean).epochs.entries == expected
 
 
-# ── failures and life ────────────────────────────────────────────────────────────────────────
+# ── failures and close ───────────────────────────────────────────────────────────────────────
 
 
 def test_a_failed_write_is_final() -> None:
@@ -561,7 +561,7 @@ def test_a_preallocated_segment_holds_its_space_until_it_is_rolled() -> None:
     size = log.active.size
     assert platter.used_bytes < 10_000 + size
     log.roll(NOW_MS)
-    # The next one is reserved, the rolled one has only what it needs.
+    # The next segment is preallocated, the rolled one is trimmed.
     assert platter.used_bytes < 10_000 + 2 * size
     append(log, make_batch([b"w"]))
     log.close(clean=True)
@@ -579,7 +579,7 @@ def test_a_log_that_cannot_be_preallocated_works_without() -> None:
 
 
 def test_the_zeros_behind_a_segment_that_kafka_preallocated_are_cut() -> None:
-    """Kafka makes such a file as long as the segment; after a crash the zeros are still there."""
+    """Kafka makes such a file as long as the segment; after a crash the zeros remain."""
     disk = SimulatedDisk(Platter(), random=Random(1))
     log = open_log(disk, FixedLogConfig(preallocate=True))
     append(log, make_batch([b"v"]))

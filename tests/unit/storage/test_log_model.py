@@ -1,4 +1,5 @@
-"""The log against a list: random work with stops of every kind, and the same records after."""
+"""Compares the log with a list: random operations with stops of every kind, and the same records
+afterwards."""
 
 import random
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ CONFIG = FixedLogConfig(
 
 @dataclass(frozen=True)
 class Entry:
-    """One batch as the model knows it."""
+    """A batch in the model."""
 
     base: int
     values: tuple[bytes, ...]
@@ -82,10 +83,10 @@ class LogMachine(RuleBasedStateMachine):
         self.history: list[Entry] = []
         self.epoch = 0
         self.now_ms = NOW_MS
-        #: What the checkpoint files of the log dir say.
+        #: The contents of the checkpoint files of the log dir.
         self.recovery_point = 0
         self.log_start = 0
-        #: Epochs below a start that was forgotten again are not known.
+        #: Epochs below a log start offset that was lost again are not known.
         self.start_ever = 0
         self.open(clean=False)
 
@@ -103,7 +104,7 @@ class LogMachine(RuleBasedStateMachine):
     def lower_recovery_point(self, to: Offset) -> None:
         self.recovery_point = min(self.recovery_point, to)
 
-    # ── work ─────────────────────────────────────────────────────────────────────────────────
+    # ── operations ───────────────────────────────────────────────────────────────────────────
 
     def make_entry(self, count: int, producer: int, transactional: bool) -> Entry:
         self.now_ms += 7
@@ -174,7 +175,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 4))
     def repeat_batch(self, back: int) -> None:
-        """A batch of the last five gets its first offset again."""
+        """A retried batch of the last five gets its first offset again."""
         mine = [e for e in self.history if e.producer_id == 1 and e.marker is None]
         known = self.log.producers.get(1)
         if known is None or back >= len(known.batches):
@@ -223,7 +224,8 @@ class LogMachine(RuleBasedStateMachine):
         return start + int((self.log.end_offset - start) * share)
 
     def pick_cut(self, share: float) -> int:
-        """Not inside a batch that holds the log start: that would take records below it too."""
+        """Not inside a batch that contains the log start offset: that would also remove records
+        below it."""
         to = self.pick(share)
         start = self.log.log_start_offset
         return self.log.end_offset if any(e.base < start < e.end for e in self.history) else to
@@ -250,7 +252,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """The page cache survives, so everything does."""
+        """The page cache survives, so all records do."""
         end = self.log.end_offset
         self.open(clean=False)
         assert self.log.end_offset == end
@@ -319,7 +321,7 @@ class LogMachine(RuleBasedStateMachine):
         self.restart_after_power_loss(seed, durable)
         self.epoch += 1
 
-    # ── what must be true at every moment ────────────────────────────────────────────────────
+    # ── invariants ───────────────────────────────────────────────────────────────────────────
 
     @invariant()
     def holds_the_history(self) -> None:

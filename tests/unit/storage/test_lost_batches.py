@@ -1,4 +1,4 @@
-"""What recovery cuts away: one unfinished write, or records that were whole once."""
+"""Truncation by recovery: an unfinished write, or records that were complete before."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.unit.storage.logs import NOW_MS, make_batch, open_log
 
 
 def damaged(change: Callable[[Log], None]) -> Log:
-    """Two batches, a process that ends, a change of the file, and the start after it."""
+    """Writes two batches, ends the process, changes the file, and starts again."""
     disk = MemoryDisk()
     log = open_log(disk)
     for _ in range(2):

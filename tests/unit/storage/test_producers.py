@@ -100,7 +100,7 @@ def test_a_forgotten_producer_may_begin_anywhere(log: Log) -> None:
 
 
 def test_a_producer_outlives_its_records(log: Log) -> None:
-    """Retention takes the batches, only time the memory of them."""
+    """Retention deletes the batches, but only time expires their producers."""
     send(log, 0)
     log.advance_start(Offset(1))
     log.delete_old_segments(NOW_MS, log.end_offset)
@@ -262,7 +262,7 @@ def test_a_marker_that_brings_the_next_epoch_must_be_above_the_open_transaction(
 def test_a_late_repeat_of_a_marker_does_not_end_the_transaction_after_it(log: Log) -> None:
     send(log, 0, transactional=True)
     end(log, commit=True, epoch=1)
-    check_end(log, epoch=1)  # nothing is open: it says the same again
+    check_end(log, epoch=1)  # no transaction is open: the marker is repeated
     send(log, 0, epoch=1, transactional=True)
     with pytest.raises(ProducerFenced):
         check_end(log, epoch=1)
@@ -270,12 +270,13 @@ def test_a_late_repeat_of_a_marker_does_not_end_the_transaction_after_it(log: Lo
 
 
 def test_the_largest_epoch_is_written_twice(log: Log) -> None:
-    """It cannot grow: the marker has the epoch of its records, and the producer gets a new id."""
+    """The epoch cannot be incremented: the marker has the epoch of its records, and the producer
+    gets a new id."""
     send(log, 0, epoch=32767, transactional=True)
     check_end(log, epoch=32767)
 
 
-# ── the word of the coordinator ──────────────────────────────────────────────────────────────────
+# ── verification by the coordinator ──────────────────────────────────────────────────────────────
 
 
 def begin(
@@ -307,7 +308,7 @@ def test_a_marker_makes_an_answer_under_way_worthless(log: Log) -> None:
     end(log, commit=False)
     with pytest.raises(InvalidTransactionState):
         send_verified(log, 0, asked)
-    # The question of the next transaction does not make the answer of the last one true.
+    # The verification of the next transaction does not confirm the previous one.
     again = begin(log)
     with pytest.raises(InvalidTransactionState):
         send_verified(log, 0, asked)

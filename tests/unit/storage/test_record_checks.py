@@ -1,4 +1,4 @@
-"""What a leader looks at inside batches: bounded, whatever the batch unpacks to."""
+"""A leader's checks of records in batches: bounded, regardless of the decompressed size."""
 
 import tracemalloc
 from random import Random
@@ -33,7 +33,7 @@ NOW_MS = 1_767_225_600_000
 COMPACTED = AppendRules(FixedLogConfig(cleanup_compact=True, cleanup_delete=False))
 RECOMPRESSED = AppendRules(FixedLogConfig(compression_type="zstd"))
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
-#: A record of no key, no value and no headers.
+#: A record without key, value and headers.
 SMALLEST = bytes([12, 0, 0, 0, 1, 1, 0])
 
 
@@ -119,7 +119,7 @@ def test_what_takes_long_is_looked_at_by_a_worker() -> None:
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     checked = log.validation_job(batch, NOW_MS)()
     assert read_header(checked.batch).compression == Codec.ZSTD
-    # Meanwhile the topic got other settings: what was checked is not what they ask for.
+    # The topic's settings have changed in the meantime: the completed checks no longer match them.
     log.config = FixedLogConfig(compression_type="gzip")
     with pytest.raises(NeedsWorker):
         log.append_as_leader(checked.batch, leader_epoch=0, now_ms=NOW_MS, checked_by=checked.rules)
@@ -139,7 +139,7 @@ def test_many_records_are_looked_at_by_a_worker() -> None:
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(InvalidRecord, match="requires a key"):
         log.validation_job(batch, NOW_MS)()
-    # Our own writers are believed.
+    # Batches of the broker itself are not checked.
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
 
 

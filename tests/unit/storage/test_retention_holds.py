@@ -1,4 +1,4 @@
-"""What a hold keeps of what retention would take, and what wins over it."""
+"""The segments that a hold keeps, and the limits that take precedence."""
 
 import pytest
 
@@ -13,7 +13,8 @@ UNLIMITED = -1
 
 
 def segments(*, outlived: int = 0) -> list[OldSegment]:
-    """Three, of ten records and a hundred bytes each; so many of them have outlived every hold."""
+    """Three segments of ten records and a hundred bytes each; `outlived` of them are older than any
+    hold may keep."""
     return [OldSegment(10 * (i + 1), 100, i < outlived) for i in range(3)]
 
 
@@ -57,7 +58,7 @@ def filled(config: FixedLogConfig, count: int = 200) -> Log:
 
 
 def retain(log: Log, *, held: int | None, age_ms: int) -> None:
-    """Until nothing more goes."""
+    """Until no more can be deleted."""
     while True:
         removal = log.plan_removal(
             NOW_MS + age_ms, log.end_offset, held=None if held is None else Offset(held)

@@ -1,4 +1,5 @@
-"""Batches that plain topics take without a look inside must not spoil the look-ups by time."""
+"""Batches that plain topics accept without checking their records must not break lookups by
+time."""
 
 import struct
 from collections.abc import Callable
@@ -23,7 +24,7 @@ def garbage() -> memoryview:
 
 
 def multitude() -> memoryview:
-    """Claims more records than anyone looks at; that it has fewer is never found out."""
+    """Its record count is higher than that of its records, which is never detected."""
     batch = bytearray(make_batch(timestamp=NOW_MS + 5, compression=Codec.ZSTD))
     struct.pack_into(">i", batch, 23, PARSED_RECORDS_MAX)
     struct.pack_into(">i", batch, 57, PARSED_RECORDS_MAX + 1)

@@ -61,8 +61,8 @@ def test_records_are_encoded_as_by_kafka() -> None:
 
 
 def test_nullable_tagged_struct_is_encoded_as_null() -> None:
-    """As Kafka writes it: a member of the new protocol has no classic metadata, and has a null.
-    Kafka takes a missing tag for the default struct, a classic member."""
+    """As in Kafka: a member of the consumer protocol has no classic metadata, but a null. Kafka
+    treats a missing tag as the default struct, a classic member."""
     member = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
     data = codec.write(member, 0)
     assert data.endswith(bytes.fromhex("01000100"))

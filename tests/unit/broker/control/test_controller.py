@@ -1,4 +1,4 @@
-"""The active controller, the life of its broker, producer ids, and silence when idle."""
+"""The active controller, its broker's registration, producer ids, and no activity when idle."""
 
 import asyncio
 from functools import partial
@@ -97,7 +97,9 @@ def test_a_transaction_that_a_crash_left_open_is_aborted() -> None:
         node = await ControlNode.start(life)
         record = FeatureLevelRecord(name="x", feature_level=1)
         await node.controller.submit(decision(BeginTransactionRecord(), record))
-        assert await node.snapshotter.take() is None  # an image in a transaction is no state
+        assert (
+            await node.snapshotter.take() is None
+        )  # an image within a transaction is not a valid state
 
     async def second(life: Life) -> None:
         node = await ControlNode.start(life)
@@ -285,6 +287,6 @@ def test_the_table_of_stages_ends_in_stopped() -> None:
 
 @scenario(run)
 async def test_submit_takes_plain_functions(life: Life, /) -> None:
-    """The decisions of metadata/ are given with functools.partial or a lambda."""
+    """The decisions of metadata/ are passed with functools.partial or a lambda."""
     node = await ControlNode.start(life)
     assert await node.controller.submit(partial(decision())) == "done"

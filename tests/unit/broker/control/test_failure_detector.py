@@ -1,4 +1,4 @@
-"""Brokers on simulated machines, and a controller's eye on them."""
+"""Brokers on simulated machines, and a controller that detects their failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ EPOCH = 7
 
 
 class FakeController:
-    """Knows broker 2, on the machine `other`."""
+    """Contains broker 2, on the machine `other`."""
 
     def __init__(self, *listeners: str, host: str = "other") -> None:
         self.sessions = BrokerSessions(9_000)
@@ -109,7 +109,7 @@ async def test_a_lost_connection_is_no_death(world: World, /) -> None:
     world.dead.check()
     await asyncio.sleep(5)
     assert world.controller.fenced == []
-    # The process outlived its connection, but not by much.
+    # The process outlived its connection, but not for long.
     world.other.kill()
     await asyncio.sleep(1)
     assert world.controller.fenced == [(2, EPOCH)]

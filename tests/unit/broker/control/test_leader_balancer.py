@@ -1,4 +1,4 @@
-"""Elections that come by themselves: when, and only on the active controller."""
+"""Automatic elections: their time, and that only the active controller holds them."""
 
 import asyncio
 from uuid import UUID
@@ -18,7 +18,7 @@ T = UUID(int=7)
 
 
 def cluster(*partitions: PartitionRecord) -> list[Message]:
-    """Brokers 11 and 12, which never speak, with one topic."""
+    """Brokers 11 and 12, which send no heartbeats, with one topic."""
     brokers = [
         RegisterBrokerRecord(
             broker_id=broker_id,

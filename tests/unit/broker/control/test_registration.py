@@ -1,4 +1,4 @@
-"""What a broker tells the controller in its heartbeats, and what it does when it cannot."""
+"""A broker's heartbeats to the controller, and its behavior without one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -27,7 +27,7 @@ DIRECTORY = UUID(int=5)
 
 
 class Controller:
-    """A `ControllerLink` whose answers are made here."""
+    """A `ControllerLink` that returns prepared responses."""
 
     def __init__(self) -> None:
         self.is_down = False
@@ -125,7 +125,7 @@ async def test_heartbeats_name_cordoned_log_dirs(world: World, /) -> None:
     assert world.controller.heartbeats[-1].cordoned_log_dirs is None
     world.directories.cordoned = [DIRECTORY]
     await asyncio.sleep(5)
-    # A metadata.version before that of KIP-1066 has no room for them.
+    # A metadata.version before that of KIP-1066 has no field for them.
     assert world.controller.heartbeats[-1].cordoned_log_dirs is None
     features = {METADATA_VERSION: CORDONED_LOG_DIRS_SINCE}
     world.metadata.image = MetadataImage(offset=Offset(100), features=features)

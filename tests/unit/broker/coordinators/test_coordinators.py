@@ -1,4 +1,4 @@
-"""What a broker does with many partitions of an internal topic at once."""
+"""Operations of a broker on many partitions of an internal topic."""
 
 import asyncio
 from functools import partial
@@ -62,7 +62,7 @@ def test_more_partitions_than_are_loaded_at_once() -> None:
 
 @scenario(run)
 async def test_who_is_sent_here_too_early_need_not_look_elsewhere(bench: Bench, /) -> None:
-    """The metadata names the coordinator before its log is there."""
+    """The metadata contains the coordinator before its log is open."""
     bench.begin_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact")
     with pytest.raises(CoordinatorLoading):
         bench.broker.groups.led_for("g")
@@ -76,10 +76,10 @@ async def test_who_is_sent_here_too_early_need_not_look_elsewhere(bench: Bench, 
     [
         ("", 0),
         ("g", 103),
-        ("polygenelubricants", 0),  # Java's is -(2 ** 31), which has no absolute value
+        ("polygenelubricants", 0),  # Java's hash is -(2 ** 31), which has no absolute value
         ("\N{GRINNING FACE}", 1_772_899),
         ("x" * (CACHED_KEY_LENGTH_MAX + 1), 1_661_435_784),
-        # Nothing is kept under such a key, and nobody waits for its hash.
+        # No state can have such a key, and its hash is never computed.
         ("x" * (KEY_LENGTH_MAX + 1), 0),
     ],
 )
@@ -101,7 +101,7 @@ SENSELESS = {
 
 @pytest.mark.parametrize("name", SENSELESS)
 def test_a_log_that_makes_no_sense_stops_nobody_else(name: str) -> None:
-    """Kafka's admin tools may write to internal topics, and whoever calls himself so."""
+    """Kafka's admin tools may write to internal topics, as may any client with their client id."""
     controller, machine = StandInController(), new_machine()
     play = partial(
         run,

@@ -1,4 +1,4 @@
-"""The lag of groups, also in partitions of other leaders, within the limits of the settings."""
+"""The lag of groups, also in partitions with other leaders, within the limits of the settings."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ from lograft.model.types import TopicPartition
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import run_in_virtual_cluster, scenario
 
-#: One partition coordinates all groups, so that the collections of one node have all lags.
+#: One partition coordinates all groups, so that a node's collections contain all lags.
 ONE_COORDINATOR = {"offsets.topic.num.partitions": "1"}
 
 
@@ -52,7 +52,7 @@ def series(cluster: VirtualCluster, metric: Metric) -> dict[tuple[str, ...], flo
 
 
 async def wait_refresh(cluster: VirtualCluster) -> None:
-    """Lets the coordinators request the ends of partitions that are led elsewhere."""
+    """Makes the coordinators request the end offsets of partitions that are led elsewhere."""
     await asyncio.sleep(REFRESH_MS_MIN / 1000)
     series(cluster, LAG)
     await asyncio.sleep(1)
@@ -72,7 +72,7 @@ async def test_lag_includes_partitions_of_other_leaders(cluster: VirtualCluster,
     leaders = {cluster.leader_of("t", index) for index in range(3)}
     assert len(leaders) > 1
     await commit(cluster, "g", {0: 5, 1: 3, 2: 0})
-    # The first collection asks for the ends that it does not know.
+    # The first collection requests the unknown end offsets.
     unknown = series(cluster, LAG_UNKNOWN)[()]
     assert unknown > 0
     await asyncio.sleep(1)

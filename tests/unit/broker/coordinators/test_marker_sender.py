@@ -1,4 +1,4 @@
-"""Markers on their way: to several brokers, again after errors, not for a replaced coordinator."""
+"""Sending markers: to several brokers, again after errors, and not for a replaced coordinator."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,7 +38,7 @@ HERE = NodeId(3)
 
 
 class Brokers(BrokerLink):
-    """Whoever is asked writes down what it was told; `codes` refuses, `down` is not reached."""
+    """Records the requests; `codes` rejects them, `down` makes the broker unreachable."""
 
     def __init__(self) -> None:
         self.me = HERE
@@ -114,7 +114,7 @@ class Coordinator:
 
 
 class StandInPartition:
-    """Led by this broker; `commits` is set when everything is replicated."""
+    """Led by this broker; `commits` is set when all records are replicated."""
 
     topic_partition = "t-0"
     leader_epoch = 1
@@ -299,7 +299,7 @@ async def test_nothing_is_sent_for_a_coordinator_that_was_replaced(world: World,
 async def test_books_that_cannot_be_closed_now_are_closed_later(
     world: World, /, refusal: type[LograftError]
 ) -> None:
-    """Also where the controller has not been heard for a while: the leadership may go on."""
+    """Also if no heartbeat has reached the controller for a while: the leadership may continue."""
     world.coordinator.failures = 3
     world.coordinator.refusal = refusal
     world.end("x", 7, {"t": (0,)})

@@ -1,4 +1,5 @@
-"""The link to the active controller over a simulated network: it moves, dies, hangs, comes back."""
+"""The link to the active controller over a simulated network: it moves, dies, hangs, and
+returns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -40,7 +41,7 @@ class FakeQuorum:
 
 
 class FakeController:
-    """In the process of the node that asks."""
+    """In the process of the node that sends the request."""
 
     def __init__(self, answer: Callable[[], Awaitable[Message]]) -> None:
         self._answer = answer
@@ -53,7 +54,7 @@ class FakeController:
 
 
 class World:
-    """A node `asker` with a link, and controllers on machines of their own."""
+    """A node `asker` with a link, and controllers on separate machines."""
 
     def __init__(self) -> None:
         self.loop = SimulatedLoop(1)

@@ -26,7 +26,8 @@ SERVER = Address("server", 9092)
 
 
 class Clerk:
-    """Answers ApiVersions, and Heartbeats with the number of its connection; or keeps silent."""
+    """Responds to ApiVersions, and to Heartbeats with the number of its connection; or not at
+    all."""
 
     def __init__(self, channel: Channel, number: int, world: "World") -> None:
         self._channel = channel
@@ -83,7 +84,7 @@ class World:
         self.requests: list[tuple[int, int]] = []
         self.served = [ApiVersion(api_key=HEARTBEAT, min_version=0, max_version=4)]
         self.is_lograft = True
-        #: Answers nothing; nothing but ApiVersions.
+        #: Responds to nothing, or only to ApiVersions.
         self.deaf = False
         self.silent = False
         self.broken = False
@@ -149,7 +150,7 @@ async def test_a_dead_process_refuses_and_a_dead_machine_does_not(world: World, 
     await world.ask()
     world.server.kill()
     with pytest.raises(PeerLost):
-        # The news of the death is on its way.
+        # The notification of the failure is in flight.
         await world.ask()
     with pytest.raises(PeerUnreachable) as gone:
         await world.ask()
@@ -210,7 +211,7 @@ async def test_the_newest_version_of_both_sides_is_used(world: World, /) -> None
     await world.serve()
     world.served[0].max_version = 2
     await world.ask()
-    # The connection knows what it was told; an upgraded node has closed it.
+    # A connection keeps its negotiated versions; an upgraded node has closed it.
     world.served[0].max_version = 4
     await world.ask()
     await world.ask(versions=Versions(0, 1))

@@ -52,7 +52,7 @@ async def test_retention_by_time_empties_even_an_idle_log(bench: Bench, /) -> No
 async def test_the_recovery_point_follows_the_last_flush_of_a_dir_that_then_rests(
     bench: Bench, /
 ) -> None:
-    """Else the next unclean start would check what is known to be whole."""
+    """Otherwise the next unclean start would validate records that are known to be valid."""
     (partition,) = await bench.create_topic("a")
     fill(bench, partition, 1)
     path = "/data/recovery-point-offset-checkpoint"
@@ -95,7 +95,7 @@ async def test_a_thousand_idle_partitions_do_nothing(bench: Bench, /) -> None:
     steps = bench.life.machine.loop.steps
     await asyncio.sleep(600)
     assert bench.life.disk.operations == operations
-    # A tick a second, and a turn for the loop now and then during retention.
+    # One tick per second, and regular turns for the loop during retention.
     assert bench.life.machine.loop.steps - steps < 3 * 600
 
 

@@ -1,4 +1,4 @@
-"""Which folder is the replica after a crash in the middle of a move."""
+"""Selects the folder of the replica after a crash during a move."""
 
 from uuid import UUID
 
@@ -51,7 +51,7 @@ async def test_the_source_of_a_move_that_arrived_is_left_behind(bench: Bench, /)
     error = interrupted_move_error(source, sees_all=False)
     assert error is not None
     assert "/one/a-0" in str(error)
-    # Nothing says which of these counts: the first is used.
+    # Without information about which one is valid, the first is used.
     choice = choose([opened(bench, 0), copy])
     assert choice.chosen.directory.path == "/one"
     assert choice.others == (copy,)
@@ -72,7 +72,7 @@ def test_a_start_ends_the_move(has_arrived: bool) -> None:
     (target,) = [each for each in bench.broker.logs.directories if each is not source]
     machine.exit()
 
-    # As a crash in the swap leaves it.
+    # The state after a crash in the swap.
     life = machine.boot()
     disk = life.disk
     write_moving_to(disk, f"{source.path}/a-0", target.directory_id)

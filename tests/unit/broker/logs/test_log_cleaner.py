@@ -144,7 +144,7 @@ async def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one(bench: Be
         await wait_until_async(moved)
     before = moved()
     await asyncio.sleep(10)
-    # A batch more than the limit at a time, and reads count as well as writes.
+    # At most one batch above the limit at a time; reads are counted, too.
     assert 9_000 <= moved() - before <= 11_000
     assert value_of(bench.broker, PASSES) == 0
     logs.config = limited("0.0")

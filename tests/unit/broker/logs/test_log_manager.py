@@ -143,7 +143,7 @@ def test_a_kill_costs_nothing_a_power_loss_and_a_failed_disk_do(
     async def look(bench: Bench) -> None:
         assert bench.previous_epoch == (epoch if is_intact else -1)
 
-    # And again: what was lost once is not forgotten, nor held against the next life.
+    # Again: an earlier loss is remembered, and does not affect the next start.
     run(look, machine=machine, controller=controller, log_dirs=dirs, stop=False)
     epoch, is_intact = controller.image.brokers[1].epoch, True
     machine.kill()
@@ -180,7 +180,7 @@ async def test_a_deleted_log_is_renamed_then_removed(bench: Bench, /) -> None:
     (folder,) = [name for name in bench.life.disk.list_dir("/data") if name.startswith("a-0")]
     assert folder.endswith("-delete")
     assert bench.broker.partitions.get("a", 0) is None
-    # Who was sent a part of the file still gets it.
+    # A client that was sent a part of the file still gets it.
     assert len(reading.file.pread(reading.size, reading.position)) == reading.size
     await asyncio.sleep(75)
     assert not [name for name in bench.life.disk.list_dir("/data") if name.startswith("a-0")]
@@ -194,13 +194,13 @@ def test_a_topic_made_again_under_its_old_name_starts_empty() -> None:
         (old,) = await bench.create_topic("a", flush_messages="1")
         fill(bench, old, 10)
         await old.wait_committed(Offset(10), timeout_ms=1000)
-        await asyncio.sleep(70)  # the checkpoints now know the old log
+        await asyncio.sleep(70)  # the checkpoints now contain the old log
         assert read_checkpoint(bench.life.disk, f"/data/{RECOVERY_POINTS}") == {("a", 0): 10}
         await delete(bench, "a")
         (new,) = await bench.create_topic("a")
         assert new.topic_id != old.topic_id
         assert new.high_watermark == 0
-        # Otherwise the new log would be called damaged: shorter than its recovery point.
+        # Otherwise the new log would be considered damaged: shorter than its recovery point.
         assert read_checkpoint(bench.life.disk, f"/data/{RECOVERY_POINTS}") == {}
         fill(bench, new, 3)
 
@@ -255,7 +255,7 @@ def test_a_log_of_no_known_topic_is_set_aside_not_deleted() -> None:
         await asyncio.sleep(200)
         assert any(name.endswith("-stray") for name in bench.life.disk.list_dir("/data"))
 
-    run(second, machine=machine)  # a new cluster: its controller knows nothing
+    run(second, machine=machine)  # a new cluster: its metadata is empty
 
 
 def test_a_damaged_log_is_offline_alone_and_keeps_its_recovery_point() -> None:

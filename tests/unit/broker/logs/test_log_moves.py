@@ -1,4 +1,4 @@
-"""Replicas that move between log dirs while they are written, and whatever ends the process."""
+"""Replicas that move between log dirs while they are written, and with any end of the process."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def log_of(partition: Partition) -> Log:
 
 
 def values_of(log: Log) -> list[bytes | None]:
-    """From the start that readers see."""
+    """From the log start offset that consumers see."""
     values: list[bytes | None] = []
     offset = log.log_start_offset
     while (piece := log.read(offset, bytes_max=1 << 20)) is not None:
@@ -161,11 +161,11 @@ async def test_a_log_that_is_cut_while_it_moves(bench: Bench, /) -> None:
 def test_whatever_ends_the_process_one_of_them_is_whole(
     end: Callable[[Machine], None], moment: int
 ) -> None:
-    """And a move that was not finished begins again."""
+    """An incomplete move starts again."""
     machine, controller = new_machine(moment), StandInController()
 
     async def first(bench: Bench) -> None:
-        bench.life.disk.fsync_dir("/")  # the log dirs were there long before
+        bench.life.disk.fsync_dir("/")  # the log dirs existed long before
         (partition,) = await bench.create_topic("a", flush_messages="1")
         for number in range(20):
             append(bench, partition, b"%d" % number)

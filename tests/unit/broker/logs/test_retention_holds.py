@@ -1,4 +1,4 @@
-"""What a leader makes of what the coordinators of groups tell it, and of their silence."""
+"""A leader's use of the offsets from group coordinators, with and without responses."""
 
 import asyncio
 from typing import Any, cast
@@ -32,7 +32,8 @@ ACTIVE, OVER = format_hold(NOW_MS + 1), format_hold(NOW_MS)
 
 
 class StandInLink(BrokerLink):
-    """Answers by group: (offset, metadata, error) by partition, an error, or no answer at all."""
+    """Responses by group: (offset, metadata, error) by partition, an error, or no response at
+    all."""
 
     def __init__(self, groups: dict[str, dict[int, tuple[int, str, int]] | ErrorCode | Exception]):
         nobody = cast(Peers, None)

@@ -53,7 +53,7 @@ async def test_an_append_during_a_flush_is_not_called_durable_by_it(bench: Bench
 
 @scenario(run)
 async def test_a_rolled_segment_is_flushed_without_the_active_one(bench: Bench, /) -> None:
-    """Whatever flush.messages says: recovery shall not have to look at many segments."""
+    """Regardless of flush.messages, so that recovery validates only a few segments."""
     small = "300"
     (plain,) = await bench.create_topic("a", internal_segment_bytes=small)
     (lazy,) = await bench.create_topic("b", internal_segment_bytes=small, flush_messages="1000")

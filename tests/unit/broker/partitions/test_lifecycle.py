@@ -48,8 +48,8 @@ def test_every_state_ends_with_a_failure_or_a_deletion(state: State) -> None:
 
 @given(st.lists(st.sampled_from(Cause), max_size=30))
 def test_a_life_holds_the_log_while_something_is_under_way(causes: list[Cause]) -> None:
-    """Follows a move and a cut beside the table: the log is held exactly as long as one of them is
-    under way, whichever begins or ends first."""
+    """Tracks a move and a truncation beside the table: the log is held exactly while one of them is
+    in progress, in any order."""
     state = State.OPENING
     moves = cuts = False
     for cause in causes:

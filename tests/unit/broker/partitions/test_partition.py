@@ -67,7 +67,7 @@ async def test_flush_after_so_many_messages_or_so_much_time(bench: Bench, /) -> 
     await asyncio.sleep(0.2)
     assert by_count.log.durable_offset == 3
     assert by_time.log.durable_offset == 1
-    # Neither waits for it.
+    # Both complete without waiting for it.
     assert by_count.high_watermark == 3
 
 
@@ -169,7 +169,7 @@ async def test_settings_change_while_in_use(bench: Bench, /) -> None:
     (partition,) = await bench.create_topic("a")
     append(bench, partition, b"x")
     partition.on_config_changed(bench.broker.topic_config("a").__class__(flush_messages=1))
-    assert partition.high_watermark == 1  # what was committed stays committed
+    assert partition.high_watermark == 1  # committed records remain committed
     result = append(bench, partition, b"y")
     assert partition.high_watermark == 1
     await partition.wait_committed(result.end_offset, timeout_ms=100)
@@ -183,7 +183,7 @@ async def test_a_log_that_moves_takes_no_appends_whatever_its_role_says(bench: B
     (partition,) = await bench.create_topic("a")
     append(bench, partition, b"x")
     partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
-    # As a partition that can be in raft mode says with every change of its role.
+    # A partition that can be in raft mode reports it with every change of its role.
     partition.on_ready()
     assert partition.is_opening
     with pytest.raises(PartitionOpening):

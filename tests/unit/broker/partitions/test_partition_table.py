@@ -10,7 +10,7 @@ from tests.support.clocks import FakeClock
 
 
 class NoHost:
-    """Partitions without a log ask nothing of their host."""
+    """Partitions without a log do not call their host."""
 
 
 def make_table() -> PartitionTable:

@@ -1,4 +1,4 @@
-"""Counters of topics never decrease, and the busiest topics have series of their own."""
+"""Counters of topics never decrease, and the busiest topics have separate series."""
 
 import random
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ def test_the_busiest_topics_get_the_series_and_others_keep_what_they_had() -> No
     traffic.add(a=1, b=2, c=30, d=40)
     assert traffic.rank() == {"c": 0, "d": 0, OTHER: 70}
     traffic.add(a=1, b=1, c=1, d=1)
-    # What a and b had in series of their own is not moved to the others.
+    # The values of a and b in separate series are not moved to the others.
     assert traffic.bytes_in() == {"c": 1, "d": 1, OTHER: 72}
 
 

@@ -66,7 +66,7 @@ def new_machine(seed: int = 1) -> Machine:
 
 
 def run(work: Callable[[Life], Awaitable[T]], machine: Machine | None = None) -> T:
-    """One life of the machine, which ends with the work."""
+    """A process on the machine; it exits when the work is done."""
     machine = machine or new_machine()
     life = machine.boot()
 
@@ -80,7 +80,7 @@ def run(work: Callable[[Life], Awaitable[T]], machine: Machine | None = None) ->
 
 
 class FakeDirectories:
-    """The log dirs of a broker, as its heartbeats name them."""
+    """The log dirs of a broker, as in its heartbeats."""
 
     def __init__(self) -> None:
         self.offline: list[UUID] = []
@@ -94,7 +94,7 @@ class FakeDirectories:
 
 
 class ControlNode:
-    """Broker and controller without the data path: the image, and what changes it."""
+    """Broker and controller without the data path: the image, and its changes."""
 
     def __init__(self, life: Life, config: BrokerConfig, loaded: LoadedMetadata) -> None:
         self.life = life
@@ -124,7 +124,7 @@ class ControlNode:
 
     @classmethod
     async def load(cls, life: Life, config: BrokerConfig) -> "ControlNode":
-        """Formats on first use."""
+        """Formats the storage on first use."""
         runtime = life.runtime
 
         def job() -> LoadedMetadata:
@@ -162,7 +162,7 @@ class ControlNode:
         raise AssertionError("no client asks here")
 
     async def call(self, message: Message, version: int) -> Message:
-        """What the handlers of these APIs do."""
+        """The work of the handlers of these APIs."""
         controller = self.controller
         try:
             match message:

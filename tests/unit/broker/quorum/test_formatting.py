@@ -91,13 +91,13 @@ def request(controllers: Controllers | None = STANDALONE, **options: object) -> 
 
 
 def timeless(data: bytes) -> bytes:
-    """The same with all times, and the checksums over them, zeroed."""
+    """The same with all timestamps, and the checksums over them, zeroed."""
     result = bytearray(data)
     for position, header in iterate_headers(data):
         assert check_crc(data, position, header.size_bytes)
         result[position + 17 : position + 21] = bytes(4)
         result[position + 27 : position + 43] = bytes(16)
-    # The time in the snapshot's own header record.
+    # The timestamp in the snapshot's header record.
     result[73:81] = bytes(8)
     return bytes(result)
 
@@ -267,7 +267,7 @@ def test_identities_are_checked_before_a_start(tmp_path: object) -> None:
 
 
 def test_a_log_dir_that_is_gone_or_empty_is_refused(tmp_path: object) -> None:
-    """Else its partitions would begin again at offset 0 while their disk is not mounted."""
+    """Otherwise its partitions would start again at offset 0 while their disk is not mounted."""
     disk = RealDisk()
     format_node(node(tmp_path, dirs="a"), request())
     for _ in ("gone", "empty"):

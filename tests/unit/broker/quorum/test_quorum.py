@@ -22,7 +22,7 @@ from lograft.wire.records.config_record import ConfigRecord
 from tests.support.scenarios import run_in_virtual_cluster, scenario
 from tests.unit.broker.quorum.metadata_nodes import decision
 
-#: Snapshots often, and the log before them goes at once.
+#: Frequent snapshots, after which the log before them is deleted immediately.
 SHORT_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "300",
     "metadata.max.retention.bytes": "100",
@@ -46,18 +46,18 @@ def setting(name: str) -> ConfigRecord:
 
 
 async def submit(cluster: VirtualCluster, node_id: int, *names: str) -> None:
-    """Of the node's own controller; NotController if it is not the active one."""
+    """A decision by the node's controller; NotController if it is not active."""
     controller = cluster.node(node_id).shared.local_controller
     assert controller is not None
     await controller.submit(decision(*map(setting, names)))
 
 
 async def decide(cluster: VirtualCluster, name: str) -> None:
-    """By whoever is the active controller, until it is committed."""
+    """Retries with the active controller until it is committed."""
     while True:
         if cluster.controller_id in cluster.nodes():
             try:
-                # A node that dies meanwhile does not answer.
+                # A node that dies in the meantime does not respond.
                 async with asyncio.timeout(2):
                     return await submit(cluster, cluster.controller_id, name)
             except (NotController, TimeoutError):
@@ -66,7 +66,7 @@ async def decide(cluster: VirtualCluster, name: str) -> None:
 
 
 def settings_of(cluster: VirtualCluster, node_id: int) -> set[str]:
-    """The tests' own; real ones have dots in their names."""
+    """Metric names of these tests; real ones contain dots."""
     return {name for name in image(cluster, node_id).config_of(4, "") if "." not in name}
 
 
@@ -125,7 +125,7 @@ async def test_a_stopping_leader_hands_over(cluster: VirtualCluster, /) -> None:
     decisions = [asyncio.ensure_future(submit(cluster, old, f"n{i}")) for i in range(5)]
     await asyncio.sleep(0.001)
     await cluster.stop(old)
-    # What was decided was committed first: nobody has to guess.
+    # Decisions are committed first: the outcome is known.
     for outcome in await asyncio.gather(*decisions, return_exceptions=True):
         assert outcome is None or "may or may not" not in str(outcome)
     assert None in [each.exception() for each in decisions]
@@ -181,7 +181,7 @@ async def test_a_node_that_was_away_for_long_gets_a_snapshot(
     expected = settings_of(cluster, leader)
     await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
     assert driver(cluster, away).log.log_start_offset > end
-    # It is on disk: the next life begins with it.
+    # It is on disk: the next process starts with it.
     cluster.lose_power(away)
     await cluster.start(away)
     await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
@@ -207,7 +207,7 @@ def test_brokers_observe_and_start_again_from_their_own_snapshot(is_static: bool
         await cluster.start(4)
         assert driver(cluster, 4).log.log_start_offset >= snapshot.end_offset
         assert len(settings_of(cluster, 4)) == 20
-        # The leader goes, the observers find the next one.
+        # The leader stops, and the observers find the next one.
         cluster.kill(cluster.controller_id)
         await decide(cluster, "after")
         for node_id in (4, 5):
@@ -228,7 +228,7 @@ def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
         fetcher = quorum.core.fetcher
         assert fetcher is not None
         assert fetcher.in_flight is not None
-        # An answer as only a leader could give it that has lost its log.
+        # A response that only a leader without its log could send.
         quorum._on_response(
             FetchResponse(
                 sender=quorum.leader,
@@ -252,7 +252,7 @@ def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
 
 @scenario(run_in_virtual_cluster, nodes=4, seed=5)
 async def test_voters_come_and_go(cluster: VirtualCluster, /) -> None:
-    """Node 4 was formatted with the voters 1 to 4; it is taken out and let in again."""
+    """Node 4 was formatted with the voters 1 to 4; it is removed and added again."""
     await decide(cluster, "before")
     leader = driver(cluster, cluster.controller_id)
     gone = others(cluster, cluster.controller_id)[0]
@@ -270,7 +270,7 @@ async def test_voters_come_and_go(cluster: VirtualCluster, /) -> None:
     answer = await leader.ask(AddVoterRequest(voter=back))
     assert answer.error is Error.NONE
     assert leader.quorum.voters.node_ids[-1] == gone
-    # The controller's image counts the offsets of what the quorum wrote between.
+    # The controller's image counts the offsets of the quorum's own records.
     await decide(cluster, "again")
     cluster.kill(cluster.controller_id)
     await decide(cluster, "after")
@@ -307,7 +307,7 @@ async def test_a_voter_that_has_moved_says_so(cluster: VirtualCluster, /) -> Non
     leader = cluster.controller_id
     moved = others(cluster, leader)[0]
     for node_id in (moved, leader):
-        # It is still where it was, too: nobody else should notice.
+        # It still listens on the old address, too: the other nodes must not notice.
         driver(cluster, node_id).endpoints += (VoterEndpoint("SECOND", f"n{node_id}", 9094),)
         await cluster.wait_for(lambda i=node_id: has_second(cluster, i))
     assert cluster.controller_id == leader
@@ -327,7 +327,7 @@ def test_only_a_quorum_of_several_writes_when_it_has_nothing_to_say() -> None:
 
 
 async def change_voters(cluster: VirtualCluster, chance: Random, changes: list[Error]) -> None:
-    """Takes voters out and lets them in again, without end."""
+    """Removes voters and adds them again, repeatedly."""
     while True:
         await asyncio.sleep(chance.uniform(0.2, 2))
         node_id = chance.choice(list(cluster.hosts))
@@ -352,9 +352,9 @@ async def change_voters(cluster: VirtualCluster, chance: Random, changes: list[E
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_acknowledged_survives(seed: int) -> None:
-    """Nodes are killed, lose power, are cut off and stopped at random, one at a time; voters come
-    and go, snapshots are taken and loaded. Every acknowledged decision is there in the end, on
-    every node."""
+    """Nodes are killed, lose power, are isolated and stopped at random, one at a time; voters
+    change, snapshots are taken and loaded. In the end every node has every acknowledged
+    decision."""
 
     async def scenario(cluster: VirtualCluster) -> None:
         chance = Random(seed)

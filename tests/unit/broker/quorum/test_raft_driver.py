@@ -1,4 +1,4 @@
-"""The quorum of one: what is committed, when, and what is left of it after a restart."""
+"""A quorum with one voter: what is committed, when, and what remains after a restart."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ async def test_the_first_start_writes_what_the_storage_was_formatted_with(life: 
     assert features["metadata.version"] == 30
     assert features[ELR_VERSION] == 1
     # Leader change with kraft version and voters, then the bootstrap transaction: its begin and
-    # end, the features, and the minimum of replicas in sync.
+    # end, the features, and min.insync.replicas.
     count = len(features) + 3
     assert node.batches == [(2, 1, 0), (2 + count, 1, count)]
     assert node.driver.quorum.kraft_version == 1
@@ -91,7 +91,7 @@ def test_a_single_static_voter_gets_its_directory_in_the_log() -> None:
         assert (checked.error, driver.log.end_offset) == (Error.NONE, end)
         assert (await driver.ask(request)).error is Error.NONE
         assert driver.quorum == Quorum(1, VoterSet((driver.describe_voter(),)))
-        # One batch has both records; the level is never in the log without the voters.
+        # A batch has both records; the level is never in the log without the voters.
         assert node.batches[-1] == (end + 1, driver.epoch, 0)
         assert (await driver.ask(request)).error is Error.NONE
         assert driver.log.end_offset == end + 2
@@ -137,10 +137,10 @@ async def test_a_reply_waits_for_the_disk(life: Life, /) -> None:
     await asyncio.sleep(0)
     while node.driver.log.end_offset == end:
         await asyncio.sleep(0)
-    # It is in the log and in the controller's own image, but nobody else knows of it.
+    # It is in the log and in the controller's image, but not visible to others.
     assert not task.done()
     assert "n1" not in node.image.config_of(4, "")
-    # A decision without records rests on the same state, so it waits too.
+    # A decision without records depends on the same state, so it waits, too.
     reading = asyncio.ensure_future(node.controller.submit(decision()))
     await asyncio.sleep(0)
     assert not reading.done()
@@ -153,7 +153,7 @@ async def test_a_reply_waits_for_the_disk(life: Life, /) -> None:
 @scenario(run)
 async def test_one_fsync_serves_many_decisions(life: Life, /) -> None:
     node = await ControlNode.start(life)
-    # A fault that never comes counts the operations that it lets pass.
+    # A fault after more operations than there are counts the operations.
     counter = DiskFault(operation="fsync", path_part=".log", skip=1000)
     life.disk.faults.append(counter)
     decisions = [node.controller.submit(decision(setting(number))) for number in range(200)]
@@ -194,7 +194,7 @@ def test_a_failed_fsync_ends_the_node() -> None:
         life.disk.faults.append(DiskFault(operation="fsync", path_part=".log"))
         task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
         await wait_until_async(lambda: life.failures)
-        # Nobody is told that it is committed, and the disk is not asked a second time.
+        # The commit is not reported, and the disk is not used again.
         assert not task.done()
         assert "n1" not in node.image.config_of(4, "")
         with pytest.raises(DiskFailed):
@@ -296,8 +296,8 @@ async def test_an_only_voter_with_another_disk_is_refused(life: Life, /) -> None
 
 @pytest.mark.parametrize("seed", range(20, 60))
 def test_what_was_acknowledged_survives_a_power_loss(seed: int) -> None:
-    """Cut at a random moment, several times over: every acknowledged decision is there, the log's
-    replay and the snapshot with its tail give the same image, epochs only grow."""
+    """Power is cut at random moments, several times: every acknowledged decision is kept, the
+    replayed log and the snapshot with its tail give the same image, and epochs only increase."""
     machine = new_machine(seed)
     chance = machine.loop.streams.stream("test")
     config = node_config(
@@ -314,7 +314,7 @@ def test_what_was_acknowledged_survives_a_power_loss(seed: int) -> None:
         while True:
             number += 1
             name = f"n{number}"
-            # A topic must come from the snapshot or from the tail: replayed twice it is an error.
+            # A topic must come from the snapshot or from the tail: replaying it twice is an error.
             topic = TopicRecord(name=name, topic_id=node.runtime.randomness.uuid())
             await node.controller.submit(decision(topic, setting(number % 10)))
             acknowledged[name] = None

@@ -1,4 +1,4 @@
-"""Batches that come from a leader, and a snapshot that came from one."""
+"""Batches and snapshots that were fetched from a leader."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_slice_says_what_the_core_must_know() -> None:
     assert entries.voters == ((14, VOTERS),)
     assert isinstance(entries.data, Fetched)
     assert len(entries.data.batches) == 3
-    # The cut last batch is not part of it.
+    # The incomplete last batch is not part of it.
     assert len(entries.data.data) == len(data) - len(batch(15, 4)[:-1])
 
 
@@ -79,7 +79,7 @@ async def test_pieces_of_a_snapshot_must_follow_and_a_new_one_begins_anew(life: 
 
 
 def test_a_log_with_another_past_than_the_leaders_snapshot_gives_way() -> None:
-    """The process ended between the snapshot's rename and the emptying of the log."""
+    """The process ended between renaming the snapshot and emptying the log."""
     machine = new_machine()
 
     async def first(life: Life) -> None:
@@ -109,7 +109,7 @@ def test_a_log_with_another_past_than_the_leaders_snapshot_gives_way() -> None:
         assert read_snapshot(life.disk, FOLDER, newest).id == newest
         node.driver.start()
         await node.driver.wait_ready()
-        # It leads above the snapshot's epoch, though its own log knows no such.
+        # It leads above the snapshot's epoch, although its log does not contain that epoch.
         assert node.driver.epoch == 8
 
     run(first, machine)

@@ -37,7 +37,7 @@ from tests.unit.broker.quorum.metadata_nodes import (
 
 T = TypeVar("T")
 
-#: Written by the format command of Apache Kafka 4.3.1 for a quorum of one.
+#: Written by the format command of Apache Kafka 4.3.1 for a quorum with one voter.
 KAFKAS_FIRST_SNAPSHOT = bytes.fromhex(
     "00000000000000000000009a00000000027a093117002000000002000001a1de01ee85000001a1de01ee85ff"
     "ffffffffffffffffffffffffff000000032a0000000800000003160000000001a1de01ee6400001e00000208"
@@ -132,7 +132,8 @@ def test_a_snapshot_that_is_not_whole_is_refused() -> None:
                 snapshot = read_snapshot(disk, "/s", snapshot_id)
             except MetadataCorrupt:
                 continue
-            # Offsets and epochs of batches lie outside their CRC and mean nothing in a snapshot.
+            # Offsets and epochs of batches are not covered by the CRC, and have no meaning in a
+            # snapshot.
             assert snapshot.records == tuple(settings(1, 2))
 
     on_disk(check)
@@ -153,7 +154,7 @@ def test_a_restart_reads_the_snapshot_and_the_tail_only() -> None:
         node = await ControlNode.start(life)
         await node.controller.submit(decision(*settings(1, 2, 3)))
         assert await node.snapshotter.take() == SnapshotId(Offset(node.image.offset + 1), Epoch(1))
-        assert await node.snapshotter.take() is None  # nothing new
+        assert await node.snapshotter.take() is None  # no new records
         await node.controller.submit(decision(*settings(4)))
         return node.image
 
@@ -195,7 +196,7 @@ async def test_snapshots_are_taken_by_bytes_and_by_time(life: Life, /) -> None:
     by_time = snapshot_ids(life.disk, FOLDER)
     assert len(by_time) == len(by_bytes) + 1
     assert by_time[-1].end_offset == node.image.offset + 1
-    await asyncio.sleep(3600)  # nothing happens, so nothing is written
+    await asyncio.sleep(3600)  # nothing is written without new records
     assert snapshot_ids(life.disk, FOLDER) == by_time
 
 
@@ -228,7 +229,8 @@ def test_retention_lets_go_of_old_snapshots_and_of_the_log_before_them() -> None
         return node.image
 
     async def third(life: Life) -> None:
-        """The newest snapshots are damaged and the log before them is gone: no guessing."""
+        """The newest snapshots are damaged, and the log before them is deleted: the node does not
+        start."""
         for snapshot_id in snapshot_ids(life.disk, FOLDER):
             life.disk.open(f"{FOLDER}/{snapshot_id.file_name}").truncate(100)
         with pytest.raises(MetadataCorrupt, match="no complete snapshot"):
@@ -278,8 +280,8 @@ def test_a_damaged_snapshot_is_passed_over_while_the_log_covers_it() -> None:
 def test_a_snapshot_of_the_leader_takes_the_logs_place_after_a_crash_too(
     beyond: int, epoch: int
 ) -> None:
-    """It was there whole, but the log not yet emptied: shorter, or with another past, in which an
-    epoch may even be higher than the committed one."""
+    """The snapshot was complete, but the log not yet emptied: shorter, or diverging, possibly with
+    an epoch higher than the committed one."""
     machine = new_machine()
 
     async def live(life: Life) -> None:

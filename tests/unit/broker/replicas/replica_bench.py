@@ -1,7 +1,7 @@
 """Several brokers on simulated machines, with real connections between them.
 
-The controller is a stand-in: it decides at once and tells each broker of it a little later, every
-one in its own time.
+The controller is a stub: it decides immediately, and each broker receives the metadata after its
+own delay.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ PORT = 9092
 
 
 class Controller:
-    """Its image is always the newest; brokers learn of a change after `delay_s`."""
+    """Its image is always the latest; brokers receive a change after `delay_s`."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -74,7 +74,7 @@ class Controller:
         self.log: list[tuple[Offset, tuple[Message, ...]]] = []
         self.nodes: list[Node] = []
         self.delay_s: dict[int, float] = {}
-        #: Proposals get no answer while it is out of reach.
+        #: Proposals get no response while it is unreachable.
         self.unreachable = False
         self.append(
             tuple(
@@ -113,7 +113,7 @@ class Controller:
 
 
 class Node:
-    """One broker; `life` ends with a kill, and another may begin on the same disk."""
+    """A broker; `life` ends with a kill, and the next one uses the same disk."""
 
     def __init__(
         self, node_id: int, life: Life, controller: Controller, settings: dict[str, str]
@@ -258,7 +258,7 @@ class Cluster:
         return node
 
     def kill(self, number: int) -> None:
-        """The process ends; the controller does not know yet."""
+        """The process exits; the controller does not know yet."""
         node = self.nodes.pop(number)
         self.controller.nodes.remove(node)
         self.machines[number].kill()
@@ -328,7 +328,7 @@ class Cluster:
         *,
         timeout_ms: int = 10_000,
     ) -> M:
-        """As a client of that node."""
+        """A client of that node."""
         return await self.client.request(
             Address(f"n{number}", PORT),
             request,
@@ -351,7 +351,8 @@ class Cluster:
             self._end()
 
     def _end(self) -> None:
-        """All at once, like a power loss: requests whose handling had not begun are dropped."""
+        """All at the same time, like a power loss: requests that are not handled yet are
+        dropped."""
         self.loop.close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)

@@ -1,4 +1,4 @@
-"""Changes of the ISR on their way to the controller."""
+"""Changes of the ISR, and their requests to the controller."""
 
 import asyncio
 

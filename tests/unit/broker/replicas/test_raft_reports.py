@@ -1,4 +1,4 @@
-"""What raft leaders report as the ISR, on a simulated cluster."""
+"""The ISR that raft leaders report, on a simulated cluster."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
-"""Kills, cuts and slow metadata at random while records are written with acks=all: none of the
-acknowledged ones may be missing in the end, and all replicas hold the same."""
+"""Random kills, network partitions and slow metadata while records are written with acks=all: no
+acknowledged record may be missing at the end, and all replicas are equal."""
 
 import asyncio
 from random import Random
@@ -27,7 +27,7 @@ class Story:
         self.written = 0
 
     async def write(self) -> None:
-        """Small groups, so that some are under way when something happens."""
+        """Small groups, so that faults interrupt some of them."""
         while True:
             state = self.cluster.state("a")
             node = self.cluster.nodes.get(state.leader)

@@ -1,4 +1,4 @@
-"""Retention, compaction and truncation: several steps, on the loop and in a worker."""
+"""Retention, compaction and truncation: several steps, on the event loop and in a worker."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def fill(bench: Bench, partition: Partition, count: int) -> Log:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was fsynced or unlinked outside of a worker's job."""
+    """Files that were fsynced or unlinked outside of a worker's job."""
     on_loop: list[str] = []
     in_job = False
     run_job = SimulatedWorkers.run
@@ -124,7 +124,7 @@ def test_a_cut_log_goes_on_after_a_kill() -> None:
 
 @scenario(run)
 async def test_the_checkpoint_keeps_the_log_start_until_the_files_are_gone(bench: Bench, /) -> None:
-    """Or records that a client has deleted would come back with a crash."""
+    """Otherwise records that a client has deleted would return after a crash."""
     (partition,) = await bench.create_topic("a", **SMALL_SEGMENTS)
     log = fill(bench, partition, 20)
     base = log.segments[3].base_offset

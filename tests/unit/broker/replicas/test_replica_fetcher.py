@@ -1,4 +1,4 @@
-"""One stream of fetches: what it tells the leader, and whose answers it believes."""
+"""A fetch stream: its requests to the leader, and the responses that it accepts."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -38,7 +38,7 @@ SESSION = 77
 
 
 class FakePeers:
-    """Requests wait until the test answers them, in order."""
+    """Requests wait until the test responds to them, in order."""
 
     def __init__(self) -> None:
         self.sent: list[FetchRequest] = []
@@ -51,7 +51,7 @@ class FakePeers:
         self.open.append(asker)
 
     async def connect(self, to: Address, **_: Any) -> None:
-        """Somebody is there."""
+        """The peer is connected."""
 
     def answer(self, *partitions: PartitionData, error: int = 0, session: int = SESSION) -> None:
         topics = [FetchableTopicResponse(topic_id=TOPIC, partitions=list(partitions))]
@@ -69,7 +69,7 @@ class FakeRole:
 
 
 class FakeFollowed:
-    """A partition that asks for `end` whenever it is `ready`."""
+    """A partition that fetches from `end` whenever it is `ready`."""
 
     def __init__(self, index: int) -> None:
         self.key = (TOPIC, index)
@@ -133,7 +133,7 @@ class Bench:
         return followed
 
     def fetch_offsets(self, number: int) -> dict[int, int]:
-        """Partition and offset of what the request names."""
+        """Partitions and offsets in the request."""
         topics = self.peers.sent[number].topics
         return {each.partition: each.fetch_offset for topic in topics for each in topic.partitions}
 
@@ -168,7 +168,7 @@ async def test_a_request_names_only_what_changed(bench: Bench, /) -> None:
     await turn()
     assert bench.fetch_offsets(1) == {0: 1}
     assert (peers.sent[1].session_id, peers.sent[1].session_epoch) == (SESSION, 1)
-    # News without records are no reason to ask anew.
+    # Updates without records are no reason for another request.
     peers.answer(data(1))
     await turn()
     assert bench.fetch_offsets(2) == {}
@@ -188,7 +188,7 @@ async def test_what_is_not_ready_is_forgotten_and_interrupts_when_it_is(bench: B
     first.ready = True
     bench.fetcher.consider(cast(FollowerPartition, first))
     await turn()
-    # The poll for the other first is still parked.
+    # The poll for the other one is still parked first.
     assert bench.fetch_offsets(2) == {0: 1}
     assert len(bench.peers.open) == IN_FLIGHT_MAX
     three = bench.follow(2)
@@ -223,7 +223,7 @@ async def test_a_partition_whose_disk_is_busy_stays_in_the_session(bench: Bench,
     bench.clock.now_ms = 900
     bench.peers.answer()
     assert bench.fetcher.last_contact_ms(followed) == 900
-    # The flush is done while the next poll is parked.
+    # The flush completes while the next poll is parked.
     first.ready, first.is_disk_busy = True, False
     bench.fetcher.consider(followed)
     await wait_for_request(bench, 3)
@@ -237,7 +237,7 @@ async def test_an_empty_poll_goes_out_without_an_event_when_a_flush_takes_long(
     first = bench.follow(0)
     await turn()
     first.ready, first.is_disk_busy = False, True
-    # Below a quarter of the fetch timeout, so that a timer has to bring the poll.
+    # Below a quarter of the fetch timeout, so that a timer must send the poll.
     bench.clock.now_ms = 300
     bench.peers.answer(data(0, records=b"x"))
     bench.clock.now_ms = 400
@@ -268,7 +268,7 @@ async def test_an_answer_counts_only_for_what_was_asked_by_then(bench: Bench, /)
     bench.peers.answer(data(0, records=b"x"), data(1, records=b"x"))
     await turn()
     assert bench.fetch_offsets(1) == {0: 1, 1: 1}
-    # Another leadership begins while the poll is parked.
+    # The leadership changes while the poll is parked.
     bench.fetcher.unfollow(cast(FollowerPartition, first))
     again = bench.follow(0)
     again.end = 1

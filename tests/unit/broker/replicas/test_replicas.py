@@ -66,7 +66,7 @@ async def test_followers_copy_and_what_all_have_is_committed(cluster: Cluster, /
         assert content(follower) == content(leader)
         assert follower.leader is None
         assert follower.high_watermark <= 2
-    # The watermark follows with the next answer.
+    # The high watermark follows with the next response.
     await cluster.until(lambda: cluster.nodes[2].partition("a").high_watermark == 2)
     assert [status.lag for status in leader.statuses()] == [0, 0, 0]
 
@@ -107,7 +107,7 @@ async def test_a_follower_that_lags_leaves_the_isr_and_comes_back(cluster: Clust
     end = append(leader, b"2")
     with pytest.raises(WaitTimedOut):
         await leader.wait_committed(end, timeout_ms=500)
-    # Without the third replica once it is out of the ISR.
+    # Without the third replica, once it is not in the ISR.
     await leader.wait_committed(end, timeout_ms=10_000)
     assert sorted(cluster.state("a").isr) == [1, 2]
     cluster.network.cut("n1", "n2")
@@ -136,7 +136,7 @@ async def test_flush_before_ack_waits_for_the_disks_of_all(cluster: Cluster, /) 
             log = node.partition("a").log
             assert log is not None
             assert log.durable_offset >= number
-    # Nobody waited for a long poll of half a second to end.
+    # No request waited for the end of a long poll of half a second.
     assert cluster.nodes[1].broker.clock.mono_ms() - begin_ms < 2_000
 
 
@@ -201,16 +201,16 @@ async def test_consumers_read_from_the_replica_in_their_rack(cluster: Cluster, /
     sent_away = await read(cluster, 1, 0, rack="rack3")
     assert sent_away.preferred_read_replica == 3
     assert not sent_away.records
-    # A follower has been told at once what is committed.
+    # Followers receive the high watermark immediately.
     near = await read(cluster, 3, 0, rack="rack3")
     assert near.error_code == 0
     assert near.high_watermark == 1
     assert isinstance(near.records, memoryview)
     assert bytes(near.records) == content(leader)
-    # Followers serve those who know of it, up to their own watermark.
+    # Followers serve consumers that support it, up to their own high watermark.
     old = await read(cluster, 3, 0, version=10)
     assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    # Beyond its end it does not know: only the leader says that there is nothing.
+    # Beyond its log end it does not know: only the leader can respond that there are no records.
     beyond = await read(cluster, 3, 5, rack="rack3")
     assert beyond.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert beyond.current_leader is not None
@@ -219,7 +219,7 @@ async def test_consumers_read_from_the_replica_in_their_rack(cluster: Cluster, /
     assert nowhere.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     fenced = await read(cluster, 3, 0, epoch=7)
     assert fenced.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    # A consumer that waits at a follower hears of the next commit.
+    # A consumer that waits at a follower is woken by the next commit.
     poll = asyncio.ensure_future(read(cluster, 3, 1, rack="rack3", max_wait_ms=5_000))
     await asyncio.sleep(0.1)
     append(leader, b"y")
@@ -336,7 +336,7 @@ async def test_a_new_replica_copies_and_a_removed_one_deletes(cluster: Cluster, 
 @pytest.mark.parametrize("throttled", [LEADER_RATE, FOLLOWER_RATE])
 @scenario(run_cluster, replica_fetch_max_bytes="60000")
 async def test_a_copy_is_no_faster_than_its_limit(cluster: Cluster, /, throttled: str) -> None:
-    """KIP-73: for replicas that are named and not in sync."""
+    """KIP-73: for replicas that are listed and not in sync."""
 
     def limit(cluster: Cluster, name: str, rate: int) -> None:
         cluster.controller.append(
@@ -367,7 +367,7 @@ async def test_a_copy_is_no_faster_than_its_limit(cluster: Cluster, /, throttled
     limit(cluster, throttled, 100_000)
     seconds = await copy(cluster)
     assert 4 <= seconds <= 15, seconds
-    # A replica in sync is not held back.
+    # A replica in sync is not throttled.
     begin_ms = cluster.nodes[1].broker.clock.mono_ms()
     for _ in range(20):
         await leader.wait_committed(append(leader, b"x" * 50_000), timeout_ms=5_000)
@@ -413,7 +413,7 @@ async def test_after_an_unclean_election_the_old_leader_gives_up_what_is_lost(
     cluster.fence(1)
     second = await cluster.until_led("a")
     assert second.me == 2
-    # It says that it has recovered without being asked.
+    # It reports the recovery without a request.
     await cluster.until(lambda: cluster.state("a").leader_recovery == 0)
     append(second, b"other")
     cluster.network.heal()

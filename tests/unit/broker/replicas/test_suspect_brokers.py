@@ -1,4 +1,4 @@
-"""Metadata about a broker that may have died a moment ago is held back, but not for long."""
+"""Metadata about a broker that may have failed a moment ago is delayed, but not for long."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The journal of votes: what was told to be on disk is there, whatever happens."""
+"""The journal of votes: an entry that was reported as durable survives any fault."""
 
 import asyncio
 from random import Random
