@@ -63,7 +63,7 @@ def parse() -> argparse.Namespace:
         help="may be given several times; all of them otherwise",
     )
     parser.add_argument("--loaded-seconds", type=float, help="length of the latency under load")
-    parser.add_argument("--repetitions", type=int, help="the median of so many is reported")
+    parser.add_argument("--repetitions", type=int, help="number of rounds; the median is reported")
     parser.add_argument("--name", help="of the files in bench/results; full, quick, … otherwise")
     parser.add_argument("--no-write", action="store_true", help="leave bench/results as it is")
     return parser.parse_args()

@@ -82,7 +82,7 @@ def commit_all(subject: Subject, server: Server) -> None:
             time.sleep(0.02)
 
 
-def fetched(server: Server, number: int, *, seconds_max: float) -> dict[int, int] | None:
+def fetch_offsets(server: Server, number: int, *, seconds_max: float) -> dict[int, int] | None:
     """Returns the offsets of the group; None while the server cannot return them."""
     group = OffsetFetchRequestGroup(group_id=group_name(number), topics=None)
     request = OffsetFetchRequest(groups=[group], require_stable=True)
@@ -105,7 +105,7 @@ def wait_fetched(subject: Subject) -> None:
     while time.perf_counter() < deadline:
         server = subject.coordinator(group_name(0), GROUP_KEY, seconds_max=ANSWER_SECONDS_MAX)
         if server is not None and server.process is not None:
-            offsets = fetched(server, GROUPS - 1, seconds_max=SECONDS_MAX)
+            offsets = fetch_offsets(server, GROUPS - 1, seconds_max=SECONDS_MAX)
             if offsets is not None:
                 return
         time.sleep(0.005)
@@ -114,6 +114,6 @@ def wait_fetched(subject: Subject) -> None:
 
 def check_all(server: Server) -> None:
     for number in range(GROUPS):
-        offsets = fetched(server, number, seconds_max=SECONDS_MAX)
+        offsets = fetch_offsets(server, number, seconds_max=SECONDS_MAX)
         if offsets != {index: number + index for index in range(PARTITIONS)}:
             raise BenchFailed(f"the offsets of {group_name(number)} are not those committed")

@@ -91,10 +91,10 @@ def rebalance(order: dict[str, Any]) -> dict[str, float]:
     times, cpu_seconds = [], []
     for _time in range(order["times"]):
         swarm.run(lambda: False, seconds_max=2 * order["period_seconds"])
-        newcomer = new_member(group)
-        members.append(newcomer)
+        member = new_member(group)
+        members.append(member)
         cpu, started = CpuMeter(order["pids"]), time.perf_counter()
-        swarm.add(newcomer)
+        swarm.add(member)
         wait_settled()
         times.append(time.perf_counter() - started)
         cpu_seconds.append(cpu.read())

@@ -63,13 +63,13 @@ class ClassicMember:
         self.generation = -1
         #: A member is stable once its heartbeats succeed.
         self.is_steady = False
-        self._answer = self._joined
+        self._answer = self._on_joined
         self.frame = self._join_frame()
 
     def on_response(self, response: memoryview) -> float:
         return self._answer(response)
 
-    def _joined(self, response: memoryview) -> float:
+    def _on_joined(self, response: memoryview) -> float:
         answer = read_all(JoinGroupResponse, JOIN_VERSION, response, BODY_POSITION)
         if answer.error_code == MEMBER_ID_REQUIRED:
             self._id = answer.member_id
@@ -95,10 +95,10 @@ class ClassicMember:
             correlation_id=1,
             client_id="bench",
         )
-        self._answer = self._synced
+        self._answer = self._on_synced
         return 0.0
 
-    def _synced(self, response: memoryview) -> float:
+    def _on_synced(self, response: memoryview) -> float:
         answer = read_all(SyncGroupResponse, SYNC_VERSION, response, BODY_POSITION)
         if answer.error_code == REBALANCE_IN_PROGRESS:
             return self._rejoin()
@@ -108,11 +108,11 @@ class ClassicMember:
             group_id=self._group, generation_id=self.generation, member_id=self._id
         )
         self.frame = frame_request(request, HEARTBEAT_VERSION, correlation_id=1, client_id="bench")
-        self._answer = self._beaten
+        self._answer = self._on_heartbeat
         self.is_steady = True
         return random.random() * self._period_seconds
 
-    def _beaten(self, response: memoryview) -> float:
+    def _on_heartbeat(self, response: memoryview) -> float:
         (code,) = struct.unpack_from(">h", response, ERROR_POSITION)
         if code == REBALANCE_IN_PROGRESS:
             return self._rejoin()
@@ -121,7 +121,7 @@ class ClassicMember:
 
     def _rejoin(self) -> float:
         self.is_steady = False
-        self._answer = self._joined
+        self._answer = self._on_joined
         self.frame = self._join_frame()
         return 0.0
 

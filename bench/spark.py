@@ -52,7 +52,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer records and rounds")
     parser.add_argument("--records", type=int, help="of each topic")
-    parser.add_argument("--rounds", type=int, help="the best of so many is reported")
+    parser.add_argument("--rounds", type=int, help="number of rounds; the best is reported")
     parser.add_argument("--no-write", action="store_true", help="leave bench/results as it is")
     return parser.parse_args()
 

@@ -61,7 +61,7 @@ class Transactor:
         self._value_bytes = value_bytes
         self._protocol = protocol
         self._sequence = 0
-        self._step = self._initialised
+        self._step = self._on_initialized
         self.committed = 0
         self.retries = 0
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
@@ -70,7 +70,7 @@ class Transactor:
     def on_response(self, response: memoryview) -> float:
         return self._step(response)
 
-    def _initialised(self, response: memoryview) -> float:
+    def _on_initialized(self, response: memoryview) -> float:
         answer = read_all(InitProducerIdResponse, INIT_VERSION, response, BODY_POSITION)
         if answer.error_code in PASSING:
             return self._again()
@@ -119,11 +119,11 @@ class Transactor:
 
     def _begin(self) -> float:
         if self._protocol == 1:
-            self.frame, self._step = self._add, self._added
+            self.frame, self._step = self._add, self._on_added
             return 0.0
         return self._send()
 
-    def _added(self, response: memoryview) -> float:
+    def _on_added(self, response: memoryview) -> float:
         # The only topic's only partition is last, before three empty tag sections.
         (code,) = struct.unpack_from(">h", response, len(response) - 5)
         if code in PASSING:
@@ -136,20 +136,20 @@ class Transactor:
         struct.pack_into(">qhi", frame, start + IDENTITY_POSITION, *self._identity, self._sequence)
         checked = memoryview(frame)[start + CRC_START : self._batch_end]
         struct.pack_into(">I", frame, start + CRC_POSITION, crc32c(checked))
-        self.frame, self._step = bytes(frame), self._produced
+        self.frame, self._step = bytes(frame), self._on_produced
         return 0.0
 
-    def _produced(self, response: memoryview) -> float:
+    def _on_produced(self, response: memoryview) -> float:
         (code,) = struct.unpack_from(">h", response, produce_error_position(self._topic))
         if code in PASSING:
             return self._again()
         check(code, "Produce")
         self._sequence += 1
         struct.pack_into(">qh", self._end, self._end_identity, *self._identity)
-        self.frame, self._step = bytes(self._end), self._ended
+        self.frame, self._step = bytes(self._end), self._on_ended
         return 0.0
 
-    def _ended(self, response: memoryview) -> float:
+    def _on_ended(self, response: memoryview) -> float:
         (code,) = struct.unpack_from(">h", response, END_ERROR_POSITION)
         if code in PASSING:
             return self._again()

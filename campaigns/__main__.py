@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace, out: TextIO) -> int:
     ):
         figures[f"{report.kind} seeds"] += 1
         figures.update({f"{report.kind} {name}": n for name, n in report.figures.items()})
-        if report.failed:
+        if report.has_failed:
             failed += 1
             path = running.failure_file(report, options.failures)
             out.write(f"{report.kind} seed {report.seed}: {report.message}\n  see {path}\n")
@@ -96,7 +96,7 @@ def _replay(options: argparse.Namespace, out: TextIO) -> int:
     failed = False
     for report in _replay_reports(options):
         out.write(f"{report.kind} seed {report.seed} trace {report.trace_hash}\n")
-        if report.failed:
+        if report.has_failed:
             failed = True
             out.writelines(f"  {event}\n" for event in report.last_events[-30:])
             path = running.failure_file(report, options.failures)
@@ -136,7 +136,7 @@ def _report(options: argparse.Namespace) -> int:
         ledger=options.ledger.name,
         mutants=options.results.name,
         regressions=options.regressions,
-        still_fails=lambda kind, seed: running.KINDS[kind](seed).failed,
+        still_fails=lambda kind, seed: running.KINDS[kind](seed).has_failed,
     )
     options.output.write_text(text)
     return 0

@@ -85,10 +85,10 @@ class PreVotesCount(RaftCore):
 
 
 class _CountsAnyEpoch(Leadership):
-    def committed(self, log: LogView) -> Offset:
+    def committed_offset(self, log: LogView) -> Offset:
         start, self.epoch_start = self.epoch_start, NO_OFFSET if self.epoch_start < 0 else Offset(0)
         try:
-            return super().committed(log)
+            return super().committed_offset(log)
         finally:
             self.epoch_start = start
 

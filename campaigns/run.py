@@ -43,7 +43,7 @@ class RunReport:
     history: str = ""
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return bool(self.invariant)
 
 
@@ -82,7 +82,7 @@ def _shrink_lives(run: Callable[..., RunReport], seed: int) -> RunReport:
     change."""
     for lives in range(1, LIVES):
         report = run(seed, lives=lives)
-        if report.failed:
+        if report.has_failed:
             return report
     return run(seed)
 

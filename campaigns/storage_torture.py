@@ -374,7 +374,7 @@ class Torture:
         invalid = self._maker.out_of_order(self.replay, self.now_ms, log_start)
         error: type[LograftError] = OutOfOrderSequence
         if self._random.random() < 0.5:
-            invalid = self._maker.fenced(self.replay, self.now_ms, log_start)
+            invalid = self._maker.draw_fenced(self.replay, self.now_ms, log_start)
             error = ProducerFenced
         if invalid is None:
             return

@@ -42,7 +42,7 @@ class BatchMaker:
         if kind < 0.35:
             return Draft(self._batch(now_ms), Origin.CLIENT)
         if kind < 0.7:
-            return self._idempotent(replay, now_ms, log_start)
+            return self._draw_idempotent(replay, now_ms, log_start)
         return self._transactional(replay, now_ms, log_start)
 
     def repeat(self, replay: Replay, log_start: int) -> bytes | None:
@@ -79,7 +79,7 @@ class BatchMaker:
             base_sequence=producer.next_sequence + 1 + self._random.randrange(5),
         )
 
-    def fenced(self, replay: Replay, now_ms: int, log_start: int) -> bytes | None:
+    def draw_fenced(self, replay: Replay, now_ms: int, log_start: int) -> bytes | None:
         """Returns a batch of an older epoch of a known producer."""
         known = [
             (producer_id, producer)
@@ -95,7 +95,7 @@ class BatchMaker:
             now_ms, producer_id=producer_id, producer_epoch=producer.epoch - 1, base_sequence=0
         )
 
-    def _idempotent(self, replay: Replay, now_ms: int, log_start: int) -> Draft:
+    def _draw_idempotent(self, replay: Replay, now_ms: int, log_start: int) -> Draft:
         producer_id = self._random.choice(IDEMPOTENT_IDS)
         epoch, sequence = self._next(replay.producers.get(producer_id), log_start)
         data = self._batch(

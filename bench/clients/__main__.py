@@ -87,7 +87,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.clients", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute or two, rough figures")
     parser.add_argument("--seconds", type=float, help="of one measurement")
-    parser.add_argument("--rounds", type=int, help="the median of so many is reported")
+    parser.add_argument("--rounds", type=int, help="number of rounds; the median is reported")
     parser.add_argument("--client", action="append", choices=CLIENTS)
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS))
     parser.add_argument("--no-write", action="store_true", help="leave bench/results as it is")

@@ -30,7 +30,7 @@ class Order(NamedTuple):
     seconds: float
 
     @property
-    def stored(self) -> int:
+    def stored_count(self) -> int:
         """The number of messages in the topic of a consumer."""
         return STORED_BYTES // self.size
 
@@ -67,7 +67,7 @@ class Rounds:
     without waiting for new records."""
 
     def __init__(self, order: Order) -> None:
-        self._stored = self.left = order.stored
+        self._stored = self.left = order.stored_count
 
     def is_over(self, count: int) -> bool:
         """Returns whether these messages are the last ones of the measurement."""

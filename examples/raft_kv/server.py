@@ -41,17 +41,25 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="raft_kv server", description="One server of a replicated key-value store."
     )
-    parser.add_argument("data", help="folder of this server; made if it is not there")
-    parser.add_argument("peers", help="host:port:id,… of the servers that found the cluster")
+    parser.add_argument("data", help="data directory of this server, created if it does not exist")
+    parser.add_argument("peers", help="host:port:id,… of the initial servers of the cluster")
     parser.add_argument("me", help="host:port:id of this server")
     for name, default, what in (
-        ("--snapshot-bytes", defaults.snapshot_bytes, "a snapshot after so many bytes of log"),
-        ("--snapshot-seconds", defaults.snapshot_seconds, "and after so long, if there is news"),
-        ("--segment-bytes", defaults.segment_bytes, "size of a file of the log"),
-        ("--election-timeout-ms", raft.election_timeout_ms, "a voter without a leader waits so"),
-        ("--fetch-timeout-ms", raft.fetch_timeout_ms, "a follower bears a silent leader so long"),
+        (
+            "--snapshot-bytes",
+            defaults.snapshot_bytes,
+            "bytes of log between two snapshots",
+        ),
+        (
+            "--snapshot-seconds",
+            defaults.snapshot_seconds,
+            "time between two snapshots, if the log grows",
+        ),
+        ("--segment-bytes", defaults.segment_bytes, "size of a log segment"),
+        ("--election-timeout-ms", raft.election_timeout_ms, "timeout of an election"),
+        ("--fetch-timeout-ms", raft.fetch_timeout_ms, "timeout of a follower for its leader"),
     ):
-        parser.add_argument(name, type=int, default=default, help=f"{what} (default {default})")
+        parser.add_argument(name, type=int, default=default, help=f"{what} (default: {default})")
     return parser.parse_args()
 
 

@@ -17,7 +17,7 @@ def run_within(
     figures: Counter[str] = Counter()
     while process_time() < end:
         report = run(seed)
-        assert not report.failed, f"{variable}={seed}: {report.message}"
+        assert not report.has_failed, f"{variable}={seed}: {report.message}"
         figures.update(report.figures)
         seed += 1
     return figures

@@ -75,7 +75,7 @@ def test_removed_safeguard_is_detected(name: str) -> None:
 def test_regressions_do_not_fail_again() -> None:
     for path in REGRESSIONS:
         report = run_file(path)
-        assert not report.failed, f"{path.name}: {report.message}"
+        assert not report.has_failed, f"{path.name}: {report.message}"
 
 
 def test_replay_has_the_same_trace() -> None:

@@ -19,7 +19,7 @@ def test_node_keeps_its_guarantees_under_faults() -> None:
     seed = acknowledged = 0
     while process_time() < end:
         report = run_whole_node(seed)
-        assert not report.failed, f"make simulate SEED={seed}: {report.message}"
+        assert not report.has_failed, f"make simulate SEED={seed}: {report.message}"
         acknowledged += report.figures["acknowledged records"]
         seed += 1
     assert acknowledged > 1_000

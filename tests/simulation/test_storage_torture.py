@@ -21,7 +21,7 @@ def test_log_survives_crashes_at_any_disk_operation() -> None:
     seed = 0
     while process_time() < end:
         report = run_storage(seed)
-        assert not report.failed, f"make simulate SEED={seed}: {report.message}"
+        assert not report.has_failed, f"make simulate SEED={seed}: {report.message}"
         crashes += report.figures["crashes"]
         seed += 1
     assert crashes >= CRASHES_AT_LEAST

@@ -17,12 +17,19 @@ import pytest
 from tests.support.repository import ROOT, tracked_files
 
 WORDS: Final = {
+    r"anybody": "the actor: any client, any broker",
     r"anew": "again; or the verb with re-: recompute, rebuild",
+    r"beforehand": "before …, in advance",
     r"for ever": "forever, permanently",
     r"hence": "so, therefore",
     r"hears? (?:of|from)": "receives",
+    r"go(?:es)? on": "continue",
     r"heard": "received",
+    r"heirs?": "the new coordinator, the next leader",
+    r"in one go": "at once, in one call",
+    r"newcomers?": "the role: new member, new voter, new user",
     r"nobody": "the actor: no client, no broker; or the passive",
+    r"now and then": "at intervals, sometimes",
     r"shall": "must, will",
     r"somebody": "the actor: a client, another broker",
     r"spared": "skipped, avoided",
@@ -33,7 +40,8 @@ WORDS: Final = {
     r"what is more": "also",
     r"whoever": "the actor: the broker that …, a client that …",
     r"whom": "the actor: the broker to which …",
-    r"wishes": "effects, desired modes",
+    r"wish(?:es|ed)?": "effects, desired modes, requests",
+    r"word for word": "unchanged, with the same output",
 }
 NAMES: Final = {
     "heard": "responses, received",
@@ -56,6 +64,23 @@ MODULES: Final = {
     "opened": "lifecycle",
     "room": "buffer_queue",
     "words": "the subject",
+}
+#: A past participle as the name of a function does not say whether it returns, asks or changes.
+PARTICIPLE: Final = re.compile(
+    r"[a-z]+ed|begun|broken|chosen|driven|drawn|given|grown|held|kept|known|led|left|lost"
+    r"|sent|shown|taken|thrown|told|written"
+)
+#: Names that a library or Kafka prescribes, or that end like a participle.
+VERBS_AND_PRESCRIBED: Final = {
+    "committed": "of Kafka's and librdkafka's consumers",
+    "embed": "a verb",
+    "feed": "a verb",
+    "need": "a verb",
+    "paused": "of Kafka's and librdkafka's consumers",
+    "seed": "a noun",
+    "shed": "a verb",
+    "shared": "SharedServices of a node",
+    "speed": "a noun",
 }
 #: Names that are right in one file, each with the reason.
 EXCEPTIONS: Final = {
@@ -122,6 +147,19 @@ def test_names_are_not_listed() -> None:
         for line, name in given_names(ast.parse(file.read_bytes()))
         if name in (PRODUCT_NAMES if place.startswith(PRODUCT) else NAMES)
         and (place, name) not in EXCEPTIONS
+    ]
+    assert found == []
+
+
+def test_functions_are_not_bare_participles() -> None:
+    found = [
+        f"{place}:{node.lineno}: {node.name}: use a verb (find_, parse_), on_ or is_"
+        for place, file in python_files()
+        if place.startswith(PRODUCT)
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and PARTICIPLE.fullmatch(node.name.lstrip("_"))
+        and node.name.lstrip("_") not in VERBS_AND_PRESCRIBED
     ]
     assert found == []
 

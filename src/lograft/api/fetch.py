@@ -117,7 +117,7 @@ def handle(
             )
         except LograftError as error:
             return FetchResponse(error_code=code_of(error), session_id=NO_SESSION)
-        requested = requested_partitions(request) if session is None else session.requested()
+        requested = requested_partitions(request) if session is None else session.list_requested()
         incremental = session is not None
     fetch = Fetch(context, request, requested)
     fetch.read()

@@ -136,13 +136,13 @@ class TimedReply(DelayedReply):
 
     def try_complete(self) -> Reply:
         reply = self._reply.try_complete()
-        return self if reply is self._reply else timed(reply, self._timing)
+        return self if reply is self._reply else measure_reply(reply, self._timing)
 
     def cancel(self) -> None:
         self._reply.cancel()
 
 
-def timed(reply: Reply, timing: RequestTiming) -> Reply:
+def measure_reply(reply: Reply, timing: RequestTiming) -> Reply:
     """Returns the reply of a measured request. If the general path takes over, it measures."""
     if type(reply) is bytes:
         timing.on_completed()

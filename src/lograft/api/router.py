@@ -29,7 +29,7 @@ from lograft.api.request_times import (
     RequestTimes,
     RequestTiming,
     interval_after,
-    timed,
+    measure_reply,
 )
 from lograft.api.request_usage import BETWEEN_NODES, MeasuredWork, RequestUsage
 from lograft.api.response_errors import ERRORS, ErrorCounts
@@ -488,7 +488,7 @@ class Session:
         timing = RequestTiming(
             router.route(key).times, mono_ns, self.received_ns, from_ns=from_ns, count=count
         )
-        return timed(reply, timing)
+        return measure_reply(reply, timing)
 
     def _handle(self, frame: memoryview) -> Reply:
         """The general path."""

@@ -60,7 +60,7 @@ class _Family:
         missing = set(labels).difference(self._labels)
         if missing and len(self._labels) + len(missing) <= LABELS_MAX:
             self._labels = tuple(sorted((*self._labels, *missing)))
-            # A new object: a collection that has begun goes on with the labels it began with.
+            # A new object: a collection that has started continues with its labels.
             self.metric = self._declare()
 
     def _declare(self) -> Counter | Gauge:

@@ -210,7 +210,7 @@ class ClientTelemetry:
         self._dropped_points += push.dropped_points
         client = self._clients.get(push.client_instance_id)
         if client is None:
-            return  # forgotten meanwhile
+            return  # removed in the meantime
         self._drop_push(client)
         client.push = push
         self._kept_points += len(push.points)

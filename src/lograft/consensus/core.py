@@ -473,7 +473,7 @@ class RaftCore:
             if log.compare(log_end) is not None:
                 return None
             leadership.on_fetch(sender, log_end.offset, log, now_ms)
-        reached = leadership.committed(log)
+        reached = leadership.committed_offset(log)
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached
@@ -974,7 +974,7 @@ class RaftCore:
     def _advance(self, now_ms: int) -> None:
         """Advances the high watermark and the voter change after progress of a replica."""
         leadership = self._require_leadership()
-        reached = leadership.committed(self.log)
+        reached = leadership.committed_offset(self.log)
         if reached > self.high_watermark:
             self._commit(reached)
         self._advance_change(now_ms)
@@ -1024,9 +1024,9 @@ class RaftCore:
         leadership = self._require_leadership()
         change = leadership.change
         if change is not None and change.stage is Stage.CATCHING_UP:
-            newcomer = change.newcomer
-            if newcomer is None or (
-                leadership.progress_of(newcomer, self.log, now_ms).durable >= change.target
+            new_voter = change.new_voter
+            if new_voter is None or (
+                leadership.progress_of(new_voter, self.log, now_ms).durable >= change.target
             ):
                 change.stage = Stage.APPENDING
                 self._emit(append_voters=change.voters)

@@ -153,7 +153,7 @@ class Leadership:
 
     # ── the majority ─────────────────────────────────────────────────────────────────────────
 
-    def committed(self, log: LogView) -> Offset:
+    def committed_offset(self, log: LogView) -> Offset:
         """Returns the offset that a majority has on disk, if it is beyond the first record of the
         leader's epoch (Raft, section 5.4.2); else NO_OFFSET."""
         if self.epoch_start == NO_OFFSET:

@@ -56,7 +56,7 @@ class VoterChange:
         self.end = NO_OFFSET
 
     @property
-    def newcomer(self) -> ReplicaKey | None:
+    def new_voter(self) -> ReplicaKey | None:
         request = self.request
         return request.voter.key if isinstance(request, AddVoterRequest) else None
 

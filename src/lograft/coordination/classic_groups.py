@@ -196,7 +196,7 @@ class ClassicGroups:
     def _park_join(
         self, builder: ResultBuilder, group: ClassicGroup, member_id: str, ticket: Ticket
     ) -> None:
-        """Supersedes its parked JoinGroup, which came in on a connection that has gone away."""
+        """Supersedes its parked JoinGroup, whose connection has been closed."""
         builder.replies += group.reject_join(member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
         group.joins[member_id] = ticket
 
@@ -227,7 +227,7 @@ class ClassicGroups:
         assignments = {member.member_id: member.assignment for member in members}
         builder.records.append(group.record(members, leader, assignments))
         group.replacement = new
-        builder.failed = partial(self._revert_replacement, group, ticket)
+        builder.on_failure = partial(self._revert_replacement, group, ticket)
         response = join_response(group, new.member_id)
         if client.api_version >= SKIP_ASSIGNMENT_SINCE:
             # KIP-814: a leader learns that it is the leader, but sends no assignment. Older
@@ -295,7 +295,7 @@ class ClassicGroups:
         for member_id, waiting in tickets.items():
             builder.reply(waiting, _sync_response(group, assignments.get(member_id, b"")))
             group.keep_alive(group.members[member_id], builder.now_ms)
-        builder.failed = partial(
+        builder.on_failure = partial(
             self._rebalancing.on_assignment_lost, group, builder.now_ms, tickets
         )
 

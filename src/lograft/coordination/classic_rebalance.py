@@ -24,13 +24,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 class ResultBuilder:
     """Collects the results of one command or one expired deadline."""
 
-    __slots__ = ("failed", "now_ms", "records", "replies")
+    __slots__ = ("now_ms", "on_failure", "records", "replies")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.records: list[Record] = []
         self.replies: list[Reply] = []
-        self.failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
+        self.on_failure: Callable[[ErrorCode], Sequence[Reply]] | None = None
 
     def reply(self, ticket: Ticket, message: Message) -> None:
         self.replies.append((ticket, message))
@@ -42,7 +42,7 @@ class ResultBuilder:
         return CoordinatorResult(
             records=self.records,
             replies=self.replies,
-            failed=self.failed,
+            on_failure=self.on_failure,
             waits=bool(self.records),
         )
 

@@ -41,7 +41,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_encode_assignment(member.held(), image),
+        assignment=_encode_assignment(member.held_partitions(), image),
         target_assignment=_encode_assignment(group.target(member.member_id), image),
         member_type=1 if member.classic is None else 0,
     )

@@ -155,7 +155,7 @@ class ConsumerGroups:
             is_settled = (
                 arriving.topics == replaced.topics
                 and not replaced.regex
-                and replaced.held() == group.target(replaced.member_id)
+                and replaced.held_partitions() == group.target(replaced.member_id)
                 and all(member.is_reconciled_to(group.epoch) for member in members)
             )
             members.append(arriving)
@@ -243,12 +243,12 @@ class ConsumerGroups:
         return self.fence(group, member_id, now_ms)
 
     def fence(self, group: ConsumerGroup, member_id: str, now_ms: int) -> CoordinatorResult:
-        def failed(code: ErrorCode) -> Sequence[Reply]:
+        def on_failure(code: ErrorCode) -> Sequence[Reply]:
             self.extend_session(group.group_id, member_id, now_ms, FENCE_RETRY_MS)
             return ()
 
         outcome = self.remove(group, [group.members[member_id]], now_ms)
-        outcome.failed = failed
+        outcome.on_failure = on_failure
         return outcome
 
     def _cancel_timers(self, group_id: str, member_id: str) -> None:

@@ -72,7 +72,7 @@ class ConsumerMember(NamedTuple):
     #: Partitions that it may still own and has to revoke.
     revoking: Owned = NOTHING_OWNED
 
-    def held(self) -> Assignment:
+    def held_partitions(self) -> Assignment:
         """All partitions that it may own now, including those to be revoked."""
         return {
             topic_id: tuple(

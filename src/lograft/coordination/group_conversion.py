@@ -212,7 +212,7 @@ def downgrade_records(
                 },
             )
         )
-        held[member.member_id] = member.held()
+        held[member.member_id] = member.held_partitions()
     remaining = classic.members.values()
     # Invariant: they have a protocol in common (`consumer_classic_members` rejects other members).
     protocol = classic.protocol = classic.choose_protocol(remaining)

@@ -159,15 +159,15 @@ class GroupShard:
         outcome = due.action(now_ms)
         if not outcome.records or due.is_active:
             return outcome
-        take_back = outcome.failed
+        take_back = outcome.on_failure
 
-        def failed(code: ErrorCode) -> Sequence[Reply]:
+        def on_failure(code: ErrorCode) -> Sequence[Reply]:
             """The append failed, so the deadline is still due."""
             if not due.is_active:
                 self.deadlines.move(due, now_ms + RETRY_MS)
             return () if take_back is None else take_back(code)
 
-        return replace(outcome, failed=failed)
+        return replace(outcome, on_failure=on_failure)
 
     def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         self.offset_expiry.on_image(delta)
@@ -185,8 +185,8 @@ class GroupShard:
 
 
 def _merge_results(outcomes: Sequence[CoordinatorResult]) -> CoordinatorResult:
-    """Combines results into one batch; none of them has a `failed` callback."""
-    assert all(outcome.failed is None and outcome.producer is None for outcome in outcomes), (
+    """Combines results into one batch; none of them has a `on_failure` callback."""
+    assert all(outcome.on_failure is None and outcome.producer is None for outcome in outcomes), (
         outcomes
     )
     return CoordinatorResult(

@@ -74,12 +74,12 @@ class OffsetExpiry:
         if self._orphans:
             deadlines.move(due, now_ms)
 
-        def failed(code: ErrorCode) -> Sequence[Reply]:
+        def on_failure(code: ErrorCode) -> Sequence[Reply]:
             self._orphans.extendleft(reversed(piece))
             deadlines.move(due, now_ms + RETRY_MS)
             return ()
 
-        return CoordinatorResult(records=records, failed=failed, separable=True)
+        return CoordinatorResult(records=records, on_failure=on_failure, separable=True)
 
     # Expired offsets.
 

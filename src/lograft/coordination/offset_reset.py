@@ -41,7 +41,7 @@ def reset_offsets(
     if group is None or group.is_empty():
         return CoordinatorResult(records=records, replies=[reply])
     fenced = group.fence_all(now_ms)
-    assert fenced.failed is None, group
+    assert fenced.on_failure is None, group
     return CoordinatorResult(records=[*fenced.records, *records], replies=[*fenced.replies, reply])
 
 

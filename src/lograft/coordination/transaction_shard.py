@@ -181,7 +181,7 @@ class TransactionShard:
         else:
             self._previous_epochs[transactional_id] = asked_with
 
-        def failed(code: ErrorCode) -> Sequence[Reply]:
+        def on_failure(code: ErrorCode) -> Sequence[Reply]:
             self._previous_epochs.pop(transactional_id, None)
             return ()
 
@@ -189,7 +189,7 @@ class TransactionShard:
         return CoordinatorResult(
             records=(self._record(transactional_id, after),),
             replies=((ticket, reply),),
-            failed=failed,
+            on_failure=on_failure,
         )
 
     def _check_init(self, request: InitProducerIdRequest) -> None:
@@ -440,11 +440,13 @@ class TransactionShard:
             records.append(self._record(transactional_id, after))
             effects.append(self._markers(transactional_id, after))
 
-        def failed(code: ErrorCode) -> Sequence[Reply]:
+        def on_failure(code: ErrorCode) -> Sequence[Reply]:
             self._abort_at_ms = now_ms + interval_ms
             return ()
 
-        return CoordinatorResult(records=records, effects=effects, failed=failed, separable=True)
+        return CoordinatorResult(
+            records=records, effects=effects, on_failure=on_failure, separable=True
+        )
 
     def _remove_expired(self, now_ms: int) -> CoordinatorResult:
         config = self.context.config()

@@ -67,7 +67,7 @@ class CoordinatorResult:
     effects: Sequence[Effect] = ()
     #: Called if the records could not be appended: reverts soft state and returns the replies.
     #: Without it, the tickets receive the error itself.
-    failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
+    on_failure: Callable[[ErrorCode], Sequence[Reply]] | None = None
     #: Called once the records are replayed; its result is processed before the next command. For
     #: soft state of objects that the records create.
     then: "Callable[[], CoordinatorResult] | None" = None

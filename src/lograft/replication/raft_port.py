@@ -43,7 +43,7 @@ class RaftPort(Protocol):
     def fetch_ready(self) -> None:
         """`follower.next_fetch` has a fetch to send."""
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """The high watermark advanced by an event that did not come from the partition itself."""
 
     def last_contact_ms(self, node_id: NodeId) -> int:

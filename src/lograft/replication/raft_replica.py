@@ -208,14 +208,14 @@ class RaftReplica:
 
     def _report_durable(self) -> None:
         if self.on_durable(self.log.durable_offset):
-            self.port.committed()
+            self.port.on_committed()
 
     # ── effects of the core ──────────────────────────────────────────────────────────────────
 
     def _execute_and_report(self, effects: Effects) -> None:
         """Executes effects that did not arise in a call of one of the roles."""
         if self.execute(effects):
-            self.port.committed()
+            self.port.on_committed()
 
     def execute(self, effects: Effects) -> bool:
         """Executes the effects, and returns whether the high watermark advanced."""

@@ -95,8 +95,8 @@ class ShardDriver:
     def run(self, outcome: CoordinatorResult) -> None:
         if outcome.records and self.failure is not None:
             code, self.failure = self.failure, None
-            if outcome.failed is not None:
-                self._give(outcome.failed(code))
+            if outcome.on_failure is not None:
+                self._give(outcome.on_failure(code))
             return
         if outcome.records:
             self.batch_sizes.append(len(outcome.records))

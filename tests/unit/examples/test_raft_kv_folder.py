@@ -118,7 +118,7 @@ def test_damage_is_named_and_nothing_is_guessed() -> None:
     folder.write_recovery_point(disk, PATH, log.durable_offset)
     for segment in log.segments:
         disk.unlink(segment.path)
-    with pytest.raises(FolderDamaged, match="the log is gone"):
+    with pytest.raises(FolderDamaged, match="the log is missing"):
         load(disk)
     snapshot(disk, 9, 1)
     assert load(disk).log.end_offset == 9, "nothing is missing"

@@ -129,7 +129,7 @@ class Node:
     def fetch_ready(self) -> None:
         pass
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         self.cluster.release(self)
 
     def last_contact_ms(self, node_id: NodeId) -> int:

@@ -230,8 +230,8 @@ class Shard(Generic[C]):
 
     def _fail(self, outcome: CoordinatorResult, error: LograftError) -> None:
         LOGGER.info("%s: could not append records: %s", self.partition.topic_partition, error)
-        if outcome.failed is not None:
-            _send(outcome.failed(error_code_of(error)))
+        if outcome.on_failure is not None:
+            _send(outcome.on_failure(error_code_of(error)))
         for ticket, _ in outcome.replies:
             assert isinstance(ticket, Waiter)
             ticket.fail(error)

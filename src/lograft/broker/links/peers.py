@@ -177,8 +177,8 @@ class Peers:
     def served_by(self, to: Address, *, listener: str = "") -> ApiRanges | None:
         """Returns the API versions of the other node; None without a connection to it."""
         for key, lane in self._lanes.items():
-            if key.address == to and key.listener == listener and lane.served is not None:
-                return lane.served
+            if key.address == to and key.listener == listener and lane.api_ranges is not None:
+                return lane.api_ranges
         return None
 
     def _narrow(self, message: Message, versions: Versions) -> Versions:
@@ -338,7 +338,7 @@ class Lane:
         return not self._users and (connection is None or connection.is_closed)
 
     @property
-    def served(self) -> ApiRanges | None:
+    def api_ranges(self) -> ApiRanges | None:
         """API versions that the other node supports; None without a connection."""
         negotiated = self._negotiated
         return None if negotiated is None or negotiated.caller.is_closed else negotiated.ranges
@@ -539,7 +539,7 @@ def unreadable(address: Address, error: WireError) -> PeerLost:
     return PeerLost(f"{address} sent a response that cannot be decoded: {error}")
 
 
-def lost(address: Address, reason: str) -> PeerLost:
+def connection_lost(address: Address, reason: str) -> PeerLost:
     return PeerLost(f"connection to {address} lost: {reason}")
 
 
@@ -557,7 +557,7 @@ class _FutureHandler:
 
     def on_lost(self, reason: str) -> None:
         if not self.future.done():
-            self.future.set_exception(lost(self._address, reason))
+            self.future.set_exception(connection_lost(self._address, reason))
 
 
 class _CallbackHandler:
@@ -592,7 +592,7 @@ class _CallbackHandler:
 
     def on_lost(self, reason: str) -> None:
         self._stop_timer()
-        self._handler.on_failed(lost(self._address, reason))
+        self._handler.on_failed(connection_lost(self._address, reason))
 
     def _on_time(self, timeout_ms: int) -> None:
         # The responses behind this one would be late, too.

@@ -87,7 +87,7 @@ class Housekeeping:
     async def apply_retention(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
         partitions = list(self._logs.partitions)
-        held = await self._holds.held(partitions, now_ms)
+        held = await self._holds.find_held(partitions, now_ms)
         for count, partition in enumerate(partitions):
             log, directory = partition.log, partition.directory
             if log is not None and directory is not None:

@@ -54,7 +54,9 @@ class RetentionHolds:
         self._has_groups = has_groups
         self._coordinator_of = coordinator_of
 
-    async def held(self, partitions: Iterable[Partition], now_ms: int) -> dict[Partition, Offset]:
+    async def find_held(
+        self, partitions: Iterable[Partition], now_ms: int
+    ) -> dict[Partition, Offset]:
         """Returns the partitions with held records, and the offset from which on they are held.
         Topics without hold groups have no cost."""
         found: dict[Partition, Offset] = {}

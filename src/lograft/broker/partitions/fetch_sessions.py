@@ -113,7 +113,7 @@ class FetchSession:
             else:
                 cached.requested = requested
 
-    def requested(self) -> list[RequestedPartition]:
+    def list_requested(self) -> list[RequestedPartition]:
         return [cached.requested for cached in self.partitions.values()]
 
     def preview_updates(

@@ -185,7 +185,7 @@ class RaftPartition:
         if following is not None:
             following.consider()
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         self.partition.notify_committed()
 
     def last_contact_ms(self, node_id: NodeId) -> int:

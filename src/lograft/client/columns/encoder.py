@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lograft.client.columns.varints import Ints, Varints, binary_array, packed, varint_width
+from lograft.client.columns.varints import Ints, Varints, binary_array, pack_columns, varint_width
 
 #: Records that are encoded at once: their columns fit into the CPU caches.
 BLOCK: Final = 16_384
@@ -72,9 +72,9 @@ def encode(rows: Rows, batch_bytes: int) -> Iterator[Encoded]:
 
     head: list[Varints | bytes] = [lengths, _ATTRIBUTES, time_deltas, offset_deltas, key_part]
     if rows.keys is None:
-        parts = [packed([*head, value_part]), rows.values, tails]
+        parts = [pack_columns([*head, value_part]), rows.values, tails]
     else:
-        parts = [packed(head), rows.keys, packed([value_part]), rows.values, tails]
+        parts = [pack_columns(head), rows.keys, pack_columns([value_part]), rows.values, tails]
     joined = pc.binary_join_element_wise(*parts, b"", options=_JOIN)
     data = memoryview(joined.buffers()[2])
     ends = np.cumsum(lengths.widths + bodies)
@@ -104,19 +104,19 @@ def _tails(headers: pa.Array | None, count: int) -> tuple[pa.Array | pa.Scalar, 
     pairs = headers.flatten()
     count_parts = Varints(counts)
     if not len(pairs):
-        return packed([count_parts]), count_parts.widths
+        return pack_columns([count_parts]), count_parts.widths
     keys = pairs.field("key").cast(pa.binary())
     values = pairs.field("value").cast(pa.binary())
     key_lengths, value_lengths = _lengths(keys), _lengths(values)
     key_parts, value_parts = Varints(key_lengths), Varints(value_lengths)
     joined = pc.binary_join_element_wise(
-        packed([key_parts]), keys, packed([value_parts]), values, b"", options=_JOIN
+        pack_columns([key_parts]), keys, pack_columns([value_parts]), values, b"", options=_JOIN
     )
     sizes = key_parts.widths + key_lengths + value_parts.widths + np.maximum(value_lengths, 0)
     ends = np.concatenate(([0], np.cumsum(sizes)))
     per_row = np.diff(ends[np.concatenate(([0], np.cumsum(counts)))])
     tails = pc.binary_join_element_wise(
-        packed([count_parts]), binary_array(joined.buffers()[2], per_row), b"", options=_JOIN
+        pack_columns([count_parts]), binary_array(joined.buffers()[2], per_row), b"", options=_JOIN
     )
     return tails, count_parts.widths + per_row
 

@@ -37,7 +37,7 @@ def varint_width(zigzag: int) -> int:
     return max(1, (zigzag.bit_length() + 6) // 7)
 
 
-def packed(columns: Sequence[Varints | bytes]) -> pa.Array:
+def pack_columns(columns: Sequence[Varints | bytes]) -> pa.Array:
     """Returns an Arrow array that contains, for each row, the bytes of all columns one after the
     other; a `bytes` column is repeated in every row."""
     count = next(len(column.widths) for column in columns if isinstance(column, Varints))

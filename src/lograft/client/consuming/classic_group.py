@@ -123,7 +123,7 @@ class ClassicGroup:
         topics with cooperative ones."""
         self._metrics.on_rebalance_started()
         await self._assignment.commit()
-        owned = self._assignment.owned
+        owned = self._assignment.owned_partitions
         if self._is_cooperative:
             topics = self._group_join.topics
             await self._assignment.revoke(
@@ -136,14 +136,14 @@ class ClassicGroup:
         assert self._join_reason is not None
         reason, self._join_reason = self._join_reason, None
         if self._is_cooperative:
-            self._group_join.owned = frozenset(self._assignment.owned), self._generation
+            self._group_join.owned = frozenset(self._assignment.owned_partitions), self._generation
         else:
             self._group_join.owned = self._last_owned
         self._join_task = self._core.runtime.spawn(self._join(reason), name="join group")
 
     async def _apply_assignment(self, result: JoinResult) -> None:
         self._join_result = None
-        owned, assigned = self._assignment.owned, result.partitions
+        owned, assigned = self._assignment.owned_partitions, result.partitions
         LOGGER.info(
             "group %r: assigned in generation %d: %s",
             self._coordinator.key,
@@ -174,7 +174,7 @@ class ClassicGroup:
             await self._assignment.lose()
         else:
             await self._assignment.commit(timeout_ms)
-            await self._assignment.revoke(self._assignment.owned)
+            await self._assignment.revoke(self._assignment.owned_partitions)
         try:
             left_ms = max(0, deadline_ms - self._core.now_ms())
             async with asyncio.timeout(left_ms / 1000):

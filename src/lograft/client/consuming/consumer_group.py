@@ -118,7 +118,7 @@ class ConsumerGroup:
         partitions = self._resolve_names(target)
         if partitions is None:
             return
-        revoked = self._assignment.owned - partitions
+        revoked = self._assignment.owned_partitions - partitions
         if revoked:
             await self._assignment.commit()
             await self._assignment.revoke(revoked)
@@ -156,7 +156,7 @@ class ConsumerGroup:
         }
 
     def _owned_topics(self) -> set[str]:
-        return {partition.topic for partition in self._assignment.owned}
+        return {partition.topic for partition in self._assignment.owned_partitions}
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
         deadline_ms = self._core.now_ms() + timeout_ms
@@ -169,7 +169,7 @@ class ConsumerGroup:
             await self._assignment.lose()
         else:
             await self._assignment.commit(timeout_ms)
-            await self._assignment.revoke(self._assignment.owned)
+            await self._assignment.revoke(self._assignment.owned_partitions)
         self._owned = frozenset()
         try:
             left_ms = max(0, deadline_ms - self._core.now_ms())

@@ -74,7 +74,7 @@ class AssignmentUpdater:
         self._failure: ListenerFailed | None = None
 
     @property
-    def owned(self) -> set[TopicPartition]:
+    def owned_partitions(self) -> set[TopicPartition]:
         return set(self._subscription.partitions)
 
     async def commit(self, timeout_ms: int | None = None) -> None:
@@ -84,18 +84,18 @@ class AssignmentUpdater:
         """Removes partitions while they still belong to this member."""
         if revoked and self.listener is not None:
             await self._call(self.listener.on_revoked, revoked, self._metrics.revoked_ms)
-        self._assign(self.owned.difference(revoked))
+        self._assign(self.owned_partitions.difference(revoked))
 
     async def lose(self) -> None:
         """Removes all partitions, which may already belong to other members."""
-        lost = self.owned
+        lost = self.owned_partitions
         if lost and self.listener is not None:
             await self._call(self.listener.on_lost, lost, self._metrics.lost_ms)
         self._assign(())
 
     async def assign(self, partitions: Partitions) -> None:
         """Replaces the assignment. New partitions are not fetched before the listener returns."""
-        before = self.owned
+        before = self.owned_partitions
         self._assign(partitions)
         added = [state for state in self._subscription if state.partition not in before]
         for state in added:

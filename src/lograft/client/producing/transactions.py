@@ -270,12 +270,12 @@ class Transactions:
         affect the next one."""
         number = self._number
 
-        async def guarded() -> T:
+        async def run_guarded() -> T:
             if number != self._number or not self.is_ready():
                 raise TransactionFailed("the transaction has ended")
             return await attempt()
 
-        return guarded
+        return run_guarded
 
     # ── requests to the coordinator, one attempt each ────────────────────────────────────────
 

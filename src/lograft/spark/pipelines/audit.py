@@ -144,7 +144,7 @@ def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> S
                 position.end,
                 position.lag,
                 unread,
-                position.lost,
+                position.lost_count,
                 age,
             )
         )

@@ -31,7 +31,7 @@ class GroupPosition:
         return max(0, self.end - self.next)
 
     @property
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         """Number of offsets that were deleted before the group read them."""
         return 0 if self.committed is None else max(0, self.start - self.committed)
 

@@ -89,7 +89,7 @@ def held(
     holds = RetentionHolds(
         link, has_groups=lambda: groups, coordinator_of=lambda group: coordinator
     )
-    found = asyncio.run(holds.held(partitions, NOW_MS))
+    found = asyncio.run(holds.find_held(partitions, NOW_MS))
     return {each.index: offset for each, offset in found.items()}
 
 

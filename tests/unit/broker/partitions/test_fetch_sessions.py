@@ -39,7 +39,7 @@ def test_a_session_goes_on_epoch_by_epoch() -> None:
     for epoch in (1, 2, 3):
         session = sessions.resume(request_of(session=(session_id, epoch)), version=12, now_ms=0)
         assert session is not None
-        assert [requested.fetch.partition for requested in session.requested()] == [0, 1]
+        assert [requested.fetch.partition for requested in session.list_requested()] == [0, 1]
     with pytest.raises(InvalidFetchSessionEpoch):
         sessions.resume(request_of(session=(session_id, 3)), version=12, now_ms=0)
 
@@ -58,13 +58,13 @@ def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
     sessions = new_sessions()
     session = sessions.open(request_of(0, 1, 2), version=12, now_ms=0)
     assert session is not None
-    requested = session.requested()
+    requested = session.list_requested()
     answers = [
         PartitionData(partition_index=index, records=b"data" if index == 0 else b"")
         for index in range(3)
     ]
     assert len(list(session.select_updates(zip(requested, answers, strict=True)))) == 3
-    assert [each.fetch.partition for each in session.requested()] == [1, 2, 0]
+    assert [each.fetch.partition for each in session.list_requested()] == [1, 2, 0]
 
 
 def test_errors_and_their_end_are_news() -> None:
@@ -73,7 +73,7 @@ def test_errors_and_their_end_are_news() -> None:
     assert session is not None
 
     def is_sent(answer: PartitionData) -> bool:
-        (requested,) = session.requested()
+        (requested,) = session.list_requested()
         return bool(list(session.select_updates([(requested, answer)])))
 
     good = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
