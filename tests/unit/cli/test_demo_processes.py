@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lograft.cli.demo.requirements import find_java_problem
 from lograft.cli.demo.shop import BROKEN_EVERY, generate_orders
-from lograft.cli.demo.steps import spark_log
+from lograft.cli.demo.steps import show_missing, spark_log
 
 LOGRAFT = str(Path(sys.executable).with_name("lograft"))
 
@@ -37,6 +37,13 @@ def test_the_spark_part_is_skipped_without_java(tmp_path: Path) -> None:
     unwrapped = " ".join(output.split())
     assert "Skipping the Spark part: Java 17 or newer is not installed." in unwrapped
     assert list(tmp_path.iterdir()) == [], "the node's directory is deleted"
+
+
+def test_the_name_of_a_missing_extra_is_printed() -> None:
+    output = io.StringIO()
+    missing = ["PySpark is not installed (pip install 'lograft[spark]')", "Java is too old"]
+    show_missing(Console(file=output, width=200), missing)
+    assert output.getvalue() == f"Skipping the Spark part: {missing[0]} and {missing[1]}.\n"
 
 
 def test_no_spark_skips_the_spark_part() -> None:

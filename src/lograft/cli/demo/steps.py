@@ -131,8 +131,13 @@ def _run_steps(steps: Steps, address: str, *, with_spark: bool) -> Path | None:
         if results is not None and spark is not None:
             _run_pipelines(steps, address, results, spark)
     if missing:
-        console.print(f"Skipping the Spark part: {' and '.join(missing)}.")
+        show_missing(console, missing)
     return results
+
+
+def show_missing(console: Console, missing: list[str]) -> None:
+    # The name of an extra, [spark], is not markup.
+    console.print(f"Skipping the Spark part: {' and '.join(missing)}.", markup=False)
 
 
 def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str]:
