@@ -17,6 +17,7 @@ from lograft.storage import errors as storage
 from lograft.wire import errors as wire
 from lograft.wire.batches import MalformedBatch, UnsupportedMagic
 from lograft.wire.compression import DecompressedTooLarge, DecompressionFailed
+from lograft.wire.otlp import MalformedTelemetry
 
 CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     model.InvalidInput: ErrorCode.INVALID_REQUEST,
@@ -33,6 +34,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     UnsupportedMagic: ErrorCode.INVALID_RECORD,
     DecompressionFailed: ErrorCode.CORRUPT_MESSAGE,
     DecompressedTooLarge: ErrorCode.INVALID_RECORD,
+    MalformedTelemetry: ErrorCode.INVALID_RECORD,
     # The log.
     storage.StorageError: ErrorCode.UNKNOWN_SERVER_ERROR,
     storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -93,7 +93,7 @@ class ClientQuotas:
             yield THROTTLED.sample(usage.throttled, quota)
             yield THROTTLE_SECONDS.sample(usage.throttled_ms / 1000, quota)
             yield CLIENTS.sample(usage.clients, quota)
-            yield EVICTED.sample(usage.evicted, quota)
+            yield EVICTED.sample(usage.evicted_count, quota)
 
     def _on_changed(self, delta: MetadataDelta) -> None:
         if delta.quotas:
@@ -110,7 +110,7 @@ class ClientQuotas:
             usage.set_limits(limits_of(key, quotas.items()))
         rates = connection_rates_of(quotas.items())
         self._connection_rates = ConnectionRates(
-            {_normalized(address): rate for address, rate in rates.by_address.items()},
+            {_normalize(address): rate for address, rate in rates.by_address.items()},
             rates.default,
         )
         was_active = self.is_active
@@ -141,7 +141,7 @@ def _window(config: BrokerConfig, settings: tuple[str, str]) -> QuotaWindow:
     return QuotaWindow(samples, seconds * 1000)
 
 
-def _normalized(address: str) -> str:
+def _normalize(address: str) -> str:
     try:
         return str(ip_address(address))
     except ValueError:

@@ -118,7 +118,7 @@ class ClientUsage:
         return len(self._states)
 
     @property
-    def evicted(self) -> int:
+    def evicted_count(self) -> int:
         return self._states.evicted
 
     def set_limits(self, limits: QuotaLimits) -> None:
@@ -188,7 +188,7 @@ class MutationUsage:
         return len(self._states)
 
     @property
-    def evicted(self) -> int:
+    def evicted_count(self) -> int:
         return self._states.evicted
 
     def set_limits(self, limits: QuotaLimits) -> None:

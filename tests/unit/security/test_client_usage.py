@@ -68,7 +68,7 @@ def test_hostile_client_ids_do_not_grow_without_bound() -> None:
     for number in range(CLIENTS_MAX + 10):
         usage.record("", f"client-{number}", 1, 0)
     assert usage.clients == CLIENTS_MAX
-    assert usage.evicted == 10
+    assert usage.evicted_count == 10
     # Later, all of them are idle, and forgotten with the next new client.
     usage.record("", "another", 1, 11_000)
     assert usage.clients == 1
