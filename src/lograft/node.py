@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lograft.api.authentication import ListenerAuthentication
+from lograft.api.certificate_principals import CertificatePrincipals
 from lograft.api.router import Router
 from lograft.api.security_log import SecurityLog
 from lograft.broker.broker import Broker
@@ -420,10 +421,16 @@ class Node:
                 quotas=shared.quotas,
                 security_log=self._security_log,
                 authentication=authentication_of(endpoint),
+                certificates=certificates_of(endpoint),
                 authorizer=self._authorizer,
             )
             self._routers[endpoint.name] = router
             return router.accept if self._interpose is None else self._interpose(router)
+
+        def certificates_of(endpoint: Endpoint) -> CertificatePrincipals | None:
+            if not endpoint.security.uses_tls:
+                return None
+            return CertificatePrincipals(shared.config, endpoint.name, self._security_log)
 
         def authentication_of(endpoint: Endpoint) -> ListenerAuthentication | None:
             if not endpoint.security.uses_sasl:

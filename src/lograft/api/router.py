@@ -70,6 +70,7 @@ from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from lograft.api.authentication import ListenerAuthentication
+    from lograft.api.certificate_principals import CertificatePrincipals
     from lograft.api.security_log import SecurityLog
     from lograft.broker.broker import Broker
     from lograft.broker.client_quotas import ClientQuotas
@@ -179,6 +180,7 @@ class Router:
         "authentication",
         "authorizer",
         "broker",
+        "certificates",
         "fast_paths",
         "frame_bytes_max",
         "link",
@@ -200,6 +202,7 @@ class Router:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         quotas: "ClientQuotas | None" = None,
         security_log: "SecurityLog | None" = None,
+        certificates: "CertificatePrincipals | None" = None,
         authorizer: Authorizer | None = None,
         authentication: "ListenerAuthentication | None" = None,
         served: tuple[ApiSpec, ...] | None = None,
@@ -219,6 +222,8 @@ class Router:
         self.frame_bytes_max = frame_bytes_max
         self.quotas = quotas
         self.security_log = security_log
+        #: Of a TLS listener.
+        self.certificates = certificates
         self.authorizer = authorizer
         #: SASL of the listener; None: clients are not authenticated by SASL.
         self.authentication = authentication
@@ -253,6 +258,9 @@ class Router:
     def accept(self, channel: Channel) -> FrameHandler:
         """Returns the handler of a connection that a client has opened."""
         session = self(channel)
+        if self.certificates is not None:
+            sasl = self.authentication is not None
+            self.certificates.identify(cast(Any, channel), None if sasl else session)
         if self.authentication is None:
             return session
         return SaslSession(session, channel, self.authentication)

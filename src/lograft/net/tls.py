@@ -37,6 +37,7 @@ class TlsChannel:
         "_is_handshake_done",
         "_loop",
         "_on_handshake",
+        "_on_identified",
         "_outgoing",
         "_paused",
         "_queue",
@@ -64,6 +65,7 @@ class TlsChannel:
         self._below = below
         self._context = context
         self._on_handshake = on_handshake
+        self._on_identified: Callable[[Exception | None], None] | None = None
         self._server_side = server_side
         self._server_hostname = server_hostname
         self._incoming = ssl.MemoryBIO()
@@ -100,6 +102,11 @@ class TlsChannel:
     def peer_certificate(self) -> bytes | None:
         """DER; None before the handshake or if the peer has no certificate."""
         return self._tls.getpeercert(binary_form=True) if self._is_handshake_done else None
+
+    def when_identified(self, callback: Callable[[Exception | None], None]) -> None:
+        """Calls `callback` after the handshake, before anything is received, or with an error if
+        the handshake failed."""
+        self._on_identified = callback
 
     def start(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -171,8 +178,10 @@ class TlsChannel:
         if self._handshake_deadline is not None:
             self._handshake_deadline.cancel()
             self._handshake_deadline = None
-        if self._on_handshake is not None and not self._is_handshake_done:
-            self._on_handshake(False)
+        if not self._is_handshake_done:
+            if self._on_handshake is not None:
+                self._on_handshake(False)
+            self._report_identified(self._failure or error)
         if self._receiver is not None:
             self._receiver.on_closed(self._failure or error)
 
@@ -194,9 +203,18 @@ class TlsChannel:
             self._handshake_deadline.cancel()
             self._handshake_deadline = None
         self._pass_ciphertext()
+        self._report_identified(None)
+        if self._closing:
+            # The client is not accepted.
+            return
         if self._paused:
             self._below.pause_reading()
         self._encrypt()
+
+    def _report_identified(self, error: Exception | None) -> None:
+        on_identified, self._on_identified = self._on_identified, None
+        if on_identified is not None:
+            on_identified(error)
 
     def _on_handshake_timeout(self) -> None:
         self._handshake_deadline = None

@@ -36,6 +36,8 @@ class TlsParameters:
     protocol: str = "TLSv1.3"
     enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
+    #: Certificate revocation lists in PEM; empty: revocation is not checked.
+    revocation_lists: str = ""
 
 
 def server_context(parameters: TlsParameters) -> ssl.SSLContext:
@@ -56,7 +58,12 @@ def server_context(parameters: TlsParameters) -> ssl.SSLContext:
     _identify(context, where, parameters.key_store)
     if trust_store is not None:
         _trust(context, where, trust_store)
+    _check_revocation(context, parameters)
     context.verify_mode = CLIENT_AUTH[parameters.client_auth]
+    if context.verify_mode is not ssl.CERT_NONE:
+        # A resumed session would not check whether the certificate has expired since.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
     return context
 
 
@@ -68,9 +75,25 @@ def client_context(parameters: TlsParameters) -> ssl.SSLContext:
         context.load_default_certs()
     else:
         _trust(context, parameters.where, parameters.trust_store)
+    _check_revocation(context, parameters)
     if parameters.key_store is not None:
         _identify(context, parameters.where, parameters.key_store)
     return context
+
+
+def _check_revocation(context: ssl.SSLContext, parameters: TlsParameters) -> None:
+    """Rejects revoked certificates, and those of authorities without a current list."""
+    if not parameters.revocation_lists:
+        return
+    try:
+        with private_file(parameters.revocation_lists.encode()) as path:
+            context.load_verify_locations(cafile=path)
+    except ssl.SSLError as error:
+        raise InvalidConfig(
+            f"{parameters.where}lograft.ssl.crl.location has no valid certificate revocation"
+            f" lists: {error}"
+        ) from None
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 
 def _context(side: int, parameters: TlsParameters) -> ssl.SSLContext:

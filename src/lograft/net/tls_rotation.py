@@ -96,8 +96,9 @@ class TlsTransports:
         """Raises InvalidConfig if `reload` would reject the TLS settings of `config` that a request
         sets. Changes nothing. A damaged store of one listener does not prevent other changes."""
         for listener in self._used_listeners(config):
-            prefix = f"{LISTENER_PREFIX}{listener.lower()}.ssl."
-            if any(name.startswith((prefix, "ssl.")) for name in named):
+            prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+            prefixes = (f"{prefix}ssl.", f"{prefix}lograft.ssl.", "ssl.", "lograft.ssl.")
+            if any(name.startswith(prefixes) for name in named):
                 self._build_changed(listener, config)
 
     def collect_samples(self) -> Iterator[Sample]:

@@ -2,6 +2,7 @@
 
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.keys import split_list
+from lograft.net.revocation_lists import read_revocation_lists
 from lograft.net.tls_contexts import TlsParameters
 from lograft.net.tls_stores import StoreSettings, read_key_store, read_trust_store
 
@@ -45,4 +46,5 @@ def tls_parameters(config: BrokerConfig, listener: str) -> TlsParameters:
         protocol=text("ssl.protocol"),
         enabled_protocols=tuple(split_list(text("ssl.enabled.protocols"))),
         cipher_suites=tuple(split_list(text("ssl.cipher.suites"))),
+        revocation_lists=read_revocation_lists(text("lograft.ssl.crl.location"), where=where),
     )

@@ -59,12 +59,37 @@ class Authority:
         return self.identity.certificate_pem()
 
     def issue(
-        self, name: str = "localhost", hosts: Iterable[str] = ("localhost", "127.0.0.1")
+        self,
+        name: str = "localhost",
+        hosts: Iterable[str] = ("localhost", "127.0.0.1"),
+        *,
+        is_expired: bool = False,
     ) -> Identity:
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.identity.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0]
-        signed = _sign(name, key, str(issuer.value), self.identity.key, hosts=hosts)
+        signed = _sign(
+            name, key, str(issuer.value), self.identity.key, hosts=hosts, is_expired=is_expired
+        )
         return Identity(key, signed)
+
+    def revoke(self, *identities: Identity, is_outdated: bool = False) -> bytes:
+        """Returns a certificate revocation list in DER."""
+        now = datetime.datetime.now(datetime.UTC)
+        days = datetime.timedelta(days=-1 if is_outdated else 1)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self.identity.certificate.subject)
+            .last_update(now - datetime.timedelta(days=2))
+            .next_update(now + days)
+        )
+        for identity in identities:
+            builder = builder.add_revoked_certificate(
+                x509.RevokedCertificateBuilder()
+                .serial_number(identity.certificate.serial_number)
+                .revocation_date(now)
+                .build()
+            )
+        return builder.sign(self.identity.key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
 def make_certificate(folder: Path) -> tuple[str, str]:
@@ -87,6 +112,7 @@ def _sign(
     *,
     hosts: Iterable[str],
     is_authority: bool = False,
+    is_expired: bool = False,
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     builder = (
@@ -96,7 +122,7 @@ def _sign(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(minutes=-1 if is_expired else 1440))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
     names = [_general_name(host) for host in hosts]

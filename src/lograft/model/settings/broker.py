@@ -396,7 +396,7 @@ def find_key(name: str) -> ConfigKey | None:
         return key._replace(effect=JAVA_CLASS)
     # As in Kafka, prefixes have the names of listeners and mechanisms in lower case.
     is_misplaced = base != name and (
-        not (base.startswith(("ssl.", "sasl.")) or base in _LISTENER_SETTINGS)
+        not (base.startswith(("ssl.", "sasl.", "lograft.ssl.")) or base in _LISTENER_SETTINGS)
         or listener != listener.lower()
         or (mechanism != "" and not _may_have_mechanism(mechanism, base))
     )
