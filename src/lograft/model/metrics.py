@@ -174,7 +174,7 @@ class Families:
     def __init__(self) -> None:
         self.by_metric: dict[Metric, dict[tuple[str, ...], Value]] = {}
         #: The values of each label that have been shown, by metric.
-        self._shown: dict[tuple[Metric, int], set[str]] = {}
+        self._shown: dict[Metric, tuple[set[str], ...]] = {}
 
     def gather(self, samples: Iterator[Sample]) -> Iterator[None]:
         """Gathers all samples, a limited number of them between two steps of this iterator, so that
@@ -205,14 +205,24 @@ class Families:
 
     def _limit(self, metric: Metric, labels: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the labels, with OTHER for each value beyond the label's limit."""
-        assert len(labels) == len(metric.labels), (metric, labels)
+        shown = self._shown.get(metric)
+        if shown is None:
+            shown = self._shown[metric] = tuple(set() for _ in metric.labels)
+        assert len(labels) == len(shown), (metric, labels)
+        for value, values in zip(labels, shown, strict=True):
+            if value not in values:
+                return self._limit_new(metric, labels, shown)
+        return labels
+
+    def _limit_new(
+        self, metric: Metric, labels: tuple[str, ...], shown: tuple[set[str], ...]
+    ) -> tuple[str, ...]:
         limited = []
-        for number, (label, value) in enumerate(zip(metric.labels, labels, strict=True)):
+        for label, value, values in zip(metric.labels, labels, shown, strict=True):
             assert not label.values or value in label.values, (metric, label.name, value)
-            shown = self._shown.setdefault((metric, number), set())
-            if value not in shown and len(shown) < label.values_max:
-                shown.add(value)
-            limited.append(value if value in shown else OTHER)
+            if value not in values and len(values) < label.values_max:
+                values.add(value)
+            limited.append(value if value in values else OTHER)
         return tuple(limited)
 
 
