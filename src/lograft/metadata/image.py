@@ -67,6 +67,8 @@ CONFIGS: Final = Gauge(
     "lograft_dynamic_configs", "Dynamic settings that are stored in the metadata."
 )
 ACLS: Final = Gauge("lograft_acls", "ACLs that are stored in the metadata.")
+#: Topics whose partitions are added up between two samples.
+TOPICS_AT_ONCE: Final = 10
 
 
 @dataclass(slots=True)
@@ -126,10 +128,6 @@ class MetadataImage:
     def is_empty(self) -> bool:
         """Whether no record but control records was ever written."""
         return not self.features
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self.topics.values())
 
     def topic(self, name: str) -> TopicState | None:
         topic_id = self.topic_ids.get(name)
@@ -233,7 +231,10 @@ class MetadataImage:
         for broker in list(self.brokers.values()):
             yield BROKERS.sample(1, "fenced" if broker.fenced else "active")
         yield TOPICS.sample(len(self.topics))
-        yield CLUSTER_PARTITIONS.sample(self.partition_count)
+        topics = list(self.topics.values())
+        for at in range(0, len(topics) + 1, TOPICS_AT_ONCE):
+            counts = [len(topic.partitions) for topic in topics[at : at + TOPICS_AT_ONCE]]
+            yield CLUSTER_PARTITIONS.sample(sum(counts))
         yield LEADERLESS.sample(len(self.leaderless))
         yield NOT_PREFERRED.sample(len(self.not_preferred))
         yield REASSIGNING.sample(len(self.reassigning))
