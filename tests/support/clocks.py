@@ -19,7 +19,13 @@ class FakeClock:
 
 
 class OnlyClock:
-    """The only one of `SharedServices` that the router uses."""
+    """What the router uses of `SharedServices`."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
+        self.config = FakeConfig()
+
+
+class FakeConfig:
+    def __init__(self) -> None:
+        self.lograft_slow_request_ms = -1

@@ -43,7 +43,7 @@ async def use_clients(cluster: VirtualCluster) -> None:
             pass
 
 
-@scenario(run_in_virtual_cluster, nodes=3)
+@scenario(run_in_virtual_cluster, nodes=3, properties={"lograft.slow.request.ms": "0"})
 async def test_nodes_yield_each_declared_metric(cluster: VirtualCluster, /) -> None:
     await cluster.test_client().create_topic("t", partitions=2, replication_factor=3)
     await use_clients(cluster)

@@ -10,12 +10,14 @@
 Measuring a request takes some ten calls, which would be noticeable on the fast path and for small
 requests. So after the first requests of an API only some are measured, and each of these counts for
 all that were skipped since the last one: buckets, counts and sums are estimates with the right
-expectation. The intervals are prime numbers, since requests often repeat in a cycle.
+expectation. The intervals are prime numbers, since requests often repeat in a cycle. The log of
+slow requests has to see all of them: while it is enabled, each is measured.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from lograft.api.slow_requests import RequestOrigin, SlowRequestLog
 from lograft.model.exchange import DelayedReply, EncodedResponse, Reply
 from lograft.model.metrics import API, LATENCY_BUCKETS, Histogram, Sample, enum_label
 
@@ -84,7 +86,9 @@ class RequestTiming:
         "count",
         "from_ns",
         "handled_ns",
+        "origin",
         "received_ns",
+        "slow_requests",
         "times",
     )
 
@@ -106,6 +110,9 @@ class RequestTiming:
         self.received_ns = received_ns or self.from_ns
         self.handled_ns = 0
         self.completed_ns = 0
+        #: Of the request, if the log of slow requests is enabled.
+        self.origin: RequestOrigin | None = None
+        self.slow_requests: SlowRequestLog | None = None
 
     def on_waiting(self) -> None:
         """The handler has returned, and the request waits."""
@@ -118,7 +125,10 @@ class RequestTiming:
             self.handled_ns = self.completed_ns
 
     def on_sent(self) -> None:
-        self.times.add(self, self._mono_ns())
+        sent_ns = self._mono_ns()
+        self.times.add(self, sent_ns)
+        if self.origin is not None and self.slow_requests is not None:
+            self.slow_requests.on_sent(self.origin, self, sent_ns)
 
 
 class TimedReply(DelayedReply):

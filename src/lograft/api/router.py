@@ -34,6 +34,7 @@ from lograft.api.request_times import (
 from lograft.api.request_usage import BETWEEN_NODES, MeasuredWork, RequestUsage
 from lograft.api.response_errors import ERRORS, ErrorCounts
 from lograft.api.sasl_session import SaslSession
+from lograft.api.slow_requests import RequestOrigin, SlowRequestLog
 from lograft.api.types import Needs
 from lograft.api.unsupported_apis import KEYS as UNSERVED
 from lograft.broker.errors import NotController
@@ -190,6 +191,7 @@ class Router:
         "security_log",
         "served",
         "shared",
+        "slow_requests",
     )
 
     def __init__(
@@ -218,6 +220,7 @@ class Router:
         self.shared = shared
         self.broker = broker
         self.listener = listener
+        self.slow_requests = SlowRequestLog(lambda: shared.config.lograft_slow_request_ms, listener)
         self.role = role
         self.frame_bytes_max = frame_bytes_max
         self.quotas = quotas
@@ -366,6 +369,7 @@ class Router:
 
     def collect_samples(self) -> Iterator[Sample]:
         """Includes only APIs that were requested: most listeners never get most of them."""
+        yield from self.slow_requests.collect_samples()
         listener = self.listener
         for route in list(self._routes.values()):
             yield REQUESTS.sample(route.requests, listener, route.spec.name)
@@ -457,7 +461,10 @@ class Session:
                     produce.serve(frame, self._access)
                     if produce.served < produce.timed_at
                     else self._serve_timed(
-                        produce, PRODUCE_KEY, partial(produce.serve, frame, self._access)
+                        produce,
+                        PRODUCE_KEY,
+                        partial(produce.serve, frame, self._access),
+                        frame,
                     )
                 )
                 if reply is not None:
@@ -468,7 +475,10 @@ class Session:
                     fetch.serve(frame, self._access, self._handle)
                     if fetch.served < fetch.timed_at
                     else self._serve_timed(
-                        fetch, FETCH_KEY, partial(fetch.serve, frame, self._access, self._handle)
+                        fetch,
+                        FETCH_KEY,
+                        partial(fetch.serve, frame, self._access, self._handle),
+                        frame,
                     )
                 )
                 if reply is not None:
@@ -480,7 +490,11 @@ class Session:
         self._access = access_key(self._principal, self._peer.host, authorizer.version)
 
     def _serve_timed(
-        self, patterns: ProducePatterns | FetchPatterns, key: int, serve: Callable[[], Reply]
+        self,
+        patterns: ProducePatterns | FetchPatterns,
+        key: int,
+        serve: Callable[[], Reply],
+        frame: memoryview,
     ) -> Reply:
         """Measures a request of the fast path."""
         router = self._router
@@ -492,10 +506,14 @@ class Session:
             return None
         served = patterns.served
         count, patterns.measured = served - patterns.measured, served
-        patterns.timed_at = served - 1 + interval_after(served, FAST_INTERVAL)
+        is_logged = router.slow_requests.is_enabled
+        interval = 1 if is_logged else FAST_INTERVAL
+        patterns.timed_at = served - 1 + interval_after(served, interval)
         timing = RequestTiming(
             router.route(key).times, mono_ns, self.received_ns, from_ns=from_ns, count=count
         )
+        if is_logged:
+            self._log_if_slow(timing, read_request_header(frame))
         return measure_reply(reply, timing)
 
     def _handle(self, frame: memoryview) -> Reply:
@@ -512,7 +530,7 @@ class Session:
             return self._reject_version(route, header)
         timing = None
         if route.requests >= route.timed_at:
-            timing = self._start_timing(route)
+            timing = self._start_timing(route, header)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
         context = self._context(header)
@@ -701,11 +719,23 @@ class Session:
             raise CloseConnection(f"{route.spec.name} has no response") from None
         return EncodedResponse(parts, mute_ms, timing=timing)
 
-    def _start_timing(self, route: Route) -> RequestTiming:
-        count = interval_after(route.requests, GENERAL_INTERVAL)
+    def _start_timing(self, route: Route, header: RequestHeader) -> RequestTiming:
+        is_logged = self._router.slow_requests.is_enabled
+        count = 1 if is_logged else interval_after(route.requests, GENERAL_INTERVAL)
         route.timed_at = route.requests + count
         mono_ns = self._router.shared.clock.mono_ns
-        return RequestTiming(route.times, mono_ns, self.received_ns, from_ns=mono_ns(), count=count)
+        timing = RequestTiming(
+            route.times, mono_ns, self.received_ns, from_ns=mono_ns(), count=count
+        )
+        if is_logged:
+            self._log_if_slow(timing, header)
+        return timing
+
+    def _log_if_slow(self, timing: RequestTiming, header: RequestHeader) -> None:
+        timing.slow_requests = self._router.slow_requests
+        timing.origin = RequestOrigin(
+            header.api_key, header.api_version, header.client_id, self._peer, self._principal
+        )
 
     def _reject_version(self, route: Route, header: RequestHeader) -> EncodedResponse:
         """Like Kafka, closes the connection except for ApiVersions: a newer client sends its newest

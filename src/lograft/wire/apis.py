@@ -13,6 +13,8 @@ from lograft.wire.messages.index import APIS
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
+JOIN_GROUP_KEY: Final = 11
+SYNC_GROUP_KEY: Final = 14
 API_VERSIONS_KEY: Final = 18
 GET_TELEMETRY_SUBSCRIPTIONS_KEY: Final = 71
 PUSH_TELEMETRY_KEY: Final = 72

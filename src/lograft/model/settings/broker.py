@@ -164,6 +164,7 @@ class BrokerConfig:
     lograft_metrics_kafka_exporter_enable: bool
     lograft_metrics_partitions_max: int
     lograft_metrics_topics_max: int
+    lograft_slow_request_ms: int
     lograft_unauthenticated_connections_max: int
     max_connection_creation_rate: int
     max_connections: int

@@ -388,6 +388,7 @@ lograft.metrics.groups.max: Number of groups with series of their own in the met
 lograft.metrics.kafka.exporter.enable: Whether the metrics include the series of kafka_exporter, under its names.
 lograft.metrics.partitions.max: Number of partitions with series of their own in the metrics of this broker, and of pairs of groups and partitions; there are none for further ones.
 lograft.metrics.topics.max: Number of topics with series of their own in the metrics: those with the most traffic. All others are added up under other.
+lograft.slow.request.ms: A request that takes at least this time is written to the log, with the time of each stage; -1 disables it. Waits that the client asked for, such as those of a Fetch for records, do not count. While it is enabled, every request is measured.
 partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.
 partition.raft.fetch.timeout.ms: How long a follower of a raft partition waits for its leader before it becomes a candidate.
 """

@@ -441,6 +441,7 @@ LOGRAFT_CONFIGS: Final = (
     ConfigKey("lograft.oauthbearer.any.audience", BOOLEAN, "false", None, MEDIUM, READ_ONLY),
     ConfigKey("lograft.oauthbearer.any.issuer", BOOLEAN, "false", None, MEDIUM, READ_ONLY),
     ConfigKey("lograft.oauthbearer.unsecured.tokens.enable", BOOLEAN, "false", None, MEDIUM, READ_ONLY),
+    ConfigKey("lograft.slow.request.ms", INT, "-1", Between(-1), LOW, CLUSTER_WIDE),
     ConfigKey("lograft.ssl.crl.location", STRING, None, None, MEDIUM, PER_BROKER),
     ConfigKey("lograft.unauthenticated.connections.max", INT, "1000", Between(1), MEDIUM, READ_ONLY),
     ConfigKey("partition.raft.election.timeout.ms", INT, "1000", Between(50), MEDIUM, READ_ONLY),
