@@ -6,11 +6,13 @@ advertised address, and then the quorum and the partitions.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Final, Literal
 
 from lograft.cli.cluster import registered_brokers
+from lograft.cli.node_history import HistoryReader, NodeHistory
 from lograft.cli.output import count, numbers
 from lograft.client.admin import (
     Admin,
@@ -38,6 +40,12 @@ SILENT_MS: Final = 3_000
 #: A busy voter may be a second behind; only a longer delay is a problem.
 BEHIND_MS: Final = 30_000
 ELECTION_SETTLES_SECONDS: Final = 1.0
+#: The points of a history that are examined: of the last five minutes.
+HISTORY_POINTS: Final = 60
+#: What the series of a history may reach, in their units, as in packaging/monitoring/alerts.yaml.
+LOOP_DELAY_SECONDS_MAX: Final = 0.25
+FLUSH_SECONDS_MAX: Final = 1.0
+METADATA_LAG_MAX: Final = 100
 LOCAL_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -88,6 +96,7 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
             return report
         await _check_dynamic_settings(admin, report, brokers, quorum)
         await _check_partitions(admin, report, brokers)
+        await _check_nodes(admin, report)
     except ClientError as error:
         report.add(
             "bad", f"the cluster does not respond: {error}", "check the brokers' logs, then retry"
@@ -323,6 +332,45 @@ def _format_controllers(voters: list[QuorumReplica]) -> str:
 
 def _format_nodes(role: str, nodes: list[int]) -> str:
     return f"{role}{'' if len(nodes) == 1 else 's'} {numbers(nodes)}"
+
+
+async def _check_nodes(admin: Admin, report: Report) -> None:
+    """Examines the figures of the nodes whose HTTP listeners are reachable: those of this
+    machine."""
+    histories = await HistoryReader(admin, []).read(points=HISTORY_POINTS)
+    for node in histories.nodes:
+        problems = list(find_slow_figures(node))
+        for what, next_step in problems:
+            report.add("doubtful", f"node {node.node_id}: {what}", next_step)
+        if not problems:
+            report.add("good", f"the figures of node {node.node_id} at {node.url} are normal")
+
+
+def find_slow_figures(node: NodeHistory) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong according to the history of a node, and what to do next."""
+
+    def typical(series: str) -> float:
+        """The median, which a single slow point does not change; 0 without values."""
+        values = [value for value in node.series.get(series, ()) if value is not None]
+        return median(values) if values else 0.0
+
+    if (delay := typical("loop_delay_p99")) > LOOP_DELAY_SECONDS_MAX:
+        yield (
+            f"its event loop is {delay:.2f} s late",
+            "the machine or the node is overloaded: `lograft top` shows its CPU and requests",
+        )
+    if (flush := typical("flush_p99")) > FLUSH_SECONDS_MAX:
+        yield f"an fsync takes {flush:.1f} s", "check the disk"
+    if (lag := typical("metadata_lag")) > METADATA_LAG_MAX:
+        yield (
+            f"it has not applied {lag:.0f} committed metadata records",
+            "check its connections to the controllers, and its log",
+        )
+    if rejected := typical("connections_rejected"):
+        yield (
+            f"it rejects {rejected:.1f} connections per second",
+            "check max.connections and max.connections.per.ip, and which clients connect so often",
+        )
 
 
 async def _check_partitions(admin: Admin, report: Report, reachable: list[int]) -> None:

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from lograft.cli.doctor import Finding, Report, examine, report_lines
+from lograft.cli.doctor import Finding, Report, examine, find_slow_figures, report_lines
+from lograft.cli.node_history import NodeHistory, Values
 from lograft.cli.quorum import describe_lines
 from lograft.client.admin import (
     Admin,
@@ -219,3 +220,36 @@ async def test_brokers_that_run_are_not_named_for_missing_leaders(
     report = await examine(admin, resolve)
     (leaderless,) = [each for each in report.findings if "without a leader" in each.what]
     assert leaderless.next_step == f"start broker {leader}, which can become the leader"
+
+
+def history(**series: Values) -> NodeHistory:
+    return NodeHistory(
+        url="http://localhost:9094",
+        node_id=1,
+        cluster_id="c",
+        step_ms=5_000,
+        end_ms=0,
+        series=series,
+        topics={},
+        groups={},
+    )
+
+
+def test_slow_figures_of_a_node_are_reported() -> None:
+    slow = history(
+        loop_delay_p99=(0.5, 0.6, 0.7),
+        flush_p99=(2.0, None, 3.0),
+        metadata_lag=(500.0,),
+        connections_rejected=(3.0,),
+    )
+    assert [what for what, _ in find_slow_figures(slow)] == [
+        "its event loop is 0.60 s late",
+        "an fsync takes 2.5 s",
+        "it has not applied 500 committed metadata records",
+        "it rejects 3.0 connections per second",
+    ]
+
+
+def test_single_slow_points_and_missing_series_are_normal() -> None:
+    usual = history(loop_delay_p99=(0.01, 9.0, 0.01), flush_p99=(None, None), metadata_lag=(0.0,))
+    assert list(find_slow_figures(usual)) == []
