@@ -3,12 +3,15 @@
 import asyncio
 
 from lograft.api.router import REQUESTS
+from lograft.broker.partitions.exporter_series import CURRENT_OFFSET
 from lograft.broker.partitions.partition_table import PARTITIONS
+from lograft.broker.partitions.topic_traffic import BYTES_IN, TOPICS_HERE
 from lograft.client.admin import Admin
 from lograft.client.administering.group_offsets import GroupOffset
 from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
-from lograft.model.metrics import SLICE_SAMPLES, Families, gather_all, value_of
+from lograft.http.exposition import write_families
+from lograft.model.metrics import OTHER, SLICE_SAMPLES, Families, gather_all, value_of
 from lograft.model.progress_groups import PROGRESS
 from lograft.model.types import TopicPartition
 from lograft.net.tls_rotation import HANDSHAKES, HANDSHAKES_FAILED
@@ -71,6 +74,40 @@ async def test_nodes_in_one_process_have_separate_metrics(cluster: VirtualCluste
         leads = node.broker.partitions.get("t", 0) is not None
         produced = gather_all(node.collect_samples()).by_metric[REQUESTS]
         assert produced["PLAINTEXT", "Produce"] == (5 if leads else 0)
+
+
+@scenario(
+    run_in_virtual_cluster,
+    nodes=1,
+    properties={
+        "lograft.metrics.topics.max": "5",
+        "lograft.metrics.partitions.max": "7",
+        "file.delete.delay.ms": "1000",
+    },
+)
+async def test_series_are_bounded_while_topics_are_created_and_deleted_by_the_thousand(
+    cluster: VirtualCluster, /
+) -> None:
+    node = cluster.node(1)
+    async with Admin(
+        bootstrap_servers=bootstrap_of(cluster), runtime=cluster.client_runtime()
+    ) as admin:
+        for number in range(5):
+            names = [f"t{number}-{each}" for each in range(400)]
+            await admin.create_topics(names)
+            while value_of(node, PARTITIONS, "leader") < len(names):
+                await asyncio.sleep(0.1)
+            families = gather_all(node.collect_samples())
+            assert len(families.by_metric[BYTES_IN]) <= 5 + 1
+            assert len(families.by_metric[CURRENT_OFFSET]) <= 7
+            # Every format of a scrape can be written.
+            assert all(write_families(families, openmetrics=True))
+            await admin.delete_topics(names)
+        while value_of(node, TOPICS_HERE):
+            await asyncio.sleep(1)
+        families = gather_all(node.collect_samples())
+    assert set(families.by_metric[BYTES_IN]) == {(OTHER,)}
+    assert CURRENT_OFFSET not in families.by_metric
 
 
 @scenario(run_in_virtual_cluster, nodes=1)

@@ -223,6 +223,34 @@ async def test_scrapes_at_the_same_time_share_a_collection(world: World, /) -> N
 
 
 @scenario(run)
+async def test_a_thousand_scrapes_at_once_are_bounded(world: World, /) -> None:
+    """Those above the limit of connections are closed, and all others share few collections."""
+    world.node.series = 500
+    await world.get("/health/live")
+
+    async def scrape() -> bytes:
+        try:
+            return await world.exchange(
+                b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            )
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+
+    scrapes = [asyncio.ensure_future(scrape()) for _ in range(1_000)]
+    most = 0
+    while not all(each.done() for each in scrapes):
+        most = max(most, int(value_of(world.listener, CONNECTIONS)))
+        await asyncio.sleep(0.01)
+    assert most <= http_listener.CONNECTIONS_MAX
+    bodies = [each.result() for each in scrapes if each.result()]
+    assert bodies
+    assert all(body.count(b"lograft_test_series{") == 500 for body in bodies)
+    assert world.node.collections < 100
+    await world.wait_closed()
+    assert (await world.get("/metrics"))[0] == 200
+
+
+@scenario(run)
 async def test_a_client_that_does_not_read_is_disconnected(
     world: World, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:

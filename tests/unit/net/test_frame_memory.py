@@ -1,9 +1,21 @@
 """queued.max.request.bytes: requests beyond the limit wait, in order, and none is lost."""
 
-from lograft.net.frame_memory import FrameBudget
+from lograft.model.metrics import Buckets, Gauge, gather_all
+from lograft.net.frame_memory import (
+    BUFFER_BYTES,
+    CONNECTIONS_PAUSED,
+    QUEUED_BYTES,
+    FrameBudget,
+)
 from tests.support.scenarios import scenario
 from tests.unit.net.connection_fakes import framed, setting, settle
 from tests.unit.net.event_loops import run_on_loop
+
+
+def gauge(budget: FrameBudget, metric: Gauge) -> float:
+    value = gather_all(budget.collect_samples("broker")).by_metric[metric]["broker",]
+    assert not isinstance(value, Buckets)
+    return value
 
 
 @scenario(run_on_loop)
@@ -22,6 +34,9 @@ async def test_request_waits_until_another_is_handled() -> None:
         # Small requests that arrive complete are not counted.
         small = framed(b"s")
         third_answers = third.responses
+        assert gauge(budget, CONNECTIONS_PAUSED) == 2
+        assert gauge(budget, QUEUED_BYTES) >= 99_999
+        assert gauge(budget, BUFFER_BYTES) == budget.total > 0
         first.channel.deliver(big[5_000:] + small)
         await settle()
         assert first.responses == [b"a" * 99_999, b"s"]
@@ -30,6 +45,7 @@ async def test_request_waits_until_another_is_handled() -> None:
         second.channel.end(None)
         await settle()
         assert third.channel.reading
+        assert gauge(budget, CONNECTIONS_PAUSED) == 0
         third.channel.deliver(big[5_000:])
         assert third.responses == [b"a" * 99_999]
 

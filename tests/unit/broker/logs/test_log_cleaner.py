@@ -1,6 +1,6 @@
 import asyncio
 
-from lograft.broker.logs.log_cleaner import MOVED_BYTES, PASSES
+from lograft.broker.logs.log_cleaner import GIVEN_UP, MOVED_BYTES, PASSES
 from lograft.broker.partitions.partition import Partition
 from lograft.metadata.types import ResourceType
 from lograft.model.metrics import value_of
@@ -8,12 +8,13 @@ from lograft.model.seams import FileSlice
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
+from lograft.simulation.platter import FileNode
 from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
 from lograft.wire.records.config_record import ConfigRecord
 from tests.support.scenarios import scenario
 from tests.support.waiting import wait_until_async
-from tests.unit.broker.bench import Bench, make_config, run
+from tests.unit.broker.bench import Bench, make_config, new_machine, run
 
 COMPACTED = {
     "cleanup_policy": "compact",
@@ -156,3 +157,19 @@ async def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one(bench: Be
     await asyncio.sleep(5)
     assert value_of(bench.broker, PASSES) >= 1
     assert read(partition)[-1] == (399, b"key0", b"value399")
+
+
+def test_a_damaged_log_is_no_longer_compacted() -> None:
+    machine = new_machine()
+
+    async def damage(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+        for number in range(40):
+            write(bench, partition, b"key", b"value%d" % number)
+        node = machine.platter.find("/data/a-0/00000000000000000000.log")
+        assert isinstance(node, FileNode)
+        node.live[70] ^= 0xFF
+        await asyncio.sleep(100)
+        assert value_of(bench.broker, GIVEN_UP) == 1
+
+    run(damage, machine=machine)

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from lograft.broker.errors import PartitionOffline
+from lograft.broker.logs.log_manager import DIR_FAILURES
 from lograft.broker.partitions.partition import Partition
 from lograft.metadata.topics import delete_topics
 from lograft.model.errors import DiskFailed
+from lograft.model.metrics import value_of
 from lograft.model.types import Offset, TopicPartition
 from lograft.simulation.disk import DiskFault
 from lograft.simulation.platter import FileNode
@@ -234,6 +236,7 @@ async def test_a_log_dir_that_somebody_deleted_is_offline_and_not_made_again(
     await bench.create_topic("b", partitions=4)
     first, second = bench.broker.logs.directories
     assert (first.offline, second.offline) == (False, True)
+    assert value_of(bench.broker.logs, DIR_FAILURES) == 1
     assert not bench.life.disk.exists("/two")
 
 

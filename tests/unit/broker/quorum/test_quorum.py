@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from lograft.broker.errors import NotController
-from lograft.broker.quorum.raft_driver import RaftDriver
+from lograft.broker.quorum.raft_driver import LOG_START, RaftDriver
 from lograft.consensus.messages import (
     AddVoterRequest,
     Error,
@@ -15,6 +15,7 @@ from lograft.consensus.messages import (
 )
 from lograft.consensus.types import LogEnd, Voter, VoterEndpoint
 from lograft.metadata.image import MetadataImage
+from lograft.model.metrics import value_of
 from lograft.model.types import Epoch, NodeId, Offset
 from lograft.simulation.errors import InvariantViolated
 from lograft.testing import VirtualCluster
@@ -177,6 +178,7 @@ async def test_a_node_that_was_away_for_long_gets_a_snapshot(
         await decide(cluster, f"n{number}")
     leader = cluster.controller_id
     assert driver(cluster, leader).log.log_start_offset > end
+    assert value_of(driver(cluster, leader), LOG_START) > end
     cluster.heal()
     expected = settings_of(cluster, leader)
     await cluster.wait_for(lambda: settings_of(cluster, away) == expected)

@@ -8,8 +8,10 @@ from lograft.broker.errors import NotEnoughReplicas, WaitTimedOut
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.replica_selection import RACK_AWARE_SELECTOR
 from lograft.broker.partitions.replication_throttle import FOLLOWER_RATE, LEADER_RATE
+from lograft.broker.replicas.replicas import RECORDS_LOST, THROTTLED
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import value_of
 from lograft.model.types import Offset
 from lograft.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -367,6 +369,8 @@ async def test_a_copy_is_no_faster_than_its_limit(cluster: Cluster, /, throttled
     limit(cluster, throttled, 100_000)
     seconds = await copy(cluster)
     assert 4 <= seconds <= 15, seconds
+    brokers = [node.broker.replicas for node in cluster.nodes.values()]
+    assert sum(value_of(replicas, THROTTLED) for replicas in brokers) > 0
     # A replica in sync is not throttled.
     begin_ms = cluster.nodes[1].broker.clock.mono_ms()
     for _ in range(20):
@@ -409,6 +413,8 @@ async def test_after_an_unclean_election_the_old_leader_gives_up_what_is_lost(
     end = append(first, b"only here")
     await cluster.until(lambda: cluster.state("a").isr == (1,))
     await first.wait_committed(end, timeout_ms=5_000)
+    # The high watermark is written to a checkpoint.
+    await asyncio.sleep(10)
     cluster.kill(1)
     cluster.fence(1)
     second = await cluster.until_led("a")
@@ -422,3 +428,4 @@ async def test_after_an_unclean_election_the_old_leader_gives_up_what_is_lost(
     old = cluster.nodes[1].partition("a")
     assert content(old) == content(second)
     assert b"only here" not in content(old)
+    assert value_of(cluster.nodes[1].broker.replicas, RECORDS_LOST) == 1
