@@ -1,7 +1,14 @@
-from lograft.broker.client_quotas import THROTTLE_SECONDS, THROTTLED, ClientQuotas
+from lograft.broker.client_quotas import (
+    CLIENTS,
+    EVICTED,
+    THROTTLE_SECONDS,
+    THROTTLED,
+    ClientQuotas,
+)
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.model.metrics import value_of
 from lograft.model.types import Epoch, Offset
+from lograft.security.client_usage import CLIENTS_MAX
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
 from tests.unit.broker.bench import make_config
 
@@ -33,6 +40,7 @@ def test_quotas_follow_the_image() -> None:
     quotas.produce.count_throttled(1_000)
     assert value_of(quotas, THROTTLED, "producer_byte_rate") == 1
     assert value_of(quotas, THROTTLE_SECONDS, "producer_byte_rate") == 1
+    assert value_of(quotas, CLIENTS, "producer_byte_rate") == 1
     rates = quotas.connection_rates()
     # Of each role separately; throttled for at most one window.
     assert [rates.record("::1", 0) for _ in range(5)] == [0, 0, 0, 0, 500]
@@ -42,3 +50,16 @@ def test_quotas_follow_the_image() -> None:
     metadata.on_committed(Offset(2), Epoch(1), [removal])
     assert changes == [True, False]
     assert quotas.produce.clients == 0
+
+
+def test_clients_beyond_the_limit_are_forgotten() -> None:
+    metadata = ClusterMetadata(make_config())
+    quotas = ClientQuotas(metadata)
+    # Of each client separately: the default of all client ids.
+    metadata.on_committed(
+        Offset(1), Epoch(1), [quota("producer_byte_rate", 100, **{"client-id": None})]
+    )
+    for number in range(CLIENTS_MAX + 3):
+        quotas.produce.record("alice", f"c{number}", 1, 0)
+    assert value_of(quotas, CLIENTS, "producer_byte_rate") == CLIENTS_MAX
+    assert value_of(quotas, EVICTED, "producer_byte_rate") == 3
