@@ -55,10 +55,13 @@ def test_quotas_follow_the_image() -> None:
 def test_clients_beyond_the_limit_are_forgotten() -> None:
     metadata = ClusterMetadata(make_config())
     quotas = ClientQuotas(metadata)
-    # Of each client separately: the default of all client ids.
-    metadata.on_committed(
-        Offset(1), Epoch(1), [quota("producer_byte_rate", 100, **{"client-id": None})]
+    # Of each client id separately.
+    record = ClientQuotaRecord(
+        entity=[EntityData(entity_type="client-id", entity_name=None)],
+        key="producer_byte_rate",
+        value=100,
     )
+    metadata.on_committed(Offset(1), Epoch(1), [record])
     for number in range(CLIENTS_MAX + 3):
         quotas.produce.record("alice", f"c{number}", 1, 0)
     assert value_of(quotas, CLIENTS, "producer_byte_rate") == CLIENTS_MAX
