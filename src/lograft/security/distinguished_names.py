@@ -114,7 +114,7 @@ def _oid_text(content: memoryview) -> str:
             parts.append(number)
             number = 0
     if not parts:
-        raise _damaged()
+        raise _make_error()
     first = min(parts[0] // 40, 2)
     return ".".join(map(str, (first, parts[0] - 40 * first, *parts[1:])))
 
@@ -122,18 +122,18 @@ def _oid_text(content: memoryview) -> str:
 def _read(data: memoryview, tag: int | None = None) -> _Element:
     """Returns the first element. Raises InvalidInput."""
     if len(data) < 2 or (tag is not None and data[0] != tag):
-        raise _damaged()
+        raise _make_error()
     length, at = data[1], 2
     if length & 0x80:
         at += length & 0x7F
         if at > len(data) or not 1 <= at - 2 <= 4:
-            raise _damaged()
+            raise _make_error()
         length = int.from_bytes(data[2:at], "big")
     end = at + length
     if end > len(data):
-        raise _damaged()
+        raise _make_error()
     return _Element(data[0], data[at:end], data[:end], data[end:])
 
 
-def _damaged() -> InvalidInput:
+def _make_error() -> InvalidInput:
     return InvalidInput("the subject of the certificate is not valid DER")
