@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from lograft.net.tls_rotation import TlsTransports
 
 LOGGER: Final = logging.getLogger(__name__)
+#: They are renewed months before they expire.
+CERTIFICATE_CHECK_SECONDS: Final = 6 * 3600.0
 
 
 class Node:
@@ -259,6 +261,22 @@ class Node:
             self._peers.close()
         for lock in self._locks:
             lock.release()
+
+    def follow_certificates(self, renew: Callable[[], bool]) -> None:
+        """Calls `renew`, a worker's job, every few hours. If it returns True, it has replaced
+        files of certificates, which the node then uses for new connections."""
+        self._spawn(self._renew_certificates(renew), name="certificate renewal")
+
+    async def _renew_certificates(self, renew: Callable[[], bool]) -> None:
+        while True:
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
+            try:
+                is_replaced = await self._runtime.workers.run(renew)
+            except (LograftError, OSError) as error:
+                LOGGER.error("could not renew the certificates: %s", error)
+                continue
+            if is_replaced and self._tls is not None:
+                self._tls.reload(self._effective_config())
 
     # ── the steps of a start ─────────────────────────────────────────────────────────────────
 

@@ -10,10 +10,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from lograft import node as node_module
 from lograft.client import BrokerError, ConfigChange, broker_resource
 from lograft.client.blocking import Admin, Producer
 from lograft.model.errors import ErrorCode
 from lograft.testing import Cluster
+from tests.support.waiting import wait_until
 from tests.unit.net.certificates import Authority, Identity
 
 #: The listener for clients and brokers; `Cluster` names it PLAINTEXT, but here it uses TLS.
@@ -182,3 +184,25 @@ def test_the_http_listener_uses_the_tls_settings(tmp_path: Path) -> None:
 def test_there_is_no_http_listener_unless_it_is_configured() -> None:
     with Cluster() as cluster:
         assert cluster.call(1, lambda node: list(node.http_urls)) == []
+
+
+def test_renewed_files_are_used_for_new_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "CERTIFICATE_CHECK_SECONDS", 0.01)
+    nodes = TlsNodes(tmp_path, 1)
+    calls = []
+
+    def renew() -> bool:
+        calls.append(nodes.identity)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        if len(calls) == 2:
+            nodes.identity = nodes.write(nodes.authority.issue())
+        return len(calls) == 2
+
+    with nodes.cluster as cluster:
+        first = nodes.fetch_certificate(1)
+        cluster.call(1, lambda node: node.follow_certificates(renew))
+        wait_until(lambda: len(calls) > 2)
+        assert nodes.fetch_certificate(1) == der_of(nodes.identity) != first

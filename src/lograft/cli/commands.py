@@ -86,8 +86,8 @@ def start(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Data directory, created and formatted on first use.  [default: lograft-data, or"
-            " lograft-cluster with --nodes]",
+            help="Data directory, created and formatted on first use.  [default: lograft-data,"
+            " lograft-cluster with --nodes, or lograft-secure with --secure]",
         ),
     ] = None,
     port: Annotated[
@@ -104,14 +104,38 @@ def start(
         LogFormat,
         typer.Option(help="Format of the nodes' logs: one JSON object per line, or text."),
     ] = LogFormat.TEXT,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="Accept connections from other machines, with TLS, passwords and ACLs: create a"
+            " certificate authority, a certificate and the user admin on first use.",
+        ),
+    ] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="With --secure: the name or address under which clients reach this machine, kept"
+            " for later starts.  [default: this machine's name]",
+        ),
+    ] = None,
 ) -> None:
     """Run a node, or a cluster on this machine.
 
     No configuration is required. Each node is both broker and controller, and accepts connections
-    from this machine only. Ctrl-C stops all nodes. Each node of a cluster is a process: kill one
-    and watch the others take over.
+    from this machine only, unless --secure is specified. Ctrl-C stops all nodes. Each node of a
+    cluster is a process: kill one and watch the others take over.
     """
-    if nodes == 1:
+    if host is not None and not secure:
+        raise typer.BadParameter("--host needs --secure")
+    if secure:
+        if nodes != 1:
+            raise typer.BadParameter("--secure runs a single node, without --nodes")
+        from lograft.cli.secure_node import start_secure
+
+        start_secure(data or "lograft-secure", port, host, log_format.value)
+    elif nodes == 1:
         from lograft.cli.node_runner import start_embedded
 
         start_embedded(data or "lograft-data", port, log_format.value)

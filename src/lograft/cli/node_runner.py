@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -91,6 +91,7 @@ def embedded_properties(
 def start_embedded(data: str, port: int, log_format: str = "text") -> None:
     from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
     from lograft.cli.local_cluster import cluster_size
+    from lograft.cli.secure_folder import is_secure
     from lograft.runtime.clock import SystemClock
     from lograft.runtime.disk import RealDisk
     from lograft.runtime.randomness import SystemRandomness
@@ -103,6 +104,11 @@ def start_embedded(data: str, port: int, log_format: str = "text") -> None:
         raise InvalidInput(
             f"{data} contains a cluster of {size} nodes: start it with --nodes {size}, or specify"
             " another directory with --data"
+        )
+    if is_secure(Path(data)):
+        raise InvalidInput(
+            f"{data} contains a secure node: start it with --secure, or specify another directory"
+            " with --data"
         )
     disk = RealDisk()
     meta = read_meta_properties(disk, data)
@@ -119,7 +125,7 @@ def start_embedded(data: str, port: int, log_format: str = "text") -> None:
                 disk, config, request, randomness=randomness, now_ms=SystemClock().wall_ms()
             )
         output.announce(f"Formatted {data}.")
-    _run(config, output)
+    run_node(config, output, output.announce_addresses)
 
 
 def serve_file(path: str, overrides: Mapping[str, str] | None = None) -> None:
@@ -129,7 +135,7 @@ def serve_file(path: str, overrides: Mapping[str, str] | None = None) -> None:
     text = _describe_unknown_settings(path, config)
     if text:
         output.warn(text)
-    _run(config, output)
+    run_node(config, output, output.announce_addresses)
 
 
 class Output:
@@ -178,8 +184,9 @@ class Output:
             raise SystemExit(exit_code(error)) from None
 
 
-def _run(config: BrokerConfig, output: Output) -> None:
+def run_node(config: BrokerConfig, output: Output, on_serving: "Callable[[Node], None]") -> None:
+    """Runs a node until it is stopped; `on_serving` is called when it serves clients."""
     from lograft import node
 
     with output.reporting_errors():
-        node.run(config, output.announce_addresses)
+        node.run(config, on_serving)
