@@ -53,6 +53,7 @@ SETTINGS: Final = {
 
 def acl_server(kind: Kind, folder: Path) -> SaslServer:
     """Its listener without SASL is for the admin: ANONYMOUS is a super user."""
+    folder.mkdir(exist_ok=True)
     server = SaslServer(kind, folder, SETTINGS)
     users = " ".join(f'user_{name}="{name}-secret"' for name in USERS)
     name = "listener.name.sasl.plain.sasl.jaas.config"

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lograft import __version__
+from lograft.cli.acl_commands import acls
 from lograft.cli.bench_commands import bench
 from lograft.cli.cluster_commands import cluster
 from lograft.cli.config_commands import configs
@@ -46,6 +47,7 @@ app.add_typer(cluster, name="cluster")
 app.add_typer(quorum, name="quorum")
 app.add_typer(transactions, name="transactions")
 app.add_typer(users, name="users")
+app.add_typer(acls, name="acls")
 app.add_typer(context, name="context")
 app.add_typer(pipeline, name="pipeline")
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
 from lograft.client.administering import (
+    acls as acl_requests,
+)
+from lograft.client.administering import (
     cluster,
     configs,
     group_offsets,
@@ -104,6 +107,9 @@ from lograft.client.errors import WrongUse
 from lograft.client.metering.names import ClientMetrics
 from lograft.client.types import TopicPartition
 from lograft.model.seams import Address, Runtime
+from lograft.security.acls import Acl, AclFilter
+from lograft.security.authorization import Need
+from lograft.security.standard_authorizer import Rule
 
 if TYPE_CHECKING:
     from lograft.client.keywords import AdminKeywords
@@ -672,6 +678,26 @@ class Admin(AsyncResource):
             print(hold.group, hold.offset, hold.records_kept)
         """
         return await retention_holds.list_retention_holds(self._driver, topics, now_ms=now_ms)
+
+    # ── ACLs ─────────────────────────────────────────────────────────────────────────────────
+
+    async def list_acls(self, selected: AclFilter | None = None) -> list[Acl]:
+        """Returns the ACLs that a filter selects, by default all."""
+        return await acl_requests.list_acls(self._driver, selected or AclFilter())
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Creates ACLs; those that exist stay as they are."""
+        await acl_requests.create_acls(self._driver, acls)
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
+        """Deletes the ACLs that any of the filters selects, and returns them."""
+        return await acl_requests.delete_acls(self._driver, filters)
+
+    async def explain_access(self, principal: str, need: Need, *, host: str = "127.0.0.1") -> Rule:
+        """Returns the rule that decides whether a principal ("User:alice") at a host may perform an
+        operation. Brokers do not return super.users and allow.everyone.if.no.acl.found: the result
+        is that of a principal that is no super user, without that setting."""
+        return await acl_requests.explain_access(self._driver, principal, need, host)
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────
 

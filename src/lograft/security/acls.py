@@ -85,18 +85,18 @@ class AclFilter(NamedTuple):
 
 def describe_acl(acl: Acl) -> str:
     """Returns the ACL as a line of text: ALLOW User:alice READ TOPIC PREFIXED orders- host *"""
-    return (
-        f"{_name(AclPermission, acl.permission)} {acl.principal} {operation_name(acl.operation)}"
-        f" {_name(ResourceType, acl.resource_type)} {_name(PatternType, acl.pattern_type)}"
-        f" {acl.name} host {acl.host}"
-    )
+    permission = name_of_number(AclPermission, acl.permission)
+    kind = name_of_number(ResourceType, acl.resource_type)
+    pattern = name_of_number(PatternType, acl.pattern_type)
+    operation = operation_name(acl.operation)
+    return f"{permission} {acl.principal} {operation} {kind} {pattern} {acl.name} host {acl.host}"
 
 
 def operation_name(number: int) -> str:
-    return "ALL" if number == ALL_OPERATIONS else _name(Operation, number)
+    return "ALL" if number == ALL_OPERATIONS else name_of_number(Operation, number)
 
 
-def _name(kind: type[IntEnum], number: int) -> str:
+def name_of_number(kind: type[IntEnum], number: int) -> str:
     """Returns the number of a value that only newer versions have."""
     return kind(number).name if number in list(kind) else str(number)
 
