@@ -108,7 +108,9 @@ def test_state_that_is_not_enforced_is_named_at_start_and_when_it_changes(
         append((AccessControlEntryRecord(id=UUID(int=1), principal="User:ann"),))
         assert warnings() == []  # still starting: once, when everything is loaded
         bench.broker.metadata.warn_of_unenforced_state()
-        assert warnings() == ["1 ACL is stored but not enforced"]
+        assert warnings() == [
+            "1 ACL is stored but not enforced, because authorizer.class.name is not set"
+        ]
         append((FeatureLevelRecord(name="share.version", feature_level=1),))
         assert warnings() == ["share.version 1"]
         append((UserScramCredentialRecord(name="ann", mechanism=1),))
