@@ -57,7 +57,7 @@ def needed_operation(name: str) -> Operation:
 
 
 def _title(name: str) -> str:
-    return "".join(word.title() for word in name.split("_"))
+    return "".join(part.title() for part in name.split("_"))
 
 
 def values_of(acl: Acl) -> dict[str, str]:

@@ -95,10 +95,10 @@ async def delete_acls(driver: RequestDriver, filters: Iterable[AclFilter]) -> li
         DeleteAclsResponse,
         check,
     )
-    return sorted(set(_deleted(response.filter_results)))
+    return sorted(set(_find_deleted(response.filter_results)))
 
 
-def _deleted(results: Sequence[DeleteAclsFilterResult]) -> Iterable[Acl]:
+def _find_deleted(results: Sequence[DeleteAclsFilterResult]) -> Iterable[Acl]:
     for result in results:
         for match in result.matching_acls:
             yield Acl(
