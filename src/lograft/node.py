@@ -49,7 +49,7 @@ from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
 from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
-from lograft.model.listeners import Endpoint
+from lograft.model.listeners import Endpoint, SecurityProtocol
 from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.security_context import ServerKey
@@ -198,6 +198,7 @@ class Node:
 
     async def start(self) -> None:
         _warn_of_settings_without_effect(self.config)
+        _warn_of_unencrypted_logins(self.config)
         if any(security.uses_tls for security in self.config.used_listeners.values()):
             # Stores that cannot be read must be reported before anything is written.
             self._tls_transports()
@@ -648,6 +649,20 @@ def authorizer_of(config: BrokerConfig) -> StandardAuthorizer | None:
     return StandardAuthorizer(
         super_users(config.raw), allows_unlisted=allows_everyone_without_acl(config.raw)
     )
+
+
+def _warn_of_unencrypted_logins(config: BrokerConfig) -> None:
+    names = [
+        endpoint.name
+        for endpoint in config.listeners
+        if endpoint.security is SecurityProtocol.SASL_PLAINTEXT
+    ]
+    if names:
+        LOGGER.warning(
+            "SASL_PLAINTEXT does not encrypt listener %s: others on the network can read records,"
+            " and passwords of PLAIN; use SASL_SSL where the network is not trusted",
+            ", ".join(names),
+        )
 
 
 def _warn_of_settings_without_effect(config: BrokerConfig) -> None:

@@ -24,9 +24,22 @@ def add(
         typer.Option(metavar="NAME=VALUE", help="A client setting; may be repeated."),
     ] = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,
+    keyring: Annotated[
+        bool,
+        typer.Option(
+            "--keyring", help="Store passwords and keys in the keyring instead of the file."
+        ),
+    ] = False,
 ) -> None:
     """Add a context; the first one becomes the current context."""
-    from lograft.cli.contexts import SERVERS, read_contexts, write_contexts
+    from lograft.cli.contexts import (
+        SERVERS,
+        delete_keyring,
+        is_secret,
+        read_contexts,
+        write_contexts,
+        write_keyring,
+    )
     from lograft.cli.node_runner import read_properties
     from lograft.client.administering.settings import AdminSettings
 
@@ -34,7 +47,13 @@ def add(
     settings |= {**pairs_of(setting), SERVERS: bootstrap_server}
     AdminSettings.read(settings)  # Rejects invalid settings now rather than at their first use.
     contexts = read_contexts()
-    contexts.by_name[name] = settings
+    secrets = {key: value for key, value in settings.items() if keyring and is_secret(key)}
+    outdated = contexts.in_keyring.pop(name, [])
+    delete_keyring(name, [key for key in outdated if key not in secrets])
+    if secrets:
+        write_keyring(name, secrets)
+        contexts.in_keyring[name] = sorted(secrets)
+    contexts.by_name[name] = {key: value for key, value in settings.items() if key not in secrets}
     if use or contexts.current is None:
         contexts.current = name
     write_contexts(contexts)
@@ -45,10 +64,10 @@ def add(
 @context.command()
 def use(name: Name) -> None:
     """Make a context the current context."""
-    from lograft.cli.contexts import read_contexts, settings_of, write_contexts
+    from lograft.cli.contexts import check_exists, read_contexts, write_contexts
 
-    settings_of(name)
     contexts = read_contexts()
+    check_exists(contexts, name)
     contexts.current = name
     write_contexts(contexts)
     print(f"Switched to context {name}.")
@@ -77,11 +96,17 @@ def list_(json: Json = False) -> None:
 
 @context.command()
 def remove(name: Name) -> None:
-    """Remove a context."""
-    from lograft.cli.contexts import read_contexts, settings_of, write_contexts
+    """Remove a context, and its secrets in the keyring."""
+    from lograft.cli.contexts import (
+        check_exists,
+        delete_keyring,
+        read_contexts,
+        write_contexts,
+    )
 
-    settings_of(name)
     contexts = read_contexts()
+    check_exists(contexts, name)
+    delete_keyring(name, contexts.in_keyring.pop(name, []))
     del contexts.by_name[name]
     if contexts.current == name:
         contexts.current = None

@@ -19,6 +19,7 @@ from lograft.client.admin import (
     PartitionDescription,
     QuorumDescription,
     QuorumReplica,
+    broker_resource,
 )
 from lograft.client.errors import (
     BrokerMissing,
@@ -28,6 +29,7 @@ from lograft.client.errors import (
     TimedOut,
 )
 from lograft.client.network import Node
+from lograft.model.listeners import SecurityProtocol, parse_security_map
 from lograft.model.seams import Address
 
 #: Returns the IP addresses of a host name; raises OSError if it cannot be resolved.
@@ -39,6 +41,8 @@ NAMED_MAX: Final = 5
 SILENT_MS: Final = 3_000
 #: A busy voter may be a second behind; only a longer delay is a problem.
 BEHIND_MS: Final = 30_000
+_LISTENERS: Final = "listeners"
+_PROTOCOLS: Final = "listener.security.protocol.map"
 ELECTION_SETTLES_SECONDS: Final = 1.0
 #: The points of a history that are examined: of the last five minutes.
 HISTORY_POINTS: Final = 60
@@ -95,6 +99,7 @@ async def examine(admin: Admin, resolve: Resolve) -> Report:
         if quorum is None:
             return report
         await _check_dynamic_settings(admin, report, brokers, quorum)
+        await _check_encryption(admin, report, brokers)
         await _check_partitions(admin, report, brokers)
         await _check_nodes(admin, report)
     except ClientError as error:
@@ -230,6 +235,28 @@ async def _check_dynamic_settings(
                 f"{name} cannot apply {len(skipped) - NAMED_MAX} more dynamic settings",
                 "check the node's log",
             )
+
+
+async def _check_encryption(admin: Admin, report: Report, brokers: list[int]) -> None:
+    """Reports listeners whose logins can be read on the network."""
+    resources = {broker_resource(broker): broker for broker in brokers}
+    described = await admin.describe_configs(resources, names=(_LISTENERS, _PROTOCOLS))
+    found = []
+    for resource, broker in resources.items():
+        values = {name: entry.value or "" for name, entry in described[resource].items()}
+        security = parse_security_map(values.get(_PROTOCOLS, ""))
+        for entry in values.get(_LISTENERS, "").split(","):
+            name = entry.partition("://")[0].strip().upper()
+            if security.get(name) is SecurityProtocol.SASL_PLAINTEXT:
+                found.append(f"{name} of broker {broker}")
+    if found:
+        more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+        report.add(
+            "doubtful",
+            f"logins are not encrypted (SASL_PLAINTEXT): {', '.join(found[:NAMED_MAX])}{more}",
+            "map these listeners to SASL_SSL, unless everyone on the network may read the records"
+            " and the passwords of PLAIN",
+        )
 
 
 async def _find_reachable_controllers(

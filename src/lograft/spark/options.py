@@ -6,7 +6,7 @@ because a misspelt `startingOffset` must not silently read from the default posi
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Literal
 
@@ -118,8 +118,8 @@ class ReadOptions:
     #: How long unread records are held after the query's last commit; None disables the hold.
     retention_hold_ms: int | None
     columns: tuple[str, ...]
-    #: Client settings, without the prefix.
-    client: Mapping[str, str]
+    #: Client settings, without the prefix; some are secret.
+    client: Mapping[str, str] = field(repr=False)
 
     @property
     def with_headers(self) -> bool:
@@ -139,7 +139,7 @@ class WriteOptions:
     staging_timeout_ms: int
     #: Application ID and version of a batch write, which make it idempotent as in Delta Lake.
     name: tuple[str, int] | None
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
 
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOptions:

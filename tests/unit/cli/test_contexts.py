@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -37,7 +38,10 @@ def test_contexts_are_added_used_listed_and_removed(
     result = lograft("context", "add", "here", "-b", "h1:1", capsys=capsys)
     assert result == (0, "Added context here: h1:1 (current).\n", "")
     extra = folder / "client.properties"
-    extra.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.password=p\n")
+    extra.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=alice\nsasl.password=p\n"
+    )
     arguments = ("--command-config", str(extra), "--setting", "client.id=me")
     lograft("context", "add", "there", "-b", "h2:2", *arguments, capsys=capsys)
     assert stat.S_IMODE(contexts_path().stat().st_mode) == 0o600
@@ -93,3 +97,73 @@ def test_an_invalid_contexts_file_is_rejected() -> None:
     contexts_path().write_text("[]")
     with pytest.raises(InvalidInput, match="is not a valid contexts file: correct it"):
         client_settings(None, None)
+
+
+class Keyring(ModuleType):
+    """In memory, with the functions of the package keyring."""
+
+    def __init__(self) -> None:
+        super().__init__("keyring")
+        self.entries: dict[tuple[str, str], str] = {}
+        self.locked = False
+
+    def set_password(self, service: str, name: str, value: str) -> None:
+        if self.locked:
+            raise RuntimeError(f"cannot store {value}")
+        self.entries[service, name] = value
+
+    def get_password(self, service: str, name: str) -> str | None:
+        return self.entries.get((service, name))
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.entries[service, name]
+
+
+def test_secrets_can_be_stored_in_the_keyring(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keyring = Keyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    settings = (
+        *("--setting", "security.protocol=SASL_SSL", "--setting", "sasl.mechanism=PLAIN"),
+        *("--setting", "sasl.username=alice", "--setting", "sasl.password=c4n4ry"),
+    )
+    add = ("context", "add", "x", "-b", "h:1", *settings, "--keyring")
+    code, _, err = lograft(*add, capsys=capsys)
+    assert (code, err) == (0, "")
+    assert keyring.entries == {("lograft", "x/sasl.password"): "c4n4ry"}
+    assert "c4n4ry" not in contexts_path().read_text()
+    assert client_settings(None, None)["sasl.password"] == "c4n4ry"
+    # Listing and switching need no keyring.
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    assert lograft("context", "use", "x", capsys=capsys)[0] == 0
+    assert lograft("context", "list", "--json", capsys=capsys)[0] == 0
+    with pytest.raises(InvalidInput, match="keyring is not installed"):
+        client_settings(None, None)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    keyring.entries.clear()
+    with pytest.raises(InvalidInput, match=r"no sasl\.password of context x: add the context"):
+        client_settings(None, None)
+    assert lograft("context", "remove", "x", capsys=capsys)[0] == 0
+    keyring.locked = True
+    code, _, err = lograft(*add, capsys=capsys)
+    assert code == 1
+    assert "the keyring cannot be used (RuntimeError)" in err
+    assert "c4n4ry" not in err
+
+
+def test_a_context_that_leaves_the_keyring_deletes_its_entries(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keyring = Keyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    for options in (("--keyring",), ()):
+        result = lograft(
+            *("context", "add", "x", "-b", "h:1", "--setting", "ssl.key.password=c4n4ry"),
+            *options,
+            capsys=capsys,
+        )
+        assert result[0] == 0
+    assert keyring.entries == {}
+    assert client_settings(None, None)["ssl.key.password"] == "c4n4ry"
+    assert stat.S_IMODE(contexts_path().stat().st_mode) == 0o600

@@ -19,7 +19,7 @@ from lograft.client.admin import (
 )
 from lograft.metadata.types import PartitionState, ResourceType
 from lograft.model.types import ZERO_UUID, Epoch, Offset, ReplicationMode
-from lograft.testing import VirtualCluster
+from lograft.testing import Cluster, VirtualCluster
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
 from lograft.wire.records.config_record import ConfigRecord
@@ -253,3 +253,20 @@ def test_slow_figures_of_a_node_are_reported() -> None:
 def test_single_slow_points_and_missing_series_are_normal() -> None:
     usual = history(loop_delay_p99=(0.01, 9.0, 0.01), flush_p99=(None, None), metadata_lag=(0.0,))
     assert list(find_slow_figures(usual)) == []
+
+
+def test_unencrypted_logins_are_reported() -> None:
+    with Cluster(nodes=2, security="plain") as cluster:
+
+        async def main() -> Report:
+            async with Admin(cluster.client_settings()) as admin:
+                return await examine(admin, resolve)
+
+        report = asyncio.run(main())
+    assert report.is_well
+    (doubtful,) = (finding for finding in report.findings if finding.verdict == "doubtful")
+    assert doubtful.what == (
+        "logins are not encrypted (SASL_PLAINTEXT): SASL of broker 1, CONTROLLER of broker 1, SASL"
+        " of broker 2, CONTROLLER of broker 2"
+    )
+    assert "SASL_SSL" in doubtful.next_step

@@ -3,6 +3,7 @@
 import pytest
 
 from lograft.model.errors import InvalidConfig
+from lograft.model.settings.jaas import SCRAM_MODULE
 from lograft.model.types import TopicPartition
 from lograft.spark.offsets import EARLIEST, LATEST, AtEnd, AtOffsets, AtTime, AtTimes
 from lograft.spark.options import ReadOptions, read_options, write_options
@@ -175,3 +176,23 @@ def test_sink_delivers_at_least_once_by_default() -> None:
         write_options(base | {"delivery": "at-most-once"})
     with pytest.raises(InvalidConfig, match=r"kafka.transactional.id cannot be set"):
         write_options(base | {"kafka.transactional.id": "mine"})
+
+
+def test_options_do_not_show_client_settings() -> None:
+    given = {
+        "subscribe": "t",
+        "topic": "t",
+        "kafka.bootstrap.servers": "h:1",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f'{SCRAM_MODULE} required username="u" password="c4n4ry";',
+    }
+    read = read_options(
+        {name: value for name, value in given.items() if name != "topic"}, is_streaming=False
+    )
+    assert read.client["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert "c4n4ry" in read.client["sasl.jaas.config"]
+    assert "c4n4ry" not in repr(read)
+    written = write_options({name: value for name, value in given.items() if name != "subscribe"})
+    assert "c4n4ry" in written.client["sasl.jaas.config"]
+    assert "c4n4ry" not in repr(written)
