@@ -22,6 +22,7 @@ from lograft.cli.group_commands import groups
 from lograft.cli.options import SETTINGS
 from lograft.cli.pipeline_commands import pipeline
 from lograft.cli.quorum_commands import quorum
+from lograft.cli.quota_commands import quotas
 from lograft.cli.reassign_commands import reassign
 from lograft.cli.top_commands import top
 from lograft.cli.topic_commands import topics
@@ -42,6 +43,7 @@ app.add_typer(storage, name="storage")
 app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
 app.add_typer(configs, name="configs")
+app.add_typer(quotas, name="quotas")
 app.add_typer(reassign, name="reassign")
 app.add_typer(cluster, name="cluster")
 app.add_typer(quorum, name="quorum")

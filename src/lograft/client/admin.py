@@ -16,6 +16,7 @@ from lograft.client.administering import (
     acls as acl_requests,
 )
 from lograft.client.administering import (
+    client_quotas,
     cluster,
     configs,
     group_offsets,
@@ -30,6 +31,7 @@ from lograft.client.administering import (
 from lograft.client.administering import groups as group_requests
 from lograft.client.administering import partitions as partition_requests
 from lograft.client.administering import topics as topic_requests
+from lograft.client.administering.client_quotas import QuotaEntity
 from lograft.client.administering.cluster import (
     BrokerDescription,
     ClusterDescription,
@@ -148,6 +150,7 @@ __all__ = [
     "PartitionReading",
     "QuorumDescription",
     "QuorumReplica",
+    "QuotaEntity",
     "Reassignment",
     "ReplicaState",
     "ResetPlan",
@@ -722,6 +725,32 @@ class Admin(AsyncResource):
         await admin.alter_user_scram_credentials([change])
         """
         await scram_users.alter_user_scram_credentials(self._driver, list(changes))
+
+    # ── client quotas ────────────────────────────────────────────────────────────────────────
+
+    async def describe_client_quotas(
+        self, entity: QuotaEntity | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Returns all quotas, or those of exactly this entity.
+
+        for entity, values in (await admin.describe_client_quotas()).items():
+            print(entity, values.get("producer_byte_rate"))
+        """
+        return await client_quotas.describe_client_quotas(self._driver, entity)
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Sets quotas, or removes those whose value is None; the others keep their values.
+
+        entity = QuotaEntity(user="alice", client_id="reports")
+        await admin.alter_client_quotas({entity: {"consumer_byte_rate": 10_000_000}})
+        await admin.alter_client_quotas({entity: {"consumer_byte_rate": None}})
+        """
+        await client_quotas.alter_client_quotas(self._driver, changes, validate_only=validate_only)
 
     async def list_transactions(
         self,

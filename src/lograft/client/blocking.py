@@ -373,6 +373,8 @@ class Admin(BlockingClient[admin.Admin]):
     create_acls = blocking_method(admin.Admin.create_acls)
     delete_acls = blocking_method(admin.Admin.delete_acls)
     explain_access = blocking_method(admin.Admin.explain_access)
+    describe_client_quotas = blocking_method(admin.Admin.describe_client_quotas)
+    alter_client_quotas = blocking_method(admin.Admin.alter_client_quotas)
     list_retention_holds = blocking_method(admin.Admin.list_retention_holds)
     plan_reset = blocking_method(admin.Admin.plan_reset)
     plan_undo = blocking_method(admin.Admin.plan_undo)
