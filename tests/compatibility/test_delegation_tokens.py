@@ -11,6 +11,7 @@ from lograft.client import AuthenticationFailed
 from lograft.client.blocking import Producer
 from lograft.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
 from lograft.security.delegation_tokens import token_hmac, token_password
+from tests.compatibility.foreign_programs import go_scenario, run_json
 from tests.compatibility.java_tools import JavaTools, ToolRun
 from tests.compatibility.servers import (
     HOST,
@@ -131,6 +132,7 @@ def test_the_life_of_a_token(tokens: TokenServer, java_tools: JavaTools) -> None
         done = run_alone(tokens, java_tools, "TopicCommand", login, "--list")
         assert done.code == 0, done.text
         lograft_client(tokens, mechanism, token_id, secret)
+        franz_go(tokens, mechanism, token_id, secret)
     login = tokens.token_file(token_id, secret, MECHANISMS[0])
     for request in (("--create", "--max-life-time-period", "-1"), renewal):
         done = run_alone(tokens, java_tools, "DelegationTokenCommand", login, *request)
@@ -156,6 +158,11 @@ def lograft_client(tokens: TokenServer, mechanism: str, token_id: str, secret: s
     }
     with Producer(settings) as producer:
         producer.send("logins", b"x")
+
+
+def franz_go(tokens: TokenServer, mechanism: str, token_id: str, secret: str) -> None:
+    command = [str(go_scenario()), "login", tokens.address, "logins", mechanism, token_id, secret]
+    assert run_json(command) == {"produced": 1}
 
 
 @pytest.mark.parametrize(

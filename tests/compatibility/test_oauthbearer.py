@@ -21,6 +21,7 @@ from lograft.client import AuthenticationFailed
 from lograft.client.blocking import Producer as LograftProducer
 from lograft.model.settings.jaas import OAUTHBEARER_MODULE
 from lograft.model.settings.oauthbearer import VALIDATING_HANDLERS
+from tests.compatibility.foreign_programs import go_scenario, js_scripts, run_json
 from tests.compatibility.sasl_servers import TIMEOUT_SECONDS, TOPIC, LoginFailed
 from tests.compatibility.servers import (
     HOST,
@@ -293,6 +294,22 @@ def test_no_token_is_logged(oauth: OAuthServer) -> None:
     if oauth.kind == "lograft":
         assert text.rpartition(".")[0] not in log
         assert "principal=User:alice mechanism=OAUTHBEARER" in log
+
+
+@pytest.mark.interop
+def test_franz_go_logs_in(oauth: OAuthServer) -> None:
+    command = [str(go_scenario()), "login", oauth.address, TOPIC, "OAUTHBEARER", ""]
+    assert run_json([*command, token(fresh())]) == {"produced": 1}
+    with pytest.raises(AssertionError, match="ended with 1"):
+        run_json([*command, token(fresh(aud="billing"))])
+
+
+@pytest.mark.interop
+def test_kafkajs_logs_in(oauth: OAuthServer) -> None:
+    command = ["node", str(js_scripts() / "login.mjs"), oauth.address, TOPIC]
+    assert run_json([*command, token(fresh())]) == {"produced": 1}
+    with pytest.raises(AssertionError, match="ended with 1"):
+        run_json([*command, token(fresh(aud="billing"))])
 
 
 @pytest.mark.interop

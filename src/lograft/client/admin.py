@@ -19,6 +19,7 @@ from lograft.client.administering import (
     client_quotas,
     cluster,
     configs,
+    delegation_tokens,
     group_offsets,
     group_resets,
     log_dirs,
@@ -55,6 +56,7 @@ from lograft.client.administering.configs import (
     group_resource,
     topic_resource,
 )
+from lograft.client.administering.delegation_tokens import DelegationToken
 from lograft.client.administering.group_offsets import GroupOffset
 from lograft.client.administering.group_resets import (
     OffsetMove,
@@ -132,6 +134,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "CreatedTopic",
+    "DelegationToken",
     "DirectoryReplica",
     "Election",
     "FeatureLevels",
@@ -751,6 +754,66 @@ class Admin(AsyncResource):
         await admin.alter_client_quotas({entity: {"consumer_byte_rate": None}})
         """
         await client_quotas.alter_client_quotas(self._driver, changes, validate_only=validate_only)
+
+    async def create_delegation_token(
+        self,
+        *,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int = delegation_tokens.DEFAULT_MS,
+        owner: str | None = None,
+    ) -> DelegationToken:
+        """Creates a token with which others can log in as this client's user, or as `owner`. This
+        client must have authenticated, and not with a token. `max_lifetime_ms`: -1 for the broker's
+        maximum.
+
+        try:
+            token = await admin.create_delegation_token(renewers=["User:bob"])
+            print(token.id, token.expires_ms)
+        except ClientError as error:
+            print("this client cannot create tokens:", error)
+        """
+        return await delegation_tokens.create_delegation_token(
+            self._driver, renewers, max_lifetime_ms, owner
+        )
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, period_ms: int = delegation_tokens.DEFAULT_MS
+    ) -> int:
+        """Extends the validity of a token, up to its maximum, and returns when it ends.
+
+        try:
+            for token in await admin.describe_delegation_tokens():
+                await admin.renew_delegation_token(token.hmac)
+        except ClientError as error:
+            print("only owners and renewers may renew a token:", error)
+        """
+        return await delegation_tokens.renew_delegation_token(self._driver, hmac, period_ms)
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, period_ms: int = delegation_tokens.DEFAULT_MS
+    ) -> int:
+        """Ends a token now, or after a period, and returns when it ends.
+
+        try:
+            for token in await admin.describe_delegation_tokens():
+                await admin.expire_delegation_token(token.hmac)
+        except ClientError as error:
+            print("only owners and renewers may end a token:", error)
+        """
+        return await delegation_tokens.expire_delegation_token(self._driver, hmac, period_ms)
+
+    async def describe_delegation_tokens(
+        self, *, owners: Iterable[str] | None = None
+    ) -> list[DelegationToken]:
+        """Returns the tokens that this client may see, or those that belong to the given owners.
+
+        try:
+            for token in await admin.describe_delegation_tokens(owners=["User:alice"]):
+                print(token.id, token.expires_ms)
+        except ClientError as error:
+            print("this client cannot see tokens:", error)
+        """
+        return await delegation_tokens.describe_delegation_tokens(self._driver, owners)
 
     async def list_transactions(
         self,

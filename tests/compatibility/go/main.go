@@ -3,6 +3,7 @@
 //	scenario basics BOOTSTRAP TOPIC        creates, produces, reads by assignment, deletes
 //	scenario group BOOTSTRAP TOPIC [HOW]   subscribes, rebalances, commits; HOW: range, cooperative, server
 //	scenario transact BOOTSTRAP TOPIC      copies in transactions, some of them aborted
+//	scenario login BOOTSTRAP TOPIC MECHANISM USER SECRET   writes a record after a login with a token
 //	scenario copy BOOTSTRAP SOURCE TARGET COUNT GROUP   the same for topics that are there
 package main
 
@@ -43,6 +44,8 @@ func main() {
 		seen, err = group(bounded, bootstrap, topic, os.Args[4])
 	case "transact":
 		seen, err = transact(bounded, bootstrap, topic)
+	case "login":
+		seen, err = login(bounded, bootstrap, topic, os.Args[4], os.Args[5], os.Args[6])
 	case "copy":
 		var count int
 		if count, err = strconv.Atoi(os.Args[5]); err == nil {
