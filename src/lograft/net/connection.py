@@ -84,6 +84,11 @@ class _Slot:
         self.done = waiting is None and delayed is None
         self.task: Task | None = None
 
+    @property
+    def closes(self) -> bool:
+        """Whether the connection is closed after the response."""
+        return type(self.response) is EncodedResponse and self.response.closes
+
     def cancel(self) -> None:
         if self.delayed is not None:
             self.delayed.cancel()
@@ -328,7 +333,9 @@ class Connection:
                     self._flush()
                 elif type(reply) is bytes or type(reply) is EncodedResponse:
                     if slots:
-                        slots.append(_Slot(reply))
+                        slots.append(slot := _Slot(reply))
+                        if slot.closes:
+                            self._blocker = slot
                     else:
                         self._put(reply)
                 elif isinstance(reply, DelayedReply):
@@ -451,7 +458,10 @@ class Connection:
 
     def _on_done(self, slot: _Slot) -> None:
         slot.done = True
-        if self._blocker is slot:
+        if slot.closes:
+            # It may have to wait for earlier responses, but no later request is handled.
+            self._blocker = slot
+        elif self._blocker is slot:
             self._blocker = None
         slots = self._slots
         while slots:

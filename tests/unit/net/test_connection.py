@@ -84,6 +84,17 @@ async def test_a_delayed_response_may_close_the_connection() -> None:
 
 
 @scenario(run_on_loop)
+async def test_no_request_is_handled_behind_a_closing_response_that_waits_for_its_turn() -> None:
+    async with setting() as setup:
+        setup.deliver(b"p1", b"e2", b"a3")
+        assert setup.handler.handled == [b"p1", b"e2"]
+        await setup.open(b"p1")
+        assert setup.responses == [b"p1", b"e2"]
+        assert setup.handler.handled == [b"p1", b"e2"]
+        assert setup.channel.closed
+
+
+@scenario(run_on_loop)
 async def test_wait_may_end_without_a_response() -> None:
     async with setting() as setup:
         setup.deliver(b"N1", b"a")
