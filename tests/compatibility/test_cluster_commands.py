@@ -82,7 +82,7 @@ def test_a_producer_says_what_it_waits_for(cluster: Cluster, new_topic: NewName,
     assert shown.code == 1
     first, *_, last = shown.err.splitlines()
     assert first.endswith(
-        f"waiting for a leader of {topic}-0: start one of the brokers 3; giving up after 5 s"
+        f"waiting for a leader of {topic}-0: start broker 3; giving up after 5 s"
         " (delivery.timeout.ms)"
     )
     assert f"{topic}-0 were not acknowledged within delivery.timeout.ms" in last
