@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lograft.api.authentication import ListenerAuthentication
 from lograft.api.certificate_principals import CertificatePrincipals
+from lograft.api.http_access import ClusterAccess
 from lograft.api.router import Router
 from lograft.api.security_log import SecurityLog
 from lograft.broker.broker import Broker
@@ -43,7 +44,12 @@ from lograft.broker.quorum.voter_updater import VoterUpdater
 from lograft.broker.readiness import find_unready_reasons as find_broker_reasons
 from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import VoterEndpoint
-from lograft.http.endpoints import LISTENER_NAME, HttpEndpoint, http_endpoints
+from lograft.http.endpoints import (
+    LISTENER_NAME,
+    HttpEndpoint,
+    http_endpoints,
+    unencrypted_endpoints,
+)
 from lograft.http.listener import HttpListener
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError
@@ -417,9 +423,30 @@ class Node:
         return broker
 
     async def _open_http(self) -> None:
-        self._http = HttpListener(self._runtime, self, transport_of=self._http_transport)
+        endpoints = http_endpoints(self.config)
+        access = await self._make_http_access() if endpoints else None
+        self._http = HttpListener(
+            self._runtime, self, transport_of=self._http_transport, access=access
+        )
         self._metric_sources.append(self._http)
-        await self._http.open(http_endpoints(self.config))
+        await self._http.open(endpoints)
+        for endpoint in unencrypted_endpoints(endpoints):
+            LOGGER.warning(
+                "the HTTP listener %s does not encrypt: passwords and tokens can be read on the"
+                " network; use an https URL unless the network is trusted",
+                endpoint.url(endpoint.address),
+            )
+
+    async def _make_http_access(self) -> ClusterAccess | None:
+        """Returns None if HTTP has no authentication."""
+        if not self.config.lograft_http_authentication_enable:
+            return None
+        authentication = ListenerAuthentication(
+            self.shared, LISTENER_NAME, self._security_log, read_key_set=_read_key_set
+        )
+        self._authentications.append(authentication)
+        await authentication.load_keys()
+        return ClusterAccess(authentication, self._authorizer)
 
     def _http_transport(self, endpoint: HttpEndpoint) -> Transport:
         if not endpoint.uses_tls:

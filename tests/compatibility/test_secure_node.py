@@ -1,10 +1,15 @@
 """`lograft start --secure`, from an empty directory to users with ACLs, with real clients."""
 
+import base64
+import json
 import shlex
+import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -128,6 +133,39 @@ def test_other_users_need_acls(node: SecureNode, admin: AdminClient) -> None:
         None,
         "TOPIC_AUTHORIZATION_FAILED",
     ]
+
+
+@clients
+def test_metrics_need_a_login(node: SecureNode, admin: AdminClient) -> None:
+    (line,) = (line for line in node.output.splitlines() if line.startswith("Metrics "))
+    url = line.partition(": ")[2].partition("/metrics")[0]
+    assert url.startswith("https://localhost:")
+    context = ssl.create_default_context(cafile=node.folder / "ca.pem")
+
+    def get(path: str, user: str = "", password: str = "") -> tuple[int, str]:
+        request = Request(url + path)
+        if user:
+            login = base64.b64encode(f"{user}:{password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {login}")
+        try:
+            with urlopen(request, context=context, timeout=30) as response:
+                return response.status, response.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    add_user(admin, "dora")
+    assert "lograft_requests_total" in get("/metrics", "admin", node.password)[1]
+    assert get("/health/live") == (200, '{"status":"live"}')
+    assert get("/health/ready") == (200, '{"status":"ready"}')
+    assert get("/health/ready", "admin", node.password)[1] == '{"status":"ready","reasons":[]}'
+    assert get("/v1/history")[0] == 401
+    assert get("/metrics", "admin", "wrong")[0] == 401
+    assert get("/metrics", "dora", "dora-secret")[0] == 403
+    to = ("--command-config", str(node.client_file), "--http", url)
+    figures = json.loads(done("top", "--json", *to).out)
+    assert figures["missing"] == {}
+    assert len(figures["nodes"]) == 1
 
 
 @clients

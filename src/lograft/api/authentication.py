@@ -6,7 +6,7 @@ to the next login. Connections that have not authenticated are limited in number
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lograft.api.oauthbearer_keys import KeySetSource, ReadKeySet
@@ -18,6 +18,7 @@ from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.delegation_tokens import token_settings
 from lograft.model.settings.jaas import JaasEntry
 from lograft.model.settings.kerberos import KerberosSettings, kerberos_settings
+from lograft.model.settings.keys import Secret
 from lograft.model.settings.oauthbearer import OAuthBearerSettings, oauthbearer_settings
 from lograft.model.settings.sasl import enabled_mechanisms, jaas_entry, max_reauth_ms
 from lograft.security import oauthbearer, plain, scram
@@ -128,6 +129,13 @@ class ListenerAuthentication:
         return self._mechanisms
 
     @property
+    def plain_users(self) -> Mapping[str, Secret]:
+        """The passwords of the users of PLAIN; empty if it is not enabled."""
+        self._follow_config()
+        entry = self._entries.get("PLAIN")
+        return {} if entry is None else entry.users
+
+    @property
     def token_bytes_max(self) -> int:
         size = self.shared.config.value("sasl.server.max.receive.size", listener=self.listener)
         assert isinstance(size, int)
@@ -194,14 +202,14 @@ class ListenerAuthentication:
         if mechanism == "PLAIN":
             return PlainExchange({} if entry is None else entry.users)
         if mechanism == "OAUTHBEARER":
-            return OAuthBearerExchange(self._check_token)
+            return OAuthBearerExchange(self.check_token)
         if mechanism == "GSSAPI":
             return self._start_gssapi()
         kind = ScramMechanism[mechanism.replace("-", "_")]
         return ScramExchange(
             kind,
-            lambda user: self._find_credential(kind, user),
-            lambda: self._find_template(kind),
+            lambda user: self.find_credential(kind, user),
+            lambda: self.find_template(kind),
             nonce=self.shared.runtime.randomness.bytes(NONCE_BYTES),
             find_token=lambda token_id: self._find_token(kind, token_id),
         )
@@ -217,7 +225,7 @@ class ListenerAuthentication:
         key = self._server_key
         return GssapiExchange(key.accept(), settings.rules, default_realm=key.default_realm)
 
-    def _check_token(self, token: str) -> AcceptedToken | RejectedToken:
+    def check_token(self, token: str) -> AcceptedToken | RejectedToken:
         settings, source = self._oauthbearer, self._key_source
         if settings is None:
             return RejectedToken("OAUTHBEARER has been disabled")
@@ -252,7 +260,7 @@ class ListenerAuthentication:
             return RejectedToken(str(error))
         return AcceptedToken(verified.subject, verified.expires_at_ms)
 
-    def _find_credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+    def find_credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         record = self.shared.image.scram.get((mechanism, user))
         if record is None:
             return None
@@ -278,13 +286,13 @@ class ListenerAuthentication:
         credential = token_credential(settings.secret_key, token_id, mechanism)
         return TokenLogin(credential, owner, min(token.expiration_timestamp, token.max_timestamp))
 
-    def _find_template(self, mechanism: ScramMechanism) -> ScramCredential | None:
+    def find_template(self, mechanism: ScramMechanism) -> ScramCredential | None:
         """Returns the credential of the user whose name is first: it is the same on all nodes."""
         image = self.shared.image
         offset, template = self._templates.get(mechanism, (-1, None))
         if offset != image.offset:
             users = (user for kind, user in image.scram if kind == mechanism)
             first = min(users, default=None)
-            template = None if first is None else self._find_credential(mechanism, first)
+            template = None if first is None else self.find_credential(mechanism, first)
             self._templates[mechanism] = (image.offset, template)
         return template

@@ -1,12 +1,13 @@
 """Reads the last hour of nodes from their HTTP listeners, for `lograft top` and `lograft doctor`.
 
-The HTTP listener accepts only loopback addresses, so nodes of other machines are reached through a
-tunnel whose URL the user gives. Without URLs, the setting `lograft.http.listeners` of each broker
-tells where to look on this machine; a node that responds there and is not that broker of that
-cluster is not used.
+Nodes of other machines are reached at a URL, often of a tunnel, that the user gives. The user and
+the password of the client are those for HTTP. Without URLs, the setting `lograft.http.listeners` of
+each broker tells where to look on this machine; a node that responds there and is not that broker
+of that cluster is not used.
 """
 
 import asyncio
+import base64
 import json
 import ssl
 from collections.abc import Mapping, Sequence
@@ -15,16 +16,25 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from lograft.cli.cluster import registered_brokers
+from lograft.cli.host_names import is_loopback
 from lograft.client.admin import Admin, broker_resource
+from lograft.client.administering.settings import AdminSettings
 from lograft.client.tls import tls_context
 from lograft.model.errors import InvalidInput, LograftError
 
 SETTING: Final = "lograft.http.listeners"
 PATH: Final = "/v1/history"
 TIMEOUT_SECONDS: Final = 5.0
+#: With these, the user and the password of the client are valid for HTTP, too.
+_PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_DENIED: Final = {
+    401: "the node needs a user and a password, such as those of a context",
+    403: "the user lacks the permission DESCRIBE on the cluster",
+    429: "too many failed logins from this address",
+}
 #: The history of an hour has less than 2 MB.
 RESPONSE_BYTES_MAX: Final = 16 << 20
 
@@ -139,7 +149,8 @@ class HistoryReader:
         context = None
         if source.startswith("https:"):
             context = tls_context(self._admin.settings)
-        return await asyncio.to_thread(read_history, source, points, context)
+        login = authorization_of(self._admin.settings, source)
+        return await asyncio.to_thread(read_history, source, points, context, login)
 
 
 def check_url(url: str) -> str:
@@ -150,16 +161,38 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def read_history(url: str, points: int, context: ssl.SSLContext | None = None) -> NodeHistory:
+def authorization_of(settings: AdminSettings, url: str) -> str | None:
+    """Returns the header for the client's user and password; None if the client has none, or if it
+    would be sent over the network without encryption."""
+    if not settings.uses_sasl or settings.sasl_mechanism not in _PASSWORD_MECHANISMS:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        return None
+    login = settings.sasl_credentials()
+    return "Basic " + base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+
+
+def read_history(
+    url: str,
+    points: int,
+    context: ssl.SSLContext | None = None,
+    authorization: str | None = None,
+) -> NodeHistory:
     """Raises HistoryUnavailable."""
+    request = Request(f"{url}{PATH}?points={points}")
+    if authorization is not None:
+        # Not sent to the target of a redirect.
+        request.add_unredirected_header("Authorization", authorization)
     # Loopback addresses are never reached through a proxy.
     opener = build_opener(ProxyHandler({}), *([HTTPSHandler(context=context)] if context else []))
     try:
-        with opener.open(f"{url}{PATH}?points={points}", timeout=TIMEOUT_SECONDS) as response:
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
             body = response.read(RESPONSE_BYTES_MAX)
         return parse_history(url, json.loads(body))
     except HTTPError as error:
-        raise HistoryUnavailable(f"{url}: HTTP status {error.code}") from None
+        denied = _DENIED.get(error.code, f"HTTP status {error.code}")
+        raise HistoryUnavailable(f"{url}: {denied}") from None
     except URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
         raise HistoryUnavailable(f"{url}: {reason}") from None

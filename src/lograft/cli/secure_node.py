@@ -32,6 +32,7 @@ from lograft.cli.node_certificates import (
 )
 from lograft.cli.node_runner import (
     CONTROLLER_PORT_STEP,
+    HTTP_PORT_STEP,
     Output,
     embedded_properties,
     run_node,
@@ -99,7 +100,7 @@ def start_secure(data: str, port: int, host: str | None, log_format: str = "text
         address = Address(advertised, node.addresses[LISTENER].port)
         _write_client_files(folder, address)
         for url in node.http_urls:
-            output.announce(f"Metrics and health: {url}/metrics, {url}/health/ready")
+            output.announce(f"Metrics (user {ADMIN}) and health: {url}/metrics, {url}/health/ready")
         for line in connection_lines(folder, address):
             output.announce(line)
         output.announce(f"Lograft is listening on {address} (Ctrl-C stops it)")
@@ -115,6 +116,7 @@ def secure_properties(
     log_folder = str(folder / LOG_FOLDER)
     bound = Address(host if is_loopback(host) else "", port)
     controller_port = port + CONTROLLER_PORT_STEP if port else 0
+    http_port = port + HTTP_PORT_STEP if port else 0
     login = f'required username="{NODE_USER}" password="{password}"'
     properties = embedded_properties(log_folder, port, log_format=log_format)
     return properties | {
@@ -137,6 +139,8 @@ def secure_properties(
         "ssl.keystore.location": str(folder / NODE),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(folder / AUTHORITY),
+        "lograft.http.listeners": f"https://localhost:{http_port}",
+        "lograft.http.authentication.enable": "true",
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": f"User:{ADMIN};User:{NODE_USER}",
     }

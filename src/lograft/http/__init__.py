@@ -9,7 +9,9 @@ Invariants:
 * no request delays the loop: a collection of metrics is taken and written in slices;
 * what clients can make the node hold is bounded: connections, header and body sizes, unsent bytes,
   and the time that a client may take. All scrapes that arrive during one collection share it;
-* only loopback addresses are accepted, until the listener has authentication.
+* with authentication, every path needs permission except those that `access.py` lists, and without
+  it only loopback addresses are accepted;
+* no request changes the state of the node.
 
 Entry point: `listener.HttpListener`, which `node.py` owns.
 """

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from lograft.http.access import MAY_DESCRIBE
 from lograft.http.exposition import (
     OPENMETRICS,
     PROMETHEUS,
@@ -59,17 +60,13 @@ def make_application(node: ObservedNode, spawn: Spawn, history: History) -> Star
         # The response itself is the proof: the event loop of the node runs.
         return JSONResponse({"status": "live"}, headers=_NO_CACHE)
 
-    async def ready(_: Request) -> Response:
+    async def ready(request: Request) -> Response:
         reasons = node.find_unready_reasons()
-        status = "not ready" if reasons else "ready"
-        return JSONResponse(
-            {
-                "status": status,
-                "reasons": [{"code": cause.value, "message": text} for cause, text in reasons],
-            },
-            status_code=503 if reasons else 200,
-            headers=_NO_CACHE,
-        )
+        page: dict[str, object] = {"status": "not ready" if reasons else "ready"}
+        if request.scope.get(MAY_DESCRIBE, True):
+            page["reasons"] = [{"code": cause.value, "message": text} for cause, text in reasons]
+        status_code = 503 if reasons else 200
+        return JSONResponse(page, status_code=status_code, headers=_NO_CACHE)
 
     async def read_history(request: Request) -> Response:
         try:

@@ -1,15 +1,24 @@
 """`lograft.http.listeners`: where a node serves HTTP."""
 
+from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from lograft.model.errors import InvalidConfig
-from lograft.model.listeners import PORT_MAX
+from lograft.model.listeners import PORT_MAX, SecurityProtocol
 from lograft.model.seams import Address
 from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.sasl import (
+    ENABLED_MECHANISMS,
+    enabled_mechanisms,
+    find_listener_problems,
+)
 
 SETTING: Final = "lograft.http.listeners"
+AUTHENTICATION: Final = "lograft.http.authentication.enable"
+#: PLAIN and SCRAM with Basic authentication, OAUTHBEARER with Bearer.
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 #: For settings such as listener.name.http.ssl.keystore.location.
 LISTENER_NAME: Final = "HTTP"
 
@@ -24,7 +33,7 @@ class HttpEndpoint(NamedTuple):
 
 def http_endpoints(config: BrokerConfig) -> tuple[HttpEndpoint, ...]:
     """Raises InvalidConfig."""
-    endpoints = tuple(_endpoint_of(text) for text in config.lograft_http_listeners)
+    endpoints = tuple(_endpoint_of(text, config) for text in config.lograft_http_listeners)
     if len({endpoint.address for endpoint in endpoints if endpoint.address.port}) != len(
         [endpoint for endpoint in endpoints if endpoint.address.port]
     ):
@@ -36,10 +45,33 @@ def http_endpoints(config: BrokerConfig) -> tuple[HttpEndpoint, ...]:
             f"listener {LISTENER_NAME}: this name is reserved for the TLS settings of"
             f" {SETTING}: choose another one"
         )
+    if config.lograft_http_authentication_enable:
+        _check_mechanisms(config)
     return endpoints
 
 
-def _endpoint_of(text: str) -> HttpEndpoint:
+def unencrypted_endpoints(endpoints: Iterable[HttpEndpoint]) -> list[HttpEndpoint]:
+    """Returns those on which passwords could be read on the network."""
+    return [
+        endpoint
+        for endpoint in endpoints
+        if not endpoint.uses_tls and not _is_loopback(endpoint.address.host)
+    ]
+
+
+def _check_mechanisms(config: BrokerConfig) -> None:
+    setting = f"listener.name.{LISTENER_NAME.lower()}.{ENABLED_MECHANISMS}"
+    unusable = sorted(set(enabled_mechanisms(config, LISTENER_NAME)) - set(MECHANISMS))
+    if unusable:
+        raise InvalidConfig(
+            f"{AUTHENTICATION} is true, but {', '.join(unusable)} cannot be used over HTTP: set"
+            f" {setting} to one or more of {', '.join(MECHANISMS)}"
+        )
+    for _, problem in find_listener_problems(config, LISTENER_NAME, SecurityProtocol.SASL_SSL):
+        raise InvalidConfig(f"{AUTHENTICATION}: {problem}")
+
+
+def _endpoint_of(text: str, config: BrokerConfig) -> HttpEndpoint:
     example = f"{SETTING} takes URLs such as http://localhost:8082"
     try:
         url = urlsplit(text.strip())
@@ -51,10 +83,10 @@ def _endpoint_of(text: str) -> HttpEndpoint:
     if url.path.strip("/") or url.query or url.fragment or url.username is not None:
         raise InvalidConfig(f"{SETTING} has {text!r}: {example}, without a path or a user")
     assert 0 <= port <= PORT_MAX
-    if not _is_loopback(url.hostname):
+    if not _is_loopback(url.hostname) and not config.lograft_http_authentication_enable:
         raise InvalidConfig(
-            f"{SETTING} has {text!r}: the HTTP listener has no authentication yet and accepts only"
-            " loopback addresses, such as http://localhost:8082"
+            f"{SETTING} has {text!r}, which other machines may reach without authentication: set"
+            f" {AUTHENTICATION}=true, or use a loopback address such as http://localhost:8082"
         )
     return HttpEndpoint(Address(url.hostname, port), uses_tls=url.scheme == "https")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lograft.http.endpoints import HttpEndpoint
 from lograft.http.history import History
+from lograft.model.http_access import HttpAccess
 from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, Channel, Listener, Runtime, Task, Transport
 
@@ -37,10 +38,13 @@ class HttpListener:
         node: "ObservedNode",
         *,
         transport_of: Callable[[HttpEndpoint], Transport],
+        access: HttpAccess | None = None,
     ) -> None:
+        """Without `access`, all clients may read everything."""
         self._runtime = runtime
         self._node = node
         self._transport_of = transport_of
+        self._access = access
         self._listeners: list[Listener] = []
         self._connections: dict[HttpConnection, None] = {}
         self._application: Application | None = None
@@ -102,9 +106,13 @@ class HttpListener:
         async with self._loading:
             if self._application is None:
                 await self._runtime.workers.run(_import_application)
+                from lograft.http.access import AccessControl
                 from lograft.http.application import make_application
 
-                self._application = make_application(self._node, self._runtime.spawn, self._history)
+                application = make_application(self._node, self._runtime.spawn, self._history)
+                self._application = application
+                if self._access is not None:
+                    self._application = AccessControl(application, self._access)
         return self._application
 
 

@@ -86,6 +86,19 @@ def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterati
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
+def is_password_of(credential: ScramCredential, password: str) -> bool:
+    """Blocks for some milliseconds. The time of the comparison does not depend on the password."""
+    salted = salt_password(credential.mechanism, password, credential.salt, credential.iterations)
+    computed = credential_of(
+        credential.name,
+        credential.mechanism,
+        salted_password=salted,
+        salt=credential.salt,
+        iterations=credential.iterations,
+    )
+    return hmac.compare_digest(computed.stored_key, credential.stored_key)
+
+
 def parse_credential(text: str, randomness: Randomness) -> ScramCredential:
     """Parses `SCRAM-SHA-256=[name=alice,password=secret]`, or the same with iterations, salt and
     saltedpassword (both base64) instead of the password. Error messages do not include the values,

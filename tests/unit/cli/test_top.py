@@ -202,7 +202,7 @@ def test_another_node_at_the_url_of_a_broker_is_not_used(
             # Here the URL of the broker leads to a node of another cluster.
             monkeypatch.setattr(
                 "lograft.cli.node_history.read_history",
-                lambda _, points, context: read_history(url, points, context),
+                lambda _, points, *others: read_history(url, points, *others),
             )
             assert run_top(monkeypatch, "-b", cluster.bootstrap_servers, "--once") == 1
     assert (

@@ -1,7 +1,7 @@
 import pytest
 
 from lograft.cli.node_runner import embedded_properties
-from lograft.http.endpoints import http_endpoints
+from lograft.http.endpoints import http_endpoints, unencrypted_endpoints
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Address
 from lograft.model.settings.broker import broker_config, unknown_settings
@@ -50,8 +50,39 @@ def test_other_urls_are_rejected_with_an_example(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "example.org", "[::]"])
 def test_addresses_outside_this_machine_are_rejected(host: str) -> None:
-    with pytest.raises(InvalidConfig, match="no authentication yet and accepts only loopback"):
+    match = "without authentication: set lograft.http.authentication.enable=true, or use a loopback"
+    with pytest.raises(InvalidConfig, match=match):
         endpoints_of(f"http://{host}:8082")
+
+
+def test_with_authentication_other_machines_may_connect() -> None:
+    settings = {
+        "lograft.http.authentication.enable": "true",
+        "listener.name.http.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    }
+    texts = "http://0.0.0.0:8082,https://node1:8083,http://localhost:8084"
+    assert [host for host, *_ in endpoints_of(texts, **settings)] == [
+        "0.0.0.0",
+        "node1",
+        "localhost",
+    ]
+    properties = embedded_properties("data", 9092) | {"lograft.http.listeners": texts} | settings
+    unencrypted = unencrypted_endpoints(http_endpoints(broker_config(properties)))
+    assert [endpoint.address.port for endpoint in unencrypted] == [8082]
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({}, "GSSAPI cannot be used over HTTP: set listener.name.http.sasl.enabled.mechanisms"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "listener HTTP has no users for PLAIN"),
+        ({"sasl.enabled.mechanisms": ""}, "no mechanism"),
+    ],
+)
+def test_authentication_needs_usable_mechanisms(settings: dict[str, str], match: str) -> None:
+    settings = settings | {"lograft.http.authentication.enable": "true"}
+    with pytest.raises(InvalidConfig, match=match):
+        endpoints_of("http://localhost:8082", **settings)
 
 
 def test_an_address_is_used_once() -> None:

@@ -158,6 +158,7 @@ class BrokerConfig:
     log_retention_check_interval_ms: int
     lograft_authentication_timeout_ms: int
     lograft_client_telemetry: bool
+    lograft_http_authentication_enable: bool
     lograft_http_listeners: tuple[str, ...]
     lograft_log_format: str
     lograft_metrics_groups_max: int

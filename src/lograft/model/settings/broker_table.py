@@ -431,6 +431,7 @@ LOGRAFT_CONFIGS: Final = (
     ConfigKey("internal.topics.replication.mode", STRING, "isr", OneOf(("isr", "raft")), MEDIUM, READ_ONLY),
     ConfigKey("lograft.authentication.timeout.ms", INT, "10000", Between(1), MEDIUM, READ_ONLY),
     ConfigKey("lograft.client.telemetry", BOOLEAN, "false", None, MEDIUM, CLUSTER_WIDE),
+    ConfigKey("lograft.http.authentication.enable", BOOLEAN, "false", None, MEDIUM, READ_ONLY),
     ConfigKey("lograft.http.listeners", LIST, "", None, MEDIUM, READ_ONLY),
     ConfigKey("lograft.log.format", STRING, "text", OneOf(("text", "json")), MEDIUM, READ_ONLY),
     ConfigKey("lograft.metrics.groups.max", INT, "200", Between(0, 10_000), MEDIUM, CLUSTER_WIDE),

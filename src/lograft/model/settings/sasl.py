@@ -72,7 +72,7 @@ def find_sasl_problems(config: "BrokerConfig") -> Iterator[tuple[tuple[str, ...]
     at which it could not log in."""
     for endpoint in config.listeners:
         if endpoint.security.uses_sasl:
-            yield from _find_listener_problems(config, endpoint.name, endpoint.security)
+            yield from find_listener_problems(config, endpoint.name, endpoint.security)
     peers = [config.controller_listener_names[0]]
     if config.is_broker:
         peers.append(config.inter_broker_listener_name)
@@ -138,9 +138,10 @@ def _has_other_controllers(config: "BrokerConfig") -> bool:
     )
 
 
-def _find_listener_problems(
+def find_listener_problems(
     config: "BrokerConfig", listener: str, security: SecurityProtocol
 ) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields the settings and the problem of a SASL listener that could not be opened."""
     prefix = f"listener.name.{listener.lower()}."
     names = (f"{prefix}{ENABLED_MECHANISMS}", ENABLED_MECHANISMS)
     mechanisms = enabled_mechanisms(config, listener)
