@@ -1,6 +1,7 @@
 """Commands on three real nodes, some of which are down."""
 
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -11,7 +12,7 @@ from lograft.cli.output import count
 from tests.compatibility import conftest
 from tests.compatibility.clusters import Cluster
 from tests.compatibility.command_line import done, lograft
-from tests.compatibility.servers import Server
+from tests.compatibility.servers import Server, lograft_command
 from tests.support.waiting import wait_until
 
 NewName = Callable[[], str]
@@ -87,6 +88,34 @@ def test_a_producer_says_what_it_waits_for(cluster: Cluster, new_topic: NewName,
     )
     assert f"{topic}-0 were not acknowledged within delivery.timeout.ms" in last
     assert not shown.out
+
+
+@pytest.mark.parametrize("options", [(), ("--follow",), ("--follow", "--group", "readers")])
+def test_consume_says_what_it_waits_for(
+    cluster: Cluster, new_topic: NewName, options: tuple[str, ...]
+) -> None:
+    topic = new_topic()
+    where = ("-b", cluster.bootstrap)
+    done(
+        *("kafka-topics", "--bootstrap-server", cluster.bootstrap, "--create", "--topic", topic),
+        *("--replica-assignment", "3,1"),
+    )
+    cluster.node(3).kill()
+    process = subprocess.Popen(
+        [*lograft_command(), "consume", topic, *where, *options],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            f"lograft: waiting for a leader of {topic}-0: start broker 3\n"
+        )
+    finally:
+        process.terminate()
+        process.communicate()
+        cluster.node(3).start()
+    cluster.wait_joined()
 
 
 def test_a_topic_that_does_not_exist_is_named_at_once(cluster: Cluster, new_topic: NewName) -> None:

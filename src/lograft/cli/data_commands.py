@@ -77,8 +77,6 @@ def produce(
     json: Json = False,
 ) -> None:
     """Send a record for each value, or for each line of stdin."""
-    from functools import partial
-
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.group_resets import parse_datetime_ms
@@ -86,7 +84,7 @@ def produce(
     from lograft.cli.line_producer import produce as send
     from lograft.cli.output import count, show_json, warn
     from lograft.cli.progress import progress_bar
-    from lograft.cli.stall_watch import StallWatch, explain_stall
+    from lograft.cli.stall_watch import watch_producer
     from lograft.client.admin import Admin
     from lograft.client.producer import Producer
 
@@ -116,7 +114,6 @@ def produce(
         async with Admin({"client.id": "lograft-produce", **servers}) as admin:
             await admin.connect()
             async with Producer(settings) as producer:
-                explain = partial(explain_stall, producer, topic)
                 with progress_bar("sending", 0) as progress:
                     return await send(
                         producer,
@@ -126,7 +123,7 @@ def produce(
                         on_sent=lambda sent: progress(sent, f"{sent:,} records"),
                         on_acknowledged=acknowledgements.append if json else _ignore,
                         check=PartitionCheck(admin, topic).check,
-                        watch=StallWatch(producer, explain, warn),
+                        watch=watch_producer(producer, topic, warn),
                     )
 
     sent = run(work())

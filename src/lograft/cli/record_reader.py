@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms
 from lograft.cli.interrupts import output_guard
-from lograft.cli.output import NOTHING, count
+from lograft.cli.output import NOTHING, count, warn
 from lograft.cli.progress import progress_bar
+from lograft.cli.stall_watch import watch_consumer
 from lograft.cli.values import format_bytes, parse_json, raw_bytes, text_of, to_json
 from lograft.client.consumer import Consumer
 from lograft.client.types import ConsumerRecord, TopicPartition
@@ -71,11 +72,11 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
     """Reads the records and prints them or writes them to a file. With a group, the offsets of the
     printed records are committed."""
     async with Consumer(settings) as consumer:
-        seen: dict[TopicPartition, int] = {}
         if options.is_member:
             consumer.subscribe([options.topic])
-            found = read_records(consumer, None, options.filter, options.count_max, seen)
-            await _print_records(found, options)
+            async with watch_consumer(consumer, options.topic, (), warn):
+                found = read_records(consumer, None, options.filter, options.count_max, {})
+                await _print_records(found, options)
             return
         info = (await consumer.topics()).get(options.topic)
         if info is None:
@@ -86,19 +87,27 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
         indexes = options.partitions or existing
         partitions = [TopicPartition(options.topic, index) for index in indexes]
         consumer.assign(partitions)
-        for partition, offset in (await _start_offsets(consumer, partitions, options)).items():
-            consumer.seek(partition, offset)
-        ends = None if options.follow else await consumer.end_offsets(partitions)
-        if options.output is not None:
-            assert ends is not None
-            await _write_file(consumer, options, ends)
-            return
-        found = read_records(consumer, ends, options.filter, options.count_max, seen)
-        try:
-            await _print_records(found, options)
-        finally:
-            if consumer.settings.group_id is not None:
-                await consumer.commit(seen)
+        async with watch_consumer(consumer, options.topic, indexes, warn):
+            await _read_assigned(consumer, partitions, options)
+
+
+async def _read_assigned(
+    consumer: Consumer, partitions: Sequence[TopicPartition], options: ConsumeOptions
+) -> None:
+    for partition, offset in (await _start_offsets(consumer, partitions, options)).items():
+        consumer.seek(partition, offset)
+    ends = None if options.follow else await consumer.end_offsets(partitions)
+    if options.output is not None:
+        assert ends is not None
+        await _write_file(consumer, options, ends)
+        return
+    seen: dict[TopicPartition, int] = {}
+    found = read_records(consumer, ends, options.filter, options.count_max, seen)
+    try:
+        await _print_records(found, options)
+    finally:
+        if consumer.settings.group_id is not None:
+            await consumer.commit(seen)
 
 
 async def newest_of(

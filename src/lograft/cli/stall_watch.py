@@ -1,20 +1,23 @@
-"""Reports why a producer gets no acknowledgements, while it keeps retrying."""
+"""Reports why a producer gets no acknowledgements or a consumer no records, while it keeps
+retrying."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import fields
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from lograft.cli.output import numbers
 from lograft.client.admin import Admin, PartitionDescription, topic_resource
 from lograft.client.client_settings import ClientSettings
+from lograft.client.consumer import Consumer
 from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed, TopicMissing
 from lograft.client.producer import Producer
 from lograft.client.producing.settings import ProducerSettings
 
-#: A producer that gets no acknowledgement for this long is stalled.
+#: A command that makes no progress for this long is stalled.
 STALL_SECONDS: Final = 1.0
 NAMED_MAX: Final = 5
+METADATA_MS: Final = 1_000
 _MIN_ISR: Final = "min.insync.replicas"
 
 
@@ -23,14 +26,16 @@ class StallWatch:
 
     def __init__(
         self,
-        producer: Producer,
+        read_progress: Callable[[], float | None],
         explain: Callable[[], Awaitable[str]],
         report: Callable[[str], None],
     ) -> None:
-        self._producer = producer
+        """`read_progress` returns a value that changes with progress, or None while the client
+        waits for nothing; `explain` returns the reason, or "" if nothing is wrong."""
+        self._read_progress = read_progress
         self._explain = explain
         self.report = report
-        #: Whether the command waits for metadata or for space in the buffer.
+        #: Whether the command waits for metadata or for space in the producer's buffer.
         self.is_enqueuing = False
         self._task: asyncio.Future[None] | None = None
 
@@ -45,27 +50,77 @@ class StallWatch:
 
     async def _run(self) -> None:
         last_reason = ""
-        previous = -1.0
+        previous: float | None = None
         while True:
             await asyncio.sleep(STALL_SECONDS)
-            acknowledged = self._producer.metrics().value("record-acknowledged-total")
-            is_waiting = self.is_enqueuing or self._producer.has_pending
-            if is_waiting and acknowledged == previous:
+            progress = self._read_progress()
+            if progress is None and self.is_enqueuing:
+                progress = -1
+            if progress is not None and progress == previous:
                 reason = await self._explain()
-                if reason != last_reason:
+                if reason and reason != last_reason:
                     self.report(reason)
                 last_reason = reason
-            previous = acknowledged if is_waiting else -1
+            previous = progress
+
+
+def watch_producer(producer: Producer, topic: str, report: Callable[[str], None]) -> StallWatch:
+    def read_progress() -> float | None:
+        if not producer.has_pending:
+            return None
+        return producer.metrics().value("record-acknowledged-total")
+
+    return StallWatch(read_progress, lambda: explain_stall(producer, topic), report)
+
+
+def watch_consumer(
+    consumer: Consumer,
+    topic: str,
+    partitions: Collection[int],
+    report: Callable[[str], None],
+) -> StallWatch:
+    """`partitions`: those that the command reads; empty for all. The other partitions make progress
+    while one has no leader, so the consumer's metadata is checked instead."""
+    return StallWatch(
+        lambda: 0, lambda: explain_missing_records(consumer, topic, partitions), report
+    )
+
+
+async def explain_missing_records(
+    consumer: Consumer, topic: str, partitions: Collection[int]
+) -> str:
+    """Returns which of these partitions have no leader. Sends no requests if all have one."""
+    try:
+        known = await consumer.partitions_for(topic, timeout_ms=METADATA_MS)
+        if all(partition.leader >= 0 for partition in known.partitions):
+            return ""
+        async with Admin(_client_settings_of(consumer.settings)) as admin:
+            await admin.connect()
+            return await find_missing_leaders(admin, topic, partitions)
+    except ClientError:
+        # The command reports it when its own request fails.
+        return ""
+
+
+async def find_missing_leaders(admin: Admin, topic: str, partitions: Collection[int]) -> str:
+    described = (await admin.describe_topics([topic]))[topic].partitions
+    leaderless = [
+        partition
+        for partition in described
+        if partition.leader < 0 and (not partitions or partition.index in partitions)
+    ]
+    return await _explain_missing_leaders(admin, topic, leaderless) if leaderless else ""
+
+
+def _client_settings_of(settings: ClientSettings) -> dict[str, Any]:
+    return {field.name: getattr(settings, field.name) for field in fields(ClientSettings)}
 
 
 async def explain_stall(producer: Producer, topic: str) -> str:
     """Returns what a producer of this topic is waiting for."""
-    settings = {
-        field.name: getattr(producer.settings, field.name) for field in fields(ClientSettings)
-    }
     timeout = _timeout_of(producer.settings)
     try:
-        async with Admin(settings) as admin:
+        async with Admin(_client_settings_of(producer.settings)) as admin:
             await admin.connect()
             return await find_reason(admin, producer.settings, topic)
     except TopicMissing:

@@ -93,7 +93,7 @@ def test_a_signal_limits_the_wait_and_reports_undelivered_records(
                     _lines_without_end(lines) if has_more_lines else yield_in_turns(lines),
                     lambda text, _number: Line(None, b"v", (), int(text), None),
                     on_acknowledged=lambda record: acknowledged.append(record.partition),
-                    watch=StallWatch(producer, explain, messages.append),
+                    watch=StallWatch(lambda: 0, explain, messages.append),
                 )
             )
             await asyncio.sleep(3)
@@ -128,7 +128,7 @@ async def test_a_signal_stops_immediately_without_records_in_flight(
                 "t",
                 _lines_without_end(["v"]),
                 lambda text, _number: Line(None, text.encode(), (), None, None),
-                watch=StallWatch(producer, explain, pytest.fail),
+                watch=StallWatch(lambda: None, explain, pytest.fail),
             )
         )
         await asyncio.sleep(3)

@@ -1,6 +1,6 @@
-"""What a stalled producer waits for, according to the cluster."""
+"""What a stalled producer or consumer waits for, according to the cluster."""
 
-from lograft.cli.stall_watch import find_reason
+from lograft.cli.stall_watch import find_missing_leaders, find_reason
 from lograft.client.admin import Admin, NewTopic
 from lograft.client.producing.settings import ProducerSettings
 from lograft.testing import VirtualCluster
@@ -55,3 +55,19 @@ async def test_partition_below_min_insync_replicas_is_named(
     assert reason == (
         "waiting for replicas of t-0: fewer than min.insync.replicas=2 are in sync" + TIMEOUT
     )
+
+
+@scenario(play, nodes=3)
+async def test_only_partitions_without_a_leader_that_are_read_are_named(
+    cluster: VirtualCluster, admin: Admin, /
+) -> None:
+    await admin.create_topics([NewTopic("t", assignment={0: [2], 1: [1], 2: [2]})])
+    assert await find_missing_leaders(admin, "t", ()) == ""
+    cluster.kill(2)
+    await cluster.wait_for(lambda: cluster.image.brokers[2].fenced)
+    found = [await find_missing_leaders(admin, "t", read) for read in ((), (0, 1), (1,))]
+    assert found == [
+        "waiting for a leader of t-0, t-2: start broker 2",
+        "waiting for a leader of t-0: start broker 2",
+        "",
+    ]

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from lograft.cli.client_runner import run as run_client
@@ -11,7 +10,7 @@ from lograft.cli.input_lines import input_lines
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.line_producer import Line, produce
 from lograft.cli.node_runner import read_properties
-from lograft.cli.stall_watch import StallWatch, explain_stall
+from lograft.cli.stall_watch import watch_producer
 from lograft.cli.values import raw_bytes
 from lograft.client.errors import ClientError
 from lograft.client.producer import Producer
@@ -70,13 +69,12 @@ def _parse_properties(texts: Sequence[str]) -> dict[str, str]:
 async def _send_lines(settings: Mapping[str, Any], topic: str, reader: Mapping[str, str]) -> None:
     prompt = _show_prompt if sys.stdin.isatty() else None
     async with Producer(settings) as producer:
-        explain = partial(explain_stall, producer, topic)
         await produce(
             producer,
             topic,
             input_lines(sys.stdin, before_wait=prompt),
             lambda text, number: _parse_line(text, number, reader),
-            watch=StallWatch(producer, explain, _warn),
+            watch=watch_producer(producer, topic, _warn),
         )
 
 
