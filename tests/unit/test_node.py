@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from pathlib import Path
 from typing import cast
 
@@ -112,3 +113,22 @@ def test_a_node_that_halts_during_its_start_exits_with_the_reason(
     config = broker_config(embedded_properties(str(tmp_path), 0))
     with pytest.raises(LograftError, match="the node is stopping: its disk is full"):
         run(config, lambda node: None)
+
+
+def test_http_without_encryption_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {
+        "lograft.http.listeners": "http://0.0.0.0:0,http://localhost:0",
+        "lograft.http.authentication.enable": "true",
+        "listener.name.http.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    }
+    with Cluster(properties=settings):
+        pass
+    warnings = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "lograft.node" and record.levelno == logging.WARNING
+    ]
+    assert warnings == [
+        "the HTTP listener http://0.0.0.0:0 does not encrypt: passwords and tokens can be read on"
+        " the network; use an https URL unless the network is trusted"
+    ]

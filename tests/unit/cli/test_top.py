@@ -1,5 +1,6 @@
 """What `lograft top` computes and prints, and how it finds the nodes."""
 
+import base64
 import json
 import os
 import pty
@@ -18,8 +19,15 @@ from typing import Any
 import pytest
 
 from lograft.cli.main import main
-from lograft.cli.node_history import Histories, HistoryUnavailable, parse_history, read_history
+from lograft.cli.node_history import (
+    Histories,
+    HistoryUnavailable,
+    authorization_of,
+    parse_history,
+    read_history,
+)
 from lograft.cli.top import figures_of, lines_of, number_text, time_text, trend_text
+from lograft.client.administering.settings import AdminSettings
 from lograft.http import history as http_history
 from lograft.testing import Cluster
 
@@ -241,3 +249,31 @@ def read_until(descriptor: int, end: bytes) -> bytes:
         assert select.select([descriptor], [], [], 30)[0], shown
         shown += os.read(descriptor, 1 << 16)
     return shown
+
+
+@pytest.mark.parametrize(
+    ("url", "is_sent"),
+    [
+        ("https://node1:9094", True),
+        ("http://localhost:9094", True),
+        ("http://127.0.0.1:9094", True),
+        ("http://node1:9094", False),
+    ],
+)
+def test_passwords_are_not_sent_without_encryption(url: str, is_sent: bool) -> None:
+    settings = AdminSettings.read(
+        {
+            "bootstrap.servers": "h:1",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "pencil",
+        }
+    )
+    expected = "Basic " + base64.b64encode(b"alice:pencil").decode() if is_sent else None
+    assert authorization_of(settings, url) == expected
+
+
+def test_a_client_without_a_user_sends_none() -> None:
+    settings = AdminSettings.read({"bootstrap.servers": "h:1"})
+    assert authorization_of(settings, "https://node1:9094") is None
