@@ -11,7 +11,7 @@ import pytest
 from lograft.client.consumer import Consumer
 from lograft.client.consuming.rebalance_listener import ListenerFailed, RebalanceListener
 from lograft.client.consuming.subscription_modes import WrongMode
-from lograft.client.errors import BrokerError, CommitFailed, FencedInstance, WrongUse
+from lograft.client.errors import BrokerError, CommitFailed, FencedInstance, TimedOut, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.types import TopicPartition
 from lograft.testing import VirtualCluster
@@ -548,3 +548,50 @@ async def test_the_coordinator_assigns_by_consistent_hashing(
     unknown = await factory.create({**CONSUMER, "group.remote.assignor": "missing"})
     with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):
         await unknown.poll()
+
+
+@pytest.mark.parametrize("protocol", [EAGER, CONSUMER], ids=["classic", "consumer"])
+@scenario(play)
+async def test_a_consumer_that_is_closed_at_any_moment_leaves_its_group(
+    cluster: VirtualCluster, factory: ConsumerFactory, /, protocol: Settings
+) -> None:
+    """Otherwise the next one would wait until the session of the first has expired."""
+    loop = asyncio.get_running_loop()
+    for step in range(40):
+        ms = step / 2
+        group = {"group.id": f"g{ms}"}
+        first = await factory.create(protocol, group)
+        polling = asyncio.ensure_future(first.poll())
+        await asyncio.sleep(ms / 1000)
+        polling.cancel()
+        await asyncio.wait([polling])
+        await first.close()
+        second = await factory.create(protocol, group)
+        start = loop.time()
+        await poll_until(are_assigned([second]), [second])
+        assert loop.time() - start < 10, ms
+        await second.close()
+
+
+@scenario(play)
+async def test_a_commit_that_times_out_leaves_time_to_leave_the_group(
+    cluster: VirtualCluster,
+    factory: ConsumerFactory,
+    /,
+    protocol: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = await factory.create(protocol)
+    await poll_until(are_assigned([first]), [first])
+
+    async def time_out(_offsets: object, timeout_ms: int, *, gives_up_missing: bool) -> None:
+        assert gives_up_missing
+        await asyncio.sleep(timeout_ms / 1000)
+        raise TimedOut("the commit timed out")
+
+    monkeypatch.setattr(first._engine(), "commit", time_out)
+    await first.close(2_000)
+    second = await factory.create(protocol)
+    started_at = cluster.loop.time()
+    await poll_until(are_assigned([second]), [second])
+    assert cluster.loop.time() - started_at < 10

@@ -14,7 +14,11 @@ from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.assignors import is_cooperative
 from lograft.client.consuming.committed_offsets import CommitIdentity
 from lograft.client.consuming.group_join import GroupJoin, JoinResult, RejoinRequired
-from lograft.client.consuming.membership import MembershipContext, TopicSelection
+from lograft.client.consuming.membership import (
+    MembershipContext,
+    TopicSelection,
+    commit_timeout_ms,
+)
 from lograft.client.coordinators import Coordinator
 from lograft.client.errors import ClientError, FencedInstance, RebalanceInProgress, broker_error
 from lograft.client.types import TopicPartition
@@ -30,6 +34,8 @@ from lograft.wire.messages.leave_group import (
 LOGGER: Final = logging.getLogger(__name__)
 
 _NO_GENERATION: Final = -1
+#: How long a member that leaves waits for its member id.
+_MEMBER_ID_MS: Final = 3_000
 _MANY_MEMBERS_SINCE: Final = 3
 #: The group has removed this member, and its partitions belong to others.
 _NOT_A_MEMBER: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
@@ -54,6 +60,8 @@ class ClassicGroup:
         #: Why this member has to join; None: it does not.
         self._join_reason: str | None = None
         self._join_task: Task | None = None
+        #: Completed by the end of the attempt to join that is in progress while this member leaves.
+        self._join_ended: asyncio.Future[None] | None = None
         #: The result of a join that `serve` has not applied yet.
         self._join_result: JoinResult | None = None
         #: The partitions belong to other members; the listener has not been called yet.
@@ -162,6 +170,7 @@ class ClassicGroup:
     async def leave(self, reason: str, timeout_ms: int) -> None:
         deadline_ms = self._core.now_ms() + timeout_ms
         self._remove_listener()
+        await self._wait_for_member_id(min(timeout_ms, _MEMBER_ID_MS))
         if self._join_task is not None:
             self._join_task.cancel()
             self._join_task = None
@@ -173,7 +182,7 @@ class ClassicGroup:
         if self._is_lost:
             await self._assignment.lose()
         else:
-            await self._assignment.commit(timeout_ms)
+            await self._assignment.commit(commit_timeout_ms(timeout_ms))
             await self._assignment.revoke(self._assignment.owned_partitions)
         try:
             left_ms = max(0, deadline_ms - self._core.now_ms())
@@ -186,6 +195,19 @@ class ClassicGroup:
                 self._coordinator.key,
                 error,
             )
+
+    async def _wait_for_member_id(self, timeout_ms: int) -> None:
+        """The coordinator has assigned a member id, or will, if it has received the first JoinGroup
+        request. The other members would have to wait for this one until its session expires."""
+        is_static = self._settings.group_instance_id is not None
+        if self._join_task is None or self._member_id or is_static or not self._group_join.is_sent:
+            return
+        self._join_ended = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._join_ended
+        except TimeoutError:
+            pass
 
     # ── joining, in a task ───────────────────────────────────────────────────────────────────
 
@@ -203,12 +225,14 @@ class ClassicGroup:
                     return
                 except RejoinRequired as error:
                     self._reset_membership(error.member_id)
+                    if self._join_ended is not None:
+                        return
                 except RebalanceInProgress as error:
                     LOGGER.debug("group %r rebalances again: %s", self._coordinator.key, error)
                     self._metrics.on_rebalance_failed()
                 except ClientError as error:
                     self._metrics.on_rebalance_failed()
-                    if not error.is_retriable:
+                    if not error.is_retriable or self._join_ended is not None:
                         self._error = error
                         self._join_reason = reason
                         return
@@ -217,6 +241,8 @@ class ClassicGroup:
                     await self._back_off(failures)
         finally:
             self._join_task = None
+            if self._join_ended is not None and not self._join_ended.done():
+                self._join_ended.set_result(None)
             self._context.on_change()
 
     def _request_join(self, reason: str) -> None:

@@ -12,7 +12,11 @@ from typing import Final
 from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.committed_offsets import CommitIdentity
 from lograft.client.consuming.heartbeats import HeartbeatContent, member_id_of
-from lograft.client.consuming.membership import MembershipContext, TopicSelection
+from lograft.client.consuming.membership import (
+    MembershipContext,
+    TopicSelection,
+    commit_timeout_ms,
+)
 from lograft.client.errors import ClientError, UnsupportedByBroker, WrongUse, broker_error
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode
@@ -58,6 +62,8 @@ class ConsumerGroup:
         self._owned: frozenset[TopicIdPartition] = frozenset()
         #: The partitions belong to other members; the listener has not been called yet.
         self._is_lost = False
+        #: Whether the coordinator may have received a heartbeat since this member left the group.
+        self._may_be_member = False
         self._error: ClientError | None = None
         self._wake = asyncio.Event()
         self._task: Task | None = None
@@ -168,7 +174,7 @@ class ConsumerGroup:
         if self._is_lost:
             await self._assignment.lose()
         else:
-            await self._assignment.commit(timeout_ms)
+            await self._assignment.commit(commit_timeout_ms(timeout_ms))
             await self._assignment.revoke(self._assignment.owned_partitions)
         self._owned = frozenset()
         try:
@@ -224,12 +230,17 @@ class ConsumerGroup:
     async def _send_heartbeat(self) -> None:
         epoch = self._epoch
         content = self._content()
+
+        def build(_version: int) -> ConsumerGroupHeartbeatRequest:
+            self._may_be_member = True
+            return self._request(epoch, content)
+
         self._metrics.on_heartbeat()
         if epoch == _JOINING:
             self._metrics.on_rebalance_started()
         with self._metrics.measure(self._metrics.heartbeats_ms):
             response = await self._coordinator.request(
-                self._request(epoch, content),
+                build,
                 ConsumerGroupHeartbeatResponse,
                 at_least=1 if self._selection.pattern is not None else 0,
             )
@@ -309,6 +320,7 @@ class ConsumerGroup:
         # A member joins without partitions.
         self._owned = frozenset()
         self._epoch = epoch
+        self._may_be_member = False
         self._context.on_change()
 
     async def _leave_after_poll_timeout(self) -> None:
@@ -324,8 +336,10 @@ class ConsumerGroup:
             self._lose_assignment(_OUT)
 
     async def _send_leave(self) -> None:
-        if self._epoch <= 0:
+        """Also sent while the response to the first heartbeat is outstanding."""
+        if not self._may_be_member:
             return
+        self._may_be_member = False
         is_static = self._settings.group_instance_id is not None
         self._epoch = _OUT
         self._acknowledged = None

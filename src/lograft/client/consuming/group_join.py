@@ -88,6 +88,8 @@ class GroupJoin:
         #: The partitions that this member has, or had, and the generation of their assignment.
         self.owned: tuple[frozenset[TopicPartition], int] = frozenset(), -1
         self.member: tuple[str, int] = "", -1
+        #: Whether the coordinator may have received the JoinGroup request of this attempt.
+        self.is_sent = False
         #: The layout that the last assignment was computed from; None: another member leads.
         self._assigned_layout: TopicLayout | None = None
         #: Includes brokers that are down, so that the restart of one causes no rebalance.
@@ -155,6 +157,7 @@ class GroupJoin:
         settings = self._settings
         owned, generation = self.owned
         is_eager = not is_cooperative(assignors)
+        self.is_sent = False
         request = JoinGroupRequest(
             group_id=self._coordinator.key,
             session_timeout_ms=settings.session_ms,
@@ -178,8 +181,13 @@ class GroupJoin:
             ],
             reason=reason,
         )
+
+        def build(_version: int) -> JoinGroupRequest:
+            self.is_sent = True
+            return request
+
         return await self._coordinator.request(
-            request,
+            build,
             JoinGroupResponse,
             # Earlier versions have no static members.
             at_least=5 if settings.group_instance_id is not None else 0,

@@ -7,7 +7,7 @@ assigned and revoked only in `serve`. A task sends the heartbeats.
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from lograft.client.consuming.committed_offsets import CommitIdentity
 from lograft.client.consuming.group_metrics import GroupMetrics
@@ -15,6 +15,14 @@ from lograft.client.consuming.rebalance_listener import AssignmentUpdater
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore
+
+#: The part of the timeout of `leave` that is kept for the request that leaves the group.
+_LEAVE_MS: Final = 5_000
+
+
+def commit_timeout_ms(timeout_ms: int) -> int:
+    """Returns how much of the timeout of `leave` the commit before it may use."""
+    return timeout_ms - min(timeout_ms // 2, _LEAVE_MS)
 
 
 class TopicSelection(NamedTuple):
