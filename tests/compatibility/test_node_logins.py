@@ -1,4 +1,4 @@
-"""Nodes of Lograft and Apache Kafka log in at each other with SASL."""
+"""Lograft and Apache Kafka nodes authenticate to each other with SASL."""
 
 import time
 from collections.abc import Callable

@@ -21,9 +21,9 @@ from lograft.api.slow_requests import RequestOrigin, SlowRequestLog
 from lograft.model.exchange import DelayedReply, EncodedResponse, Reply
 from lograft.model.metrics import API, LATENCY_BUCKETS, Histogram, Sample, enum_label
 
-#: Number of requests that are all measured: of each API, and of each fast path.
+#: The first requests are all measured: this many of each API, and of each fast path.
 ALL_MEASURED: Final = 100
-#: Afterwards, one of so many is measured: on the general path, and on the fast path.
+#: Afterwards, one in this many is measured: on the general path, and on the fast path.
 GENERAL_INTERVAL: Final = 7
 FAST_INTERVAL: Final = 61
 #: The API label of Fetch requests by followers, which wait for records most of the time.
@@ -39,8 +39,8 @@ REQUEST_SECONDS: Final = Histogram(
 )
 STAGE_SECONDS: Final = Histogram(
     "lograft_request_stage_seconds",
-    "The same time by stage: queue (behind other requests), local (in the handler), remote (waiting"
-    " for a commit, for records or for another node), send.",
+    "Time of requests by stage: queue (behind other requests), local (in the handler), remote"
+    " (waiting for a commit, for records or for another node), send.",
     API,
     enum_label("stage", STAGES),
     bounds=LATENCY_BUCKETS,

@@ -92,7 +92,7 @@ NO_PEER: Final = Address("", 0)
 REQUESTS: Final = Counter("lograft_requests_total", "Requests that were handled.", LISTENER, API)
 FAST_PATH_REQUESTS: Final = Counter(
     "lograft_fast_path_requests_total",
-    "Requests of lograft_requests_total that the fast path served without decoding them.",
+    "Requests served by the fast path, included in lograft_requests_total.",
     LISTENER,
     API,
 )
@@ -766,7 +766,7 @@ def _error_response(route: Route, request: Message, error: Exception) -> Message
     else:
         # A bug in Lograft. The log has the details; the client gets only a general message.
         LOGGER.error("%s failed", route.spec.name, exc_info=error)
-        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error, see the log of the server."
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error, see the server log."
     if route.error_response is None:
         raise CloseConnection(f"{route.spec.name} failed without an error response: {message}")
     return route.error_response(request, code, message)

@@ -43,7 +43,7 @@ THROTTLED: Final = Counter(
 )
 THROTTLE_SECONDS: Final = Counter(
     "lograft_quota_throttle_seconds_total",
-    "Sum of the throttle times of these requests.",
+    "Total throttle time of requests.",
     QUOTA,
 )
 CLIENTS: Final = Gauge(
@@ -51,7 +51,7 @@ CLIENTS: Final = Gauge(
 )
 EVICTED: Final = Counter(
     "lograft_quota_clients_evicted_total",
-    "Clients whose use was forgotten early because too many others used the quota.",
+    "Clients evicted from quota tracking because the limit was reached.",
     QUOTA,
 )
 

@@ -31,7 +31,7 @@ CLIENTS_MAX: Final = 16_384
 #: Maximum number of points of all clients, and of one. A point takes some hundred bytes.
 KEPT_POINTS_MAX: Final = 100_000
 CLIENT_POINTS_MAX: Final = 10_000
-#: The last push of a client is outdated after so many of its intervals, but not before a minute.
+#: Number of its intervals after which the last push of a client is outdated, at least a minute.
 OUTDATED_INTERVALS: Final = 3
 OUTDATED_MS_MIN: Final = 60_000
 LONG_AGO_MS: Final = -(1 << 62)
@@ -49,7 +49,7 @@ CLIENTS: Final = Gauge(
     "lograft_telemetry_clients", "Clients that asked this broker for a telemetry subscription."
 )
 KEPT_POINTS: Final = Gauge(
-    "lograft_telemetry_kept_points", "Numbers that clients pushed last, which are kept in memory."
+    "lograft_telemetry_kept_points", "Data points of the clients' latest pushes kept in memory."
 )
 PUSHES: Final = Counter("lograft_telemetry_pushes_total", "Pushes of clients that were accepted.")
 PUSHED_BYTES: Final = Counter(
@@ -57,7 +57,7 @@ PUSHED_BYTES: Final = Counter(
 )
 DROPPED_POINTS: Final = Counter(
     "lograft_telemetry_dropped_points_total",
-    "Points of pushes that are not kept: histograms, deltas, and those of a client beyond a limit.",
+    "Dropped data points: histograms, deltas, and points beyond the per-client limit.",
 )
 
 

@@ -118,14 +118,14 @@ class ClusterMetadata:
             self._waits = [wait for wait in self._waits if not self._is_over(wait)]
 
     def warn_of_ignored_settings(self) -> None:
-        """Logs stored settings without effect at the start; the active controller reports
+        """Logs stored settings without effect at startup; the active controller reports
         changes."""
         ignored = find_stored_ignored_settings(self.image)
         if ignored:
             LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     def warn_of_unenforced_state(self) -> None:
-        """Logs stored state that is not enforced, at the start and when it changes, since an
+        """Logs stored state that is not enforced, at startup and when it changes, since an
         operator may rely on it."""
         warnings = describe_unenforced(
             self.image,

@@ -15,7 +15,8 @@ TransactionalId = Annotated[
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
 Prefixed = Annotated[
-    bool, typer.Option("--prefixed", help="All resources whose names begin with this.")
+    bool,
+    typer.Option("--prefixed", help="Treat the resource name as a prefix (pattern type PREFIXED)."),
 ]
 Principal = Annotated[
     str, typer.Option(metavar="TYPE:NAME", help="For example User:alice, or User:* for all users.")
@@ -41,7 +42,10 @@ def list_(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """List ACLs. With a resource, those that apply to it: also prefixes and wildcards."""
+    """List ACLs.
+
+    With a resource, list the ACLs that apply to it, including prefixed and wildcard ACLs.
+    """
     from lograft.cli.acls import filter_of, list_lines, values_of
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json
@@ -101,10 +105,14 @@ def remove(
     cluster: Cluster = False,
     prefixed: Prefixed = False,
     operation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="By default those of all operations.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Only ACLs for this operation; by default, all operations."
+        ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="By default those of all hosts.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Only ACLs for this host; by default, all hosts."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -144,9 +152,10 @@ def explain(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show whether a principal may perform an operation, and the rule that decides.
+    """Show whether an operation is allowed, and by which rule.
 
-    Brokers do not return super.users and allow.everyone.if.no.acl.found to clients.
+    The result does not take super.users and allow.everyone.if.no.acl.found into account, because
+    brokers do not expose them.
     """
     from lograft.cli.acls import explanation, needed_operation, resource_of
     from lograft.cli.client_runner import with_admin

@@ -50,7 +50,7 @@ def bench(
 ) -> None:
     """Measure the throughput and latency of a cluster.
 
-    A single Python process produces and consumes; several of them may reach a higher throughput.
+    A single Python process produces and consumes; several processes may reach a higher throughput.
     """
     from lograft.cli.bench import BenchOptions, result_lines
     from lograft.cli.bench import bench as measure

@@ -120,8 +120,8 @@ def start(
         str | None,
         typer.Option(
             metavar="HOST",
-            help="With --secure: the name or address under which clients reach this machine, kept"
-            " for later starts.  [default: this machine's name]",
+            help="With --secure: the name or address at which clients reach this machine;"
+            " remembered for later runs.  [default: this machine's name]",
         ),
     ] = None,
 ) -> None:

@@ -96,7 +96,7 @@ def list_(json: Json = False) -> None:
 
 @context.command()
 def remove(name: Name) -> None:
-    """Remove a context, and its secrets in the keyring."""
+    """Remove a context and its secrets from the keyring."""
     from lograft.cli.contexts import (
         check_exists,
         delete_keyring,

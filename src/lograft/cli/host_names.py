@@ -1,4 +1,4 @@
-"""The names and addresses under which clients reach this machine."""
+"""The names and addresses at which clients reach this machine."""
 
 import re
 import socket
@@ -27,7 +27,7 @@ def check_host(text: str) -> str:
         if not address.is_unspecified and not address.is_multicast:
             return str(address)
     raise InvalidInput(
-        f"--host {text}: specify the name or IP address, without a port, under which clients"
+        f"--host {text}: specify the name or IP address, without a port, at which clients"
         " reach this machine"
     )
 

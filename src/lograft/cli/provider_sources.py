@@ -56,8 +56,8 @@ def _check_allowed_paths(provider: Provider) -> None:
     for path in provider.allowed_paths or ():
         if not os.path.exists(path):
             raise InvalidConfig(
-                f"config.providers.{provider.name}.param.allowed.paths has {path}, which does not"
-                " exist"
+                f"config.providers.{provider.name}.param.allowed.paths contains {path!r}, which"
+                " does not exist"
             )
 
 

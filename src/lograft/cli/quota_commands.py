@@ -14,14 +14,27 @@ quotas = typer.Typer(help="List, set and remove quotas of clients.", **SETTINGS)
 User = Annotated[str | None, typer.Option(metavar="NAME", help="Quotas of this user.")]
 ClientId = Annotated[
     str | None,
-    typer.Option("--client-id", metavar="NAME", help="Of this client id; also with a user."),
+    typer.Option(
+        "--client-id", metavar="NAME", help="Quotas of this client id; can be combined with --user."
+    ),
 ]
-Ip = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this IP address.")]
-DefaultUser = Annotated[bool, typer.Option("--default-user", help="Of users without their own.")]
+Ip = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Quotas of this IP address.")]
+DefaultUser = Annotated[
+    bool,
+    typer.Option("--default-user", help="Default quotas, for users without quotas of their own."),
+]
 DefaultClientId = Annotated[
-    bool, typer.Option("--default-client-id", help="Of client ids without their own.")
+    bool,
+    typer.Option(
+        "--default-client-id", help="Default quotas, for client ids without quotas of their own."
+    ),
 ]
-DefaultIp = Annotated[bool, typer.Option("--default-ip", help="Of addresses without their own.")]
+DefaultIp = Annotated[
+    bool,
+    typer.Option(
+        "--default-ip", help="Default quotas, for IP addresses without quotas of their own."
+    ),
+]
 
 
 @quotas.command("list")
@@ -64,7 +77,7 @@ def set_(
         typer.Argument(
             metavar="NAME=VALUE…",
             help="producer_byte_rate, consumer_byte_rate, request_percentage,"
-            " controller_mutation_rate; connection_creation_rate for addresses.",
+            " controller_mutation_rate; for IP addresses, connection_creation_rate.",
         ),
     ],
     user: User = None,
@@ -106,7 +119,10 @@ def set_(
 @quotas.command()
 def remove(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME…", help="By default all of the entity.")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME…", help="Quotas to remove; by default, all quotas of the entity."
+        ),
     ] = None,
     user: User = None,
     client_id: ClientId = None,

@@ -97,8 +97,8 @@ def run(
 ) -> None:
     """Execute a plan and show its progress.
 
-    The plan is that of `reassign plan`, or read from a file. Ctrl-C ends the display, not the
-    reassignment: use `reassign status` to see it again and `reassign cancel` to cancel it.
+    Runs the plan that `reassign plan` computes, or one read from a file. Ctrl-C ends the display,
+    not the reassignment: use `reassign status` to see it again and `reassign cancel` to cancel it.
     """
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import count

@@ -129,7 +129,7 @@ def secure_properties(
         f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}.sasl.jaas.config": (
             f"{SCRAM_MODULE} {login};"
         ),
-        # Controllers log in at each other before they can read users from the metadata log.
+        # Controllers authenticate to each other before they can read users from the metadata log.
         "sasl.mechanism.controller.protocol": "PLAIN",
         f"listener.name.{CONTROLLER.lower()}.sasl.enabled.mechanisms": f"PLAIN,{MECHANISM}",
         f"listener.name.{CONTROLLER.lower()}.plain.sasl.jaas.config": (

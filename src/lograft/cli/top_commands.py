@@ -12,8 +12,7 @@ Http = Annotated[
     typer.Option(
         "--http",
         metavar="URL,…",
-        help="HTTP listeners of the nodes; by default, those that lograft.http.listeners of each"
-        " broker specifies.",
+        help="HTTP listeners of the nodes; by default, each broker's lograft.http.listeners.",
     ),
 ]
 
@@ -27,7 +26,7 @@ def top(
 ) -> None:
     """Show rates, latency, lag and the busiest topics.
 
-    Reads the HTTP listeners of the nodes, which are reachable from their own machine or through a
+    Reads from the nodes' HTTP listeners, which are reachable from their own machine or through a
     tunnel. The view is updated until Ctrl-C; without a terminal, and with --json, the figures are
     printed once.
     """

@@ -9,7 +9,9 @@ from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Execut
 if TYPE_CHECKING:
     from lograft.client.admin import ActiveProducer, Admin, HangingTransaction, TopicPartition
 
-transactions = typer.Typer(help="Describe transactions, and abort or fence them.", **SETTINGS)
+transactions = typer.Typer(
+    help="Describe transactions, abort them, and fence their producers.", **SETTINGS
+)
 
 
 @transactions.command("list")

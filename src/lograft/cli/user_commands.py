@@ -18,7 +18,7 @@ def list_(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """List the users, with the iterations of each mechanism."""
+    """List SCRAM users with their mechanisms and iteration counts."""
     from lograft.cli.client_runner import with_admin
     from lograft.cli.output import show, show_json, table
 
@@ -42,10 +42,12 @@ def add(
     user: User,
     mechanism: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="By default SCRAM-SHA-512; may be repeated."),
+        typer.Option(
+            metavar="NAME", help="SCRAM mechanism; may be repeated. By default, SCRAM-SHA-512."
+        ),
     ] = None,
     iterations: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Iterations of the hash function.")
+        int, typer.Option(metavar="NUMBER", help="SCRAM iteration count.")
     ] = 4096,
     password_file: Annotated[
         str | None,
@@ -82,12 +84,15 @@ def remove(
     user: User,
     mechanism: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="By default all of the user; may be repeated."),
+        typer.Option(
+            metavar="NAME",
+            help="Mechanism to remove; may be repeated. By default, all mechanisms of the user.",
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Remove a user. Open connections last until their sessions end."""
+    """Remove a user. Existing connections stay open until their sessions expire."""
     from lograft.cli.client_runner import with_admin
     from lograft.client.admin import Admin, ScramDeletion
     from lograft.model.errors import InvalidInput

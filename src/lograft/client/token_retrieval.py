@@ -67,8 +67,8 @@ def token_endpoint(
         entry = parse_jaas(jaas_config, setting="sasl.jaas.config")
         if entry.module != OAUTHBEARER_MODULE:
             raise InvalidConfig(
-                f"sasl.jaas.config names the login module {entry.module}, but that of OAUTHBEARER"
-                f" is {OAUTHBEARER_MODULE}"
+                f"sasl.jaas.config names the login module {entry.module}, but OAUTHBEARER requires"
+                f" {OAUTHBEARER_MODULE}"
             )
         options = {name: secret.value for name, secret in entry.options.items()}
     parsed = parse_provider_url(url, setting=URL_SETTING)
@@ -195,11 +195,11 @@ def _parse_response(data: bytes) -> tuple[str, float | None]:
         response = parse_object(data)
     except ValueError as error:
         raise TokenNotRetrieved(
-            f"the response of the identity provider is invalid: {error}"
+            f"the response from the identity provider is invalid: {error}"
         ) from None
     token = response.get("access_token")
     if not isinstance(token, str):
-        raise TokenNotRetrieved("the response of the identity provider has no access_token")
+        raise TokenNotRetrieved("the response from the identity provider has no access_token")
     return token, _positive(response.get("expires_in"))
 
 

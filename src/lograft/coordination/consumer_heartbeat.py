@@ -249,8 +249,8 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     if not is_repeated:
         raise Rejected(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has the epoch {epoch}, the group coordinator expects"
-            f" {member.epoch}. The member must abandon all its partitions and rejoin.",
+            f"The consumer group member has the epoch {epoch}, but the group coordinator"
+            f" expects {member.epoch}. The member must abandon all its partitions and rejoin.",
         )
 
 

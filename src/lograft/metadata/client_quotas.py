@@ -96,7 +96,8 @@ class QuotaFilter:
                 raise _invalid(f"An exact match of entity type {entity_type} requires a name.")
             case Match.DEFAULT | Match.SPECIFIED if name is not None:
                 raise _invalid(
-                    f"Only an exact match takes a name; entity type {entity_type} has {name!r}."
+                    f"A name is allowed only for an exact match; entity type {entity_type} has"
+                    f" {name!r}."
                 )
             case Match.EXACT | Match.DEFAULT:
                 self._names[entity_type] = name

@@ -205,7 +205,7 @@ def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> 
         if not topic.partitions[index].isr:
             raise _rejection(
                 f"Partition {topic.name}-{index} has no replica in sync. Disabling the feature"
-                " would discard the information which replicas hold its records: start their"
+                " would discard the information about which replicas hold its records: start their"
                 " brokers first"
             )
     yield ClearElrRecord()

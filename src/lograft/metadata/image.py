@@ -37,7 +37,8 @@ METADATA_OFFSET: Final = Gauge(
     "lograft_metadata_offset", "Offset of the last metadata record that this node has applied."
 )
 METADATA_EPOCH: Final = Gauge(
-    "lograft_metadata_epoch", "Epoch of the controller that wrote that record."
+    "lograft_metadata_epoch",
+    "Controller epoch of the last metadata record applied by this node.",
 )
 BROKERS: Final = Gauge(
     "lograft_brokers",

@@ -74,8 +74,8 @@ def parse_security_map(text: str) -> dict[str, SecurityProtocol]:
         name, protocol = name.strip().upper(), protocol.strip().upper()
         if not name or not colon or protocol not in SecurityProtocol.__members__:
             raise InvalidConfig(
-                f"listener.security.protocol.map has {entry!r}: each entry is NAME:PROTOCOL with"
-                f" one of {', '.join(SecurityProtocol.__members__)}"
+                f"listener.security.protocol.map contains {entry!r}: each entry is NAME:PROTOCOL"
+                f" with one of {', '.join(SecurityProtocol.__members__)}"
             )
         if name in result:
             raise InvalidConfig(f"listener.security.protocol.map names {name} more than once")
@@ -91,7 +91,7 @@ def parse_endpoints(
         match = _ENDPOINT.fullmatch(entry.strip())
         if match is None or not 0 <= int(match[3]) <= PORT_MAX:
             raise InvalidConfig(
-                f"{setting} has {entry!r}: write NAME://host:port, for example"
+                f"{setting} contains {entry!r}: write NAME://host:port, for example"
                 " PLAINTEXT://localhost:9092 or PLAINTEXT://[::1]:9092"
             )
         name = match[1].upper()
@@ -139,7 +139,9 @@ def check_distinct_names(setting: str, endpoints: Sequence[Endpoint]) -> None:
 def parse_address(setting: str, text: str) -> Address:
     match = _HOST_PORT.fullmatch(text.strip())
     if match is None or not 0 < int(match[2]) <= PORT_MAX:
-        raise InvalidConfig(f"{setting} has {text!r}: each entry should be in the form host:port")
+        raise InvalidConfig(
+            f"{setting} contains {text!r}: each entry should be in the form host:port"
+        )
     return Address(match[1].strip("[]"), int(match[2]))
 
 
@@ -150,13 +152,14 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
         node, at, address = entry.partition("@")
         if not at or not re.fullmatch(r"[0-9]{1,10}", node.strip()):
             raise InvalidConfig(
-                f"controller.quorum.voters has {entry!r}: each entry should be in the form"
+                f"controller.quorum.voters contains {entry!r}: each entry should be in the form"
                 " {id}@{host}:{port}"
             )
         parsed = parse_address("controller.quorum.voters", address)
         if parsed.host in ("0.0.0.0", "::"):
             raise InvalidConfig(
-                f"controller.quorum.voters has {entry!r}: other nodes cannot reach {parsed.host},"
+                f"controller.quorum.voters contains {entry!r}: other nodes cannot reach"
+                f" {parsed.host},"
                 " use a routable host"
             )
         voters.append(Voter(NodeId(int(node)), parsed))
@@ -172,7 +175,7 @@ def parse_initial_controllers(text: str) -> tuple[Voter, ...]:
         address, _, directory = rest.rpartition(":")
         if not at or ":" not in address or not re.fullmatch(r"[0-9]{1,10}", node):
             raise InvalidConfig(
-                f"--initial-controllers has {entry!r}: each entry should be in the form"
+                f"--initial-controllers contains {entry!r}: each entry should be in the form"
                 " {id}@{host}:{port}:{directoryId}"
             )
         parsed = parse_address("--initial-controllers", address)

@@ -1,4 +1,4 @@
-"""The mark of a progress group, to which a query of Spark commits its positions.
+"""The mark of a progress group, to which a Spark query commits its positions.
 
 The metadata of each committed offset contains the word `spark-progress`, beside a retention hold if
 the query has one, so that a broker can tell these groups from those of consumers.

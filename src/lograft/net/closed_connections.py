@@ -29,7 +29,7 @@ CLOSED: Final = Counter(
 )
 THROTTLED: Final = Counter(
     "lograft_connections_throttled_total",
-    "Times that a connection was not read for a while, since its client exceeded a quota.",
+    "Number of times a connection was muted because its client exceeded a quota.",
     LISTENER,
 )
 

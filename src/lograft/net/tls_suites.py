@@ -109,8 +109,8 @@ def _restrict_suites(
             older.append(TLS_1_2_SUITES.get(name, name))
         elif name != _RENEGOTIATION_MARK:
             raise InvalidConfig(
-                f"{where}ssl.cipher.suites has {name}, which is not a supported cipher suite:"
-                " use Java's names, such as TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or"
+                f"{where}ssl.cipher.suites contains {name!r}, which is not a supported cipher"
+                " suite: use Java's names, such as TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or"
                 " TLS_AES_256_GCM_SHA384"
             )
     suites = {ssl.TLSVersion.TLSv1_2: older, ssl.TLSVersion.TLSv1_3: newest}

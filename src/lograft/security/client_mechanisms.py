@@ -55,7 +55,7 @@ def jaas_entry_of(text: str, mechanism: str, *, setting: str) -> JaasEntry:
     entry = parse_jaas(text, setting=setting)
     if entry.module != MODULES[mechanism]:
         raise InvalidConfig(
-            f"{setting} names the login module {entry.module}, but that of {mechanism} is"
+            f"{setting} names the login module {entry.module}, but {mechanism} requires"
             f" {MODULES[mechanism]}"
         )
     return entry

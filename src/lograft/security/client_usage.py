@@ -14,7 +14,7 @@ from lograft.security.quota_limits import ClientKey, QuotaLimits
 from lograft.security.quota_rates import QuotaWindow, SampledRate, TokenBucket
 
 CLIENTS_MAX: Final = 10_000
-#: Limits that were looked up are kept for so many pairs of user and client id.
+#: Maximum number of (user, client id) pairs whose limits are cached.
 FOUND_MAX: Final = 10_000
 NO_LIMITS: Final = QuotaLimits({})
 

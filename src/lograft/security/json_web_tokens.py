@@ -78,12 +78,14 @@ def _check_signature(
     candidates = keys.find(algorithm, key_id)
     if not candidates:
         if key_id is None:
-            raise InvalidToken("the token has no key id, and not exactly one key fits it")
+            raise InvalidToken(
+                "the token has no key id, so exactly one key must match, but none or several do"
+            )
         if not keys.has(key_id):
             raise UnknownKey(key_id)
         raise InvalidToken("the key of the token does not fit its signature algorithm")
     if not any(key.verifies(algorithm, signature, signed) for key in candidates):
-        raise InvalidToken("the signature of the token is wrong")
+        raise InvalidToken("the signature of the token is invalid")
 
 
 def check_claims(claims: Mapping[str, Any], rules: TokenRules, *, now_ms: int) -> VerifiedToken:
@@ -132,8 +134,8 @@ def _time_ms(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _texts(claims: Mapping[str, Any], name: str, *, separated: bool = False) -> list[str]:
-    """Returns the values of a claim that is one text or a list of texts. `separated`: one text may
-    have several values with spaces in between."""
+    """Returns the values of a claim that is a string or a list of strings. `separated`: a string
+    may have several values with spaces in between."""
     value = claims.get(name)
     if value is None:
         return []
@@ -141,7 +143,7 @@ def _texts(claims: Mapping[str, Any], name: str, *, separated: bool = False) -> 
         return value.split() if separated else [value]
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
-    raise InvalidToken(f"the {name} claim of the token is neither a text nor a list of texts")
+    raise InvalidToken(f"the {name} claim of the token is neither a string nor a list of strings")
 
 
 def _parse_part(text: str, name: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def _read_lines(disk: Disk, path: str, *, words: int) -> list[list[str]]:
         entries = [line.split() for line in lines[2:] if line.strip()]
         if len(entries) != int(lines[1]) or any(len(entry) != words for entry in entries):
             raise InvalidCheckpoint(
-                f"{path} does not contain {lines[1]} entries, as its header says"
+                f"{path} does not contain the {lines[1]} entries that its header declares"
             )
         for entry in entries:
             for number in entry[-2:]:

@@ -169,7 +169,8 @@ class ProducerStates:
                 return self._explain(producer, first_sequence, last_sequence, expected)
         elif epoch < producer.epoch:
             raise ProducerFenced(
-                f"producer {producer_id} sent epoch {epoch}, the current epoch is {producer.epoch}"
+                f"producer {producer_id} sent epoch {epoch}, but the current epoch is"
+                f" {producer.epoch}"
             )
         elif first_sequence != 0:
             raise OutOfOrderSequence(
@@ -201,7 +202,8 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise ProducerFenced(
-                f"producer {producer_id} sent epoch {epoch}, the current epoch is {producer.epoch}"
+                f"producer {producer_id} sent epoch {epoch}, but the current epoch is"
+                f" {producer.epoch}"
             )
 
     def check_end(self, end: TransactionEnd) -> None:
@@ -218,7 +220,7 @@ class ProducerStates:
         if is_late:
             raise ProducerFenced(
                 f"transaction marker with epoch {end.producer_epoch} of producer"
-                f" {end.producer_id}, the current epoch is {producer.epoch}"
+                f" {end.producer_id}, but the current epoch is {producer.epoch}"
             )
         if producer.coordinator_epoch > end.coordinator_epoch:
             raise CoordinatorFenced(

@@ -1,7 +1,7 @@
 """Security of a test cluster: listeners that authenticate clients and nodes, and users.
 
-Clients and brokers use the listener SASL with the mechanism of the cluster, controllers log in at
-each other with PLAIN. Nothing is encrypted, so that packets of a failed test can be read.
+Clients and brokers use the listener SASL with the mechanism of the cluster, controllers
+authenticate to each other with PLAIN. Nothing is encrypted, so that packet captures are readable.
 """
 
 import hashlib
@@ -37,7 +37,9 @@ class ClusterSecurity:
         self.mechanism = MECHANISMS[kind]
         self.users = list(dict.fromkeys((ADMIN, *users)))
         if NODE in self.users or not all(name.replace("-", "_").isidentifier() for name in users):
-            raise ValueError("users need simple names, other than that of the nodes, node")
+            raise ValueError(
+                f"user names must be identifiers and must not be {NODE!r}, the nodes' own user"
+            )
 
     def properties(self) -> dict[str, str]:
         """Returns the settings of all nodes, except their listeners."""

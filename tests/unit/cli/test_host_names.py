@@ -23,7 +23,7 @@ def test_names_and_addresses(text: str, host: str) -> None:
     "text", ["", "host:9092", "http://host", "0.0.0.0", "::", "a b", "-a", "a..b", "ü", "x" * 64]
 )
 def test_other_texts_are_rejected(text: str) -> None:
-    with pytest.raises(InvalidInput, match="without a port, under which clients"):
+    with pytest.raises(InvalidInput, match="without a port, at which clients"):
         check_host(text)
 
 

@@ -77,7 +77,7 @@ def test_an_allowed_path_must_exist(tmp_path: Path) -> None:
     values = properties(tmp_path) | {
         "config.providers.file.param.allowed.paths": str(tmp_path / "missing")
     }
-    with pytest.raises(InvalidConfig, match="missing, which does not exist"):
+    with pytest.raises(InvalidConfig, match="missing', which does not exist"):
         resolve_variables(values)
 
 

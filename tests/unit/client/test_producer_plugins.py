@@ -263,5 +263,5 @@ def test_partitioner_class_is_instantiated() -> None:
 
     play(scenario, {"partitioner.class": AlwaysTwo})
     Producer(bootstrap_servers="localhost:1", partitioner_class=AlwaysTwo)
-    with pytest.raises(InvalidConfig, match=r"class NeedsNumber, which .* set an instance"):
+    with pytest.raises(InvalidConfig, match=r"class NeedsNumber, which .* pass an instance"):
         Producer(bootstrap_servers="localhost:1", partitioner_class=NeedsNumber)

@@ -3,7 +3,9 @@ import re
 from lograft.http.exposition import SLICE_SERIES, write_families
 from lograft.model.metrics import Counter, Gauge, Histogram, Label, gather_all
 
-PAUSES = Counter("lograft_test_pauses_total", 'Times that a "client" was paused.', Label("who", 9))
+PAUSES = Counter(
+    "lograft_test_pauses_total", 'Number of times a "client" was paused.', Label("who", 9)
+)
 SIZE = Gauge("lograft_test_size_bytes", "Size of the log.")
 WAIT = Histogram("lograft_test_wait_seconds", "Time to wait.", bounds=(0.5, 1))
 MANY = Gauge("lograft_test_many", "A gauge of many series.", Label("number", 10_000))
@@ -24,7 +26,7 @@ def test_openmetrics() -> None:
     samples = (SIZE.sample(5), PAUSES.sample(2, "a"), recorded())
     assert text_of(*samples, openmetrics=True) == (
         "# TYPE lograft_test_pauses counter\n"
-        '# HELP lograft_test_pauses Times that a \\"client\\" was paused.\n'
+        '# HELP lograft_test_pauses Number of times a \\"client\\" was paused.\n'
         'lograft_test_pauses_total{who="a"} 2\n'
         "# TYPE lograft_test_size_bytes gauge\n"
         "# UNIT lograft_test_size_bytes bytes\n"
@@ -45,7 +47,7 @@ def test_openmetrics() -> None:
 def test_the_older_format_names_counters_in_full_and_has_no_end() -> None:
     assert text_of(PAUSES.sample(2, "a"), openmetrics=False) == (
         "# TYPE lograft_test_pauses_total counter\n"
-        '# HELP lograft_test_pauses_total Times that a "client" was paused.\n'
+        '# HELP lograft_test_pauses_total Number of times a "client" was paused.\n'
         'lograft_test_pauses_total{who="a"} 2\n'
     )
 

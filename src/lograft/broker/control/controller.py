@@ -74,10 +74,11 @@ COMMIT_SECONDS: Final = Histogram(
     " records.",
     bounds=LATENCY_BUCKETS,
 )
-#: Of kafka_exporter. It has one process, so only the active controller reports them.
+#: Metrics named as in kafka_exporter, which runs as one process; therefore only the active
+#: controller reports them.
 EXPORTER_BROKERS: Final = Gauge("kafka_brokers", "Registered brokers that are not fenced.")
 EXPORTER_BROKER_INFO: Final = Gauge(
-    "kafka_broker_info", "1 for each such broker.", Label("id", 1_000), Label("address", 1_000)
+    "kafka_broker_info", "1 for each unfenced broker.", Label("id", 1_000), Label("address", 1_000)
 )
 
 

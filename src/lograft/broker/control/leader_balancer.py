@@ -23,8 +23,8 @@ R = TypeVar("R")
 
 ROUNDS: Final = Counter(
     "lograft_leader_balancer_rounds_total",
-    "Times that this node, as the active controller, looked for partitions without their preferred"
-    " leader.",
+    "Number of times this node, as the active controller, looked for partitions without their"
+    " preferred leader.",
 )
 
 

@@ -64,7 +64,7 @@ class Stage(Enum):
 
 STAGE: Final = Gauge(
     "lograft_broker_stage",
-    "1 for the stage of this broker's registration.",
+    "1 for the current stage of this broker's registration, 0 for the others.",
     enum_label("stage", (stage.name.lower() for stage in Stage)),
 )
 BROKER_EPOCH: Final = Gauge(

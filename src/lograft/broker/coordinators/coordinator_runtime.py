@@ -74,7 +74,7 @@ LOAD_SECONDS: Final = Histogram(
     bounds=DURATION_BUCKETS,
 )
 REQUESTS: Final = Counter(
-    "lograft_coordinator_requests_total", "Commands to coordinators of this broker.", _TOPIC
+    "lograft_coordinator_requests_total", "Commands handled by coordinators of this broker.", _TOPIC
 )
 
 

@@ -1,4 +1,4 @@
-"""The high watermarks of partitions, for the lag of groups that are coordinated here.
+"""The high watermarks of partitions, for the lag of groups coordinated by this broker.
 
 Those of partitions that this broker leads are read directly. The others are requested from their
 leaders, with ListOffsets, after a collection of metrics that asked for them; nothing is requested

@@ -44,15 +44,15 @@ PARTITION_LAG: Final = Gauge(
 )
 LAG_UNKNOWN: Final = Gauge(
     "lograft_group_lag_unknown_partitions",
-    "Partitions with committed offsets whose high watermark is not known here (yet).",
+    "Partitions with committed offsets whose high watermark this broker does not know (yet).",
 )
 PROGRESS_GROUPS: Final = Gauge(
     "lograft_spark_progress_groups",
-    "Groups to which queries of Spark commit their positions and that are coordinated here.",
+    "Groups coordinated by this broker to which Spark queries commit their positions.",
 )
 PROGRESS_AGE: Final = Gauge(
     "lograft_spark_progress_age_seconds",
-    "Time since a query of Spark last committed its position to the group.",
+    "Time since a Spark query last committed its position to the group.",
     GROUP,
 )
 EXPORTER_OFFSET: Final = Gauge(

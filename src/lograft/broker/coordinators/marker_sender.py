@@ -56,7 +56,8 @@ FINAL_ERRORS: Final = frozenset(
 
 REQUESTS: Final = Counter("lograft_marker_requests_total", "Requests to write transaction markers.")
 MARKERS: Final = Counter(
-    "lograft_markers_total", "Transactions of which markers were sent, one for each request."
+    "lograft_markers_total",
+    "Transaction markers sent, counted once per transaction and WriteTxnMarkers request.",
 )
 RETRIES: Final = Counter(
     "lograft_marker_retries_total", "Transaction markers that were sent again."

@@ -42,10 +42,11 @@ LOG_INTERVAL_MS: Final = 60_000
 
 REQUESTS: Final = Counter(
     "lograft_topic_claim_requests_total",
-    "Requests to the coordinator that decides which group may subscribe to a topic.",
+    "Requests to the topic claim coordinator, which decides which group may subscribe to a topic.",
 )
 REJECTIONS: Final = Counter(
-    "lograft_topic_claims_rejected_total", "Subscriptions that such a coordinator rejected."
+    "lograft_topic_claims_rejected_total",
+    "Subscriptions rejected by the topic claim coordinator.",
 )
 
 

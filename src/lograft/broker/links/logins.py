@@ -92,7 +92,7 @@ class NodeLogins:
             logged_ms = now_ms
             LOGGER.warning(
                 "%s: %s; retrying (check the user and the password in sasl.jaas.config of this"
-                " listener, here and there)",
+                " listener on both nodes)",
                 address,
                 reason,
             )

@@ -80,7 +80,7 @@ class Peers:
         ranges: ApiRanges | None = None,
     ) -> None:
         """`transport_of` returns the transport for a listener name of the other node, since some
-        listeners use TLS; `logins` logs in at SASL listeners. `ranges` limits the versions that
+        listeners use TLS; `logins` logs in to SASL listeners. `ranges` limits the versions that
         callers may use, as in an older build."""
         self._ranges = ranges or {}
         self._runtime = runtime
@@ -262,7 +262,10 @@ class NegotiatedConnection:
 
     def not_lograft_error(self, key: int) -> PeerIncompatible:
         name = spec_of(key).name
-        return self._report(key, f"it is not a Lograft node, and only Lograft serves this {name}")
+        return self._report(
+            key,
+            f"it is not a Lograft node, and only Lograft nodes support this version of {name}",
+        )
 
     def _report(self, key: int, reason: str) -> PeerIncompatible:
         error = PeerIncompatible(self.caller.address, reason)

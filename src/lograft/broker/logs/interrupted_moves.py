@@ -24,7 +24,7 @@ PAST_DIRECTORIES_MAX: Final = 100
 
 
 class Opened(NamedTuple):
-    """A log found at the start, or the error if it could not be opened."""
+    """A log found at startup, or the error if it could not be opened."""
 
     result: Log | LograftError
     directory: LogDirectory

@@ -45,7 +45,7 @@ PASS_SECONDS: Final = Histogram(
 )
 DIRTY_RATIO: Final = Gauge(
     "lograft_cleaner_max_dirty_ratio",
-    "Highest share of dirty bytes in a log that is due for compaction, at the last check.",
+    "Highest dirty ratio of the logs eligible for compaction, at the last check.",
 )
 LAST_CHECK: Final = Gauge(
     "lograft_cleaner_last_check_age_seconds",

@@ -1,4 +1,4 @@
-"""Finds and opens the logs of a log dir at the start. All functions block and run in workers.
+"""Finds and opens the logs of a log dir at startup. All functions block and run in workers.
 
 The folder of a log whose topic does not exist (it was deleted while this node was down, or the
 folder comes from another cluster) is renamed with the suffix `-stray`, but never deleted, so that

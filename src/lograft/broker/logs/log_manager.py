@@ -74,16 +74,16 @@ LOGS: Final = Gauge(
     "lograft_logs", "Partitions with a log on this broker, including those being created."
 )
 LOGS_DELETED: Final = Gauge(
-    "lograft_logs_to_delete", "Folders of deleted partitions that are still on disk."
+    "lograft_logs_to_delete", "Directories of deleted partitions that are still on disk."
 )
 LOAD_SECONDS: Final = Histogram(
     "lograft_log_load_seconds",
-    "Time to load the logs of a log dir at the start, with their recovery after a crash.",
+    "Time to load the logs of a log dir at startup, with their recovery after a crash.",
     bounds=DURATION_BUCKETS,
 )
 RECOVERED: Final = Counter(
     "lograft_logs_recovered_total",
-    "Logs that were recovered at the start, because their log dir was not shut down cleanly.",
+    "Logs that were recovered at startup, because their log dir was not shut down cleanly.",
 )
 DIR_FAILURES: Final = Counter(
     "lograft_log_dir_failures_total", "Log dirs that went offline because of an error."
@@ -118,7 +118,7 @@ class LogManager:
         on_partition_opened: Callable[[Partition, LogDirectory], None],
         halt: Callable[[str], None],
     ) -> None:
-        """`directory_ids` are the ids of the log dirs that could be used at the start.
+        """`directory_ids` are the ids of the log dirs that could be used at startup.
         `on_directory_failed` is called when a log dir goes offline, to inform the controller.
         `on_partition_opened` is called when a log was opened or moved, since the controller may not
         know its log dir."""
@@ -137,7 +137,7 @@ class LogManager:
             )
             for path, directory_id in directory_ids.items()
         ]
-        #: Log dirs in the configuration that could not be read at the start.
+        #: Log dirs in the configuration that could not be read at startup.
         self.unusable = [path for path in config.log_dirs if path not in directory_ids]
         #: Every partition that has a log on this broker, or will; a dict for its order.
         self.partitions: dict[Partition, None] = {}
@@ -220,7 +220,7 @@ class LogManager:
             chosen = choice.chosen
             for other in choice.others:
                 LOGGER.error(
-                    "%s exists in %s and in %s: using the first one, remove the other",
+                    "%s exists in %s and in %s: using the first; remove the other",
                     other.found.topic_partition,
                     chosen.directory.path,
                     other.directory.path,

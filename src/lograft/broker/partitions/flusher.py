@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FLUSH_SECONDS: Final = Histogram(
     "lograft_log_flush_seconds",
-    "Time to fsync the logs of a log dir for which that was requested, together.",
+    "Duration of one group fsync of all logs in a log dir with a pending flush request.",
     bounds=LATENCY_BUCKETS,
 )
 FLUSHED_LOGS: Final = Counter("lograft_log_flushes_total", "Logs that were fsynced.")

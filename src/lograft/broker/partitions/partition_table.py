@@ -29,23 +29,24 @@ PARTITION_STATES: Final = Gauge(
 )
 UNDER_REPLICATED: Final = Gauge(
     "lograft_partitions_under_replicated",
-    "Partitions led here of which an assigned replica is not in sync.",
+    "Under-replicated partitions led by this broker.",
 )
 UNDER_MIN_ISR: Final = Gauge(
     "lograft_partitions_under_min_isr",
-    "Partitions led here that reject acks=all, since they have fewer in-sync replicas than"
-    " min.insync.replicas.",
+    "Partitions led by this broker that reject acks=all, since they have fewer in-sync replicas"
+    " than min.insync.replicas.",
 )
 AT_MIN_ISR: Final = Gauge(
     "lograft_partitions_at_min_isr",
-    "Partitions led here with exactly min.insync.replicas in-sync replicas.",
+    "Partitions led by this broker with exactly min.insync.replicas in-sync replicas.",
 )
 REASSIGNING: Final = Gauge(
-    "lograft_partitions_reassigning", "Partitions led here whose replicas are being reassigned."
+    "lograft_partitions_reassigning",
+    "Partitions led by this broker whose replicas are being reassigned.",
 )
 SWITCHING_MODE: Final = Gauge(
     "lograft_partitions_switching_mode",
-    "Partitions led here that are changing between the replication modes.",
+    "Partitions led by this broker that are changing between the replication modes.",
 )
 #: In the order of `_Totals.led`.
 LED_GAUGES: Final = (UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, REASSIGNING, SWITCHING_MODE)

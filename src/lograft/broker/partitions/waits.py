@@ -20,7 +20,7 @@ DELAYED: Final = Gauge(
 )
 EXPIRED: Final = Counter(
     "lograft_delayed_requests_expired_total",
-    "Requests that waited until their time limit.",
+    "Delayed requests that expired.",
     enum_label("operation", ("produce", "fetch", "follower_fetch")),
 )
 

@@ -1,4 +1,4 @@
-"""Loads the state of a replica of the metadata log at the start.
+"""Loads the state of a replica of the metadata log at startup.
 
 That is the newest complete snapshot, and the batches of the log after it. Whether these batches are
 committed is unknown until the quorum has a leader.
@@ -242,8 +242,8 @@ def _check_quorum(quorum: Quorum | None, me: ReplicaKey, config: BrokerConfig) -
     if quorum is None:
         if not config.controller_quorum_bootstrap_servers:
             raise InvalidInput(
-                "there is no controller, neither in the settings (controller.quorum.voters,"
-                " controller.quorum.bootstrap.servers) nor in the metadata log"
+                "no controllers found: set controller.quorum.bootstrap.servers or"
+                " controller.quorum.voters (the metadata log contains no controllers either)"
             )
         return
     if quorum.voters.node_ids == (me.node_id,) and not quorum.voters.has(me):

@@ -337,5 +337,5 @@ class _Topic(Protocol):
 def _only(topics: Sequence[_Topic]) -> Any:
     """Returns the data of the requested partition."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise UnusableResponse("its response does not consist of the requested partition")
+        raise UnusableResponse("its response does not contain exactly the requested partition")
     return topics[0].partitions[0]

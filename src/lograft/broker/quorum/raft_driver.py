@@ -95,7 +95,7 @@ RESPONSE_MS_MAX: Final = 60_000
 
 ROLE: Final = Gauge(
     "lograft_quorum_role",
-    "1 for the role of this node in the metadata quorum.",
+    "1 for the current role of this node in the metadata quorum, 0 for the others.",
     enum_label("role", (role.value for role in Role)),
 )
 EPOCH: Final = Gauge("lograft_quorum_epoch", "Epoch of the metadata quorum.")
@@ -272,7 +272,7 @@ class RaftDriver:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all records that were committed at the start are delivered."""
+        """Whether all records that were committed at startup are delivered."""
         return self._ready.is_set()
 
     async def wait_ready(self) -> None:

@@ -26,7 +26,8 @@ BOOTSTRAP_ID: Final = -100
 ADDRESSES_MAX: Final = 1_000
 
 IN_FLIGHT: Final = Gauge(
-    "lograft_quorum_requests_in_flight", "Requests to other members of the metadata quorum."
+    "lograft_quorum_requests_in_flight",
+    "In-flight requests to other members of the metadata quorum.",
 )
 
 

@@ -79,7 +79,8 @@ MissingError = Callable[[RequestedPartition], LograftError]
 CodeOf = Callable[[LograftError], ErrorCode]
 
 SESSIONS: Final = Gauge(
-    "lograft_follower_sessions", "Fetch sessions of brokers that follow partitions led here."
+    "lograft_follower_sessions",
+    "Fetch sessions of brokers that follow partitions led by this broker.",
 )
 SESSION_PARTITIONS: Final = Gauge(
     "lograft_follower_session_partitions", "Partitions of all fetch sessions of followers."

@@ -43,7 +43,7 @@ TIMEOUT_MS: Final = 10_000
 RECOVERING: Final = 1
 
 WAITING: Final = Gauge(
-    "lograft_isr_changes_waiting", "Proposed ISR changes without a response of the controller."
+    "lograft_isr_changes_waiting", "Proposed ISR changes without a response from the controller."
 )
 REQUESTS: Final = Counter(
     "lograft_isr_change_requests_total", "AlterPartition requests that were sent to the controller."

@@ -48,7 +48,8 @@ RETRY_MS: Final = 100
 ENTERING, RAFT = ReplicationMode.ENTERING, ReplicationMode.RAFT
 
 PARTITIONS_ENTERING: Final = Gauge(
-    "lograft_raft_partitions_entering", "Partitions led here that are changing to raft mode."
+    "lograft_raft_partitions_entering",
+    "Partitions led by this broker that are changing to raft mode.",
 )
 REQUESTS: Final = Counter(
     "lograft_raft_report_requests_total",

@@ -73,7 +73,7 @@ FETCHES: Final = Counter(
 )
 PENDING: Final = Gauge(
     "lograft_replica_fetches_pending",
-    "Partitions that this broker follows and whose fetch has no response of the leader yet.",
+    "Partitions that this broker follows and whose fetch has no response from the leader yet.",
 )
 
 

@@ -42,26 +42,29 @@ FLUSH_EACH: Final = 1
 LEADERS_PER_TURN: Final = 200
 
 WITH_FOLLOWERS: Final = Gauge(
-    "lograft_partitions_with_followers", "Partitions that are led here and have followers."
+    "lograft_partitions_with_followers", "Partitions led by this broker that have followers."
 )
-FOLLOWED: Final = Gauge("lograft_partitions_followed", "Partitions that are fetched from a leader.")
+FOLLOWED: Final = Gauge(
+    "lograft_partitions_followed", "Partitions that this broker replicates as a follower."
+)
 RECORDS_LOST: Final = Counter(
     "lograft_committed_records_lost_total",
-    "Records that were committed here and removed because the leader does not have them.",
+    "Records that were committed on this broker and removed because the leader does not have them.",
 )
 FOLLOWERS_FAILED: Final = Counter(
-    "lograft_followers_failed_total", "Times that a follower stopped because of an error."
+    "lograft_followers_failed_total", "Number of times a follower stopped because of an error."
 )
 ISR_SHRINKS: Final = Counter(
-    "lograft_isr_shrinks_total", "Times that a replica left the ISR of a partition led here."
+    "lograft_isr_shrinks_total",
+    "Number of times a replica left the ISR of a partition led by this broker.",
 )
 ISR_EXPANSIONS: Final = Counter(
-    "lograft_isr_expansions_total", "Times that a replica joined the ISR of a partition led here."
+    "lograft_isr_expansions_total",
+    "Number of times a replica joined the ISR of a partition led by this broker.",
 )
 THROTTLED: Final = Counter(
     "lograft_replication_throttled_total",
-    "Times that a throttle of reassignments delayed a partition, in sending (leader) or in fetching"
-    " (follower).",
+    "Number of times the replication throttle delayed a partition, as leader or follower.",
     enum_label("side", ("leader", "follower")),
 )
 
@@ -276,7 +279,7 @@ class Replicas:
         self._broker_epoch = broker_epoch
 
     def on_isr(self, *, before: Sequence[int], after: Sequence[int]) -> None:
-        """The ISR of a partition that is led here, before and after a change of the metadata."""
+        """The ISR of a partition led by this broker, before and after a change of the metadata."""
         self._isr_shrinks += any(replica not in after for replica in before)
         self._isr_expansions += any(replica not in before for replica in after)
 

@@ -46,7 +46,7 @@ PARTITIONS: Final = Gauge(
 )
 ENTRIES: Final = Gauge(
     "lograft_vote_journal_entries",
-    "Entries of the journals of votes since they were last rewritten.",
+    "Entries appended to the vote journals since their last rewrite.",
 )
 
 
@@ -128,7 +128,7 @@ class VoteJournal:
         """A separate lane, so that votes do not wait behind fsyncs of data."""
         return f"{self._log_dir}#votes"
 
-    # ── at the start ─────────────────────────────────────────────────────────────────────────
+    # ── at startup ─────────────────────────────────────────────────────────────────────────
 
     def load(self) -> None:
         """Loads the states from the file; blocks."""

@@ -24,7 +24,7 @@ _IDS_SINCE: Final = 10
 _MANY_GROUPS_SINCE: Final = 8
 _STABLE_SINCE: Final = 7
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-#: After so many attempts every broker has the metadata of all existing topics.
+#: Number of attempts after which every broker has the metadata of all existing topics.
 _ATTEMPTS_FOR_MISSING: Final = 4
 
 

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from lograft.client.keywords import ConsumerKeywords
 
-#: A broker that has just started may not know a topic yet: it counts as deleted after so many
-#: responses in a row without it.
+#: A broker that has just started may not know a topic yet: it counts as deleted after this number
+#: of responses in a row without it.
 _MISSING_MAX: Final = 3
 
 

@@ -64,8 +64,8 @@ class AssignmentUpdater:
         commit: Callable[[int | None], Awaitable[None]],
         on_change: Callable[[], None],
     ) -> None:
-        """`commit`: commits the positions before partitions are revoked, within so many
-        milliseconds unless None."""
+        """`commit` commits the positions before partitions are revoked. Its argument is a timeout
+        in milliseconds, or None."""
         self._subscription = subscription
         self._metrics = metrics
         self._commit = commit

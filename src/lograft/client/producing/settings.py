@@ -38,7 +38,7 @@ def _create_partitioner(value: Any) -> Any:
     except TypeError as error:
         raise InvalidConfig(
             f"partitioner.class is the class {value.__name__}, which cannot be created without"
-            f" arguments ({error}): set an instance"
+            f" arguments ({error}): pass an instance instead"
         ) from None
 
 

@@ -27,7 +27,7 @@ def find_authorizer_problems(properties: Mapping[str, str]) -> Iterator[tuple[st
         if ":" not in entry:
             yield (
                 SUPER_USERS,
-                f"{SUPER_USERS} has {entry!r}: write principals as type and name, separated by"
+                f"{SUPER_USERS} contains {entry!r}: write principals as type and name, separated by"
                 " semicolons, for example User:admin;User:CN=broker",
             )
     value = properties.get(ALLOW_EVERYONE, "").strip().lower()

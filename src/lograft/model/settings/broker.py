@@ -464,7 +464,7 @@ def _ip_overrides(text: str) -> dict[str, int]:
         host, _, count = entry.rpartition(":")
         if not host or not re.fullmatch(r"[0-9]{1,10}", count.strip()) or int(count) > INT_MAX:
             raise InvalidConfig(
-                f"max.connections.per.ip.overrides has {entry!r}: write host:count,host:count"
+                f"max.connections.per.ip.overrides contains {entry!r}: write host:count,host:count"
                 f" with counts up to {INT_MAX}"
             )
         result[host.strip()] = int(count)
@@ -597,7 +597,7 @@ def _replica_times(config: BrokerConfig) -> Iterator[Violation]:
         yield Violation(
             ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
             "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, to prevent frequent"
-            " changes of the ISR",
+            " ISR changes",
         )
 
 

@@ -36,7 +36,9 @@ NO_METRIC_SAMPLES: Final = NoEffect(
     "metrics are counters, gauges and histograms without windows of samples or recording levels"
 )
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
-NO_KERBEROS_BETWEEN_NODES: Final = NoEffect("nodes do not log in at each other with Kerberos yet")
+NO_KERBEROS_BETWEEN_NODES: Final = NoEffect(
+    "nodes do not authenticate to each other with Kerberos yet"
+)
 KERBEROS_LIBRARY: Final = NoEffect(
     "the Kerberos library gets and renews tickets by itself, from the keytab"
 )
@@ -51,7 +53,7 @@ OPENSSL: Final = NoEffect("it configures Java's TLS implementation; Lograft uses
 TIERED_STORAGE: Final = Unsupported(
     "tiered storage is not implemented yet, so segments stay on the broker's own disks"
 )
-#: The log line for settings without effect, at start and when they change.
+#: The log line for settings without effect, at startup and when they change.
 NO_EFFECT_WARNING: Final = (
     "these settings have no effect in Lograft (see docs/settings.md for the reasons): %s"
 )

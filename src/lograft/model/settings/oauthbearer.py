@@ -143,7 +143,7 @@ def find_oauthbearer_problems(
         if not reader.flag(UNSECURED_TOKENS):
             yield (
                 (reader.name(HANDLER_CLASS), UNSECURED_TOKENS),
-                f"{where} with tokens that anyone can write: set {HANDLER_CLASS} to"
+                f"{where} with unsigned tokens, which anyone can forge: set {HANDLER_CLASS} to"
                 f" {VALIDATING_HANDLERS[0]}, or {UNSECURED_TOKENS}=true for tests",
             )
         else:
@@ -194,9 +194,8 @@ def _find_key_problems(reader: "_Reader", where: str) -> Iterator[tuple[tuple[st
     if url not in reader.allowed_urls:
         yield (
             (*names, ALLOWED_URLS),
-            f"{JWKS_URL} is a URL that the node may not read: add it to {ALLOWED_URLS}, which"
-            " takes the place of Kafka's system property"
-            " org.apache.kafka.sasl.oauthbearer.allowed.urls",
+            f"{JWKS_URL} is not an allowed URL: add it to {ALLOWED_URLS}, which replaces Kafka's"
+            " system property org.apache.kafka.sasl.oauthbearer.allowed.urls",
         )
 
 

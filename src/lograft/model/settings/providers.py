@@ -113,7 +113,9 @@ def _parse_provider(name: str, properties: Mapping[str, str]) -> Provider:
     setting = f"{PROVIDERS}.{name}.class"
     text = properties.get(setting, "").strip()
     if not text:
-        raise InvalidConfig(f"{PROVIDERS} has {name}: set {setting} to one of {_known_classes()}")
+        raise InvalidConfig(
+            f"{PROVIDERS} contains {name!r}: set {setting} to one of {_known_classes()}"
+        )
     try:
         kind = ProviderKind(text)
     except ValueError:
@@ -130,7 +132,7 @@ def _parse_allowed_paths(name: str, properties: Mapping[str, str]) -> tuple[str,
     paths = split_list(properties.get(setting, ""))
     for path in paths:
         if not path.startswith("/"):
-            raise InvalidConfig(f"{setting} has {path}: use absolute paths")
+            raise InvalidConfig(f"{setting} contains {path!r}: use absolute paths")
     return paths or None
 
 

@@ -2,7 +2,7 @@
 
 As in Kafka, the credentials of a listener are in
 `listener.name.<listener>.<mechanism>.sasl.jaas.config`, both names in lower case. For listeners
-between nodes, they include the user name and the password with which this node logs in at the other
+between nodes, they include the user name and the password with which this node logs in to the other
 nodes.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The mechanisms that a listener may enable.
 SERVER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
-#: The mechanisms with which a node may log in at another one.
+#: The mechanisms with which a node may authenticate to another one.
 NODE_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
 TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
@@ -60,7 +60,7 @@ def max_reauth_ms(config: "BrokerConfig", listener: str, mechanism: str) -> int:
 
 
 def login_mechanism(config: "BrokerConfig", listener: str) -> str:
-    """Returns the mechanism with which this node logs in at a listener of other nodes."""
+    """Returns the mechanism with which this node logs in to a listener of other nodes."""
     to_controllers = listener in config.controller_listener_names
     text = config.text(TO_CONTROLLERS if to_controllers else BETWEEN_BROKERS)
     assert text is not None, "it has a default"
@@ -68,8 +68,8 @@ def login_mechanism(config: "BrokerConfig", listener: str) -> str:
 
 
 def find_sasl_problems(config: "BrokerConfig") -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields the settings and the problem of each SASL listener that this node could not open, or
-    at which it could not log in."""
+    """Yields the settings and the problem of each SASL listener that this node could not open or
+    log in to."""
     for endpoint in config.listeners:
         if endpoint.security.uses_sasl:
             yield from find_listener_problems(config, endpoint.name, endpoint.security)
@@ -109,7 +109,7 @@ def _find_login_problems(
         yield (
             (setting, ENABLED_MECHANISMS),
             f"{setting} is {mechanism}, which {ENABLED_MECHANISMS} of listener {listener} does not"
-            f" contain ({', '.join(enabled)}): brokers could not log in at each other",
+            f" contain ({', '.join(enabled)}): brokers could not authenticate to each other",
         )
     name = f"listener.name.{listener.lower()}.{mechanism_setting(mechanism, JAAS_CONFIG)}"
     entry = jaas_entry(config, listener, mechanism)
@@ -118,7 +118,7 @@ def _find_login_problems(
     elif entry is None or not entry.option("username") or not entry.option("password"):
         yield (
             (name, setting),
-            f"this node has no user to log in at listener {listener} of other nodes: set {name} to"
+            f"this node has no user to log in to listener {listener} of other nodes: set {name} to"
             f' {MODULES[mechanism]} required username="NAME" password="…";',
         )
 
@@ -150,8 +150,8 @@ def find_listener_problems(
         enabled = ", ".join(unsupported) or "no mechanism"
         yield (
             names,
-            f"listener {listener} uses {security.name}, but {ENABLED_MECHANISMS} has {enabled}:"
-            f" set it to one or more of {', '.join(SERVER_MECHANISMS)}",
+            f"listener {listener} uses {security.name}, but {ENABLED_MECHANISMS}"
+            f" contains {enabled}: set it to one or more of {', '.join(SERVER_MECHANISMS)}",
         )
         return
     for mechanism in mechanisms:

@@ -267,7 +267,7 @@ def _lateness_section(measured: DataFrame) -> Section:
         F.max("late"),
     )
     values = _rows(quantiles)[0]
-    names = ("median", "90 %", "99 %", "99.9 %", "latest")
+    names = ("median", "p90", "p99", "p99.9", "latest")
     rows = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
     return Section(
         "Lateness",
@@ -286,7 +286,7 @@ def _consume_section(measured: DataFrame, commits: DataFrame) -> Section:
         "Time in ms from a record's timestamp until a group committed it. This is an upper bound:"
         " groups commit at intervals, and compaction removes old commits. Records before a group's"
         " first known commit are not counted.",
-        ("group", "topic", "records", "median", "90 %", "99 %", "maximum"),
+        ("group", "topic", "records", "median", "p90", "p99", "maximum"),
         rows,
         [(f"{row[0]} {row[1]}", float(row[3])) for row in rows],
     )

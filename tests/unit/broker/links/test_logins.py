@@ -1,4 +1,4 @@
-"""Nodes log in at each other, in simulated clusters."""
+"""Nodes authenticate to each other, in simulated clusters."""
 
 import asyncio
 import logging
@@ -177,7 +177,7 @@ def test_nodes_log_in_at_each_other(
         for line in logins(caplog.text, "success", listener="CONTROLLER")
         if f"mechanism={mechanism} " in line
     }
-    # Controllers log in at each other with PLAIN.
+    # Controllers authenticate to each other with PLAIN.
     assert used == {to_controllers} | ({"PLAIN"} if roles.count("controller") != 1 else set())
     assert all("principal=User:node" in line for line in logins(caplog.text, "success"))
     # The users exist as soon as the first leader has written the metadata.

@@ -39,7 +39,7 @@ def test_everyone_may_be_allowed_without_acls(text: str, expected: bool) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"super.users": "User:a;bob"}, "super.users has 'bob': write principals as"),
+        ({"super.users": "User:a;bob"}, "super.users contains 'bob': write principals as"),
         ({"allow.everyone.if.no.acl.found": "yes"}, "must be true or false, not 'yes'"),
         (
             {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},

@@ -74,7 +74,7 @@ def test_settings_of_a_listener() -> None:
         ({"sasl.oauthbearer.expected.issuer": " "}, "tokens of any issuer: set"),
         ({"sasl.oauthbearer.expected.audience": ""}, "tokens for other services: set"),
         ({HANDLER: "org.example.Handler"}, "Java classes are not loaded"),
-        ({HANDLER: UNSECURED_HANDLER}, "tokens that anyone can write: set"),
+        ({HANDLER: UNSECURED_HANDLER}, "unsigned tokens, which anyone can forge: set"),
         ({"sasl.oauthbearer.jwt.validator.class": "org.example.X"}, "Java classes are not loaded"),
         ({"sasl.oauthbearer.sub.claim.name": ""}, "must not be empty"),
         ({"sasl.oauthbearer.clock.skew.seconds": "-1"}, "must be at least 0"),

@@ -46,7 +46,7 @@ def test_providers_are_parsed_with_their_parameters() -> None:
                 "config.providers.file.class": FILE,
                 "config.providers.file.param.allowed.paths": "secrets",
             },
-            "allowed.paths has secrets: use absolute paths",
+            "allowed.paths contains 'secrets': use absolute paths",
         ),
         (
             {

@@ -53,8 +53,11 @@ def test_settings_of_a_listener() -> None:
             {"listener_name_outside_sasl_enabled_mechanisms": None},
             r"OUTSIDE enables GSSAPI, but .* another mechanism in sasl\.enabled\.mechanisms",
         ),
-        ({"listener_name_outside_sasl_enabled_mechanisms": "PLAIN,X"}, "mechanisms has X: set it"),
-        ({"listener_name_outside_sasl_enabled_mechanisms": ""}, "has no mechanism: set it to"),
+        (
+            {"listener_name_outside_sasl_enabled_mechanisms": "PLAIN,X"},
+            "mechanisms contains X: set it",
+        ),
+        ({"listener_name_outside_sasl_enabled_mechanisms": ""}, "contains no mechanism: set it to"),
         (
             {"listener_name_outside_plain_sasl_jaas_config": None},
             "no users for PLAIN: set listener",
@@ -162,7 +165,7 @@ BROKER_ONLY = {
     [
         {},
         SEVERAL,
-        # Nobody else has to log in at a single controller before it can elect itself.
+        # Nobody else has to log in to a single controller before it can elect itself.
         SCRAM_TO_CONTROLLERS,
         SCRAM_TO_CONTROLLERS | {"controller.quorum.voters": "1@localhost:9093"},
         SCRAM_TO_CONTROLLERS | BROKER_ONLY,
@@ -195,11 +198,11 @@ def test_logins_between_nodes_that_work(changes: dict[str, str]) -> None:
         ),
         (
             {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
-            "no user to log in at listener INSIDE of other nodes: set listener.name.inside.plain",
+            "no user to log in to listener INSIDE of other nodes: set listener.name.inside.plain",
         ),
         (
             BROKER_ONLY | {"sasl.mechanism.controller.protocol": "SCRAM-SHA-256"},
-            "no user to log in at listener CONTROLLER of other nodes",
+            "no user to log in to listener CONTROLLER of other nodes",
         ),
         (
             SCRAM_TO_CONTROLLERS | SEVERAL,
