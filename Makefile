@@ -51,7 +51,7 @@ format: install  ## let ruff lay out the code
 SEED ?=
 KIND ?= all
 SECONDS_MAX ?= 60
-simulate: install  ## seeded faults, KIND=groups|cluster|node|raft|storage; SEED=n replays one
+simulate: install  ## seeded faults, KIND=acls|groups|cluster|node|raft|storage; SEED=n replays one
 	$(BIN)/python -m campaigns $(if $(SEED),replay $(SEED),run --seconds $(SECONDS_MAX)) --kind $(KIND)
 
 fuzz: install  ## hostile frames against every API and version, longer than in make test

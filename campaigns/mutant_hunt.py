@@ -7,13 +7,14 @@ from pathlib import Path
 from time import process_time
 from typing import Final
 
+from campaigns.acls.mutants import ACL_MUTANTS, hunt_acls
 from campaigns.cluster_mutants import CLUSTER_MUTANTS, hunt_cluster
 from campaigns.groups.mutants import GROUP_MUTANTS, hunt_groups
 from campaigns.mutants import MUTANTS, hunt
 from campaigns.node_mutants import NODE_MUTANTS, hunt_node
 from campaigns.raft_mutants import RAFT_MUTANTS, hunt_raft
 
-KINDS: Final = ("storage", "node", "raft", "cluster", "groups")
+KINDS: Final = ("storage", "node", "raft", "cluster", "groups", "acls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ def names_of(kind: str) -> list[str]:
             return list(CLUSTER_MUTANTS)
         case "groups":
             return list(GROUP_MUTANTS)
+        case "acls":
+            return list(ACL_MUTANTS)
         case _:
             raise ValueError(f"unknown kind of mutants {kind!r}; known kinds: {', '.join(KINDS)}")
 
@@ -61,6 +64,9 @@ def hunt_one(kind: str, name: str, *, seeds_max: int, commit: str = "") -> Hunt:
         case "groups":
             found = hunt_groups(name, seeds_max=seeds_max)
             meaning = GROUP_MUTANTS[name].meaning
+        case "acls":
+            found = hunt_acls(name, seeds_max=seeds_max)
+            meaning = ACL_MUTANTS[name][0]
         case _:
             found = hunt_cluster(name, seeds_max=seeds_max)
             meaning = CLUSTER_MUTANTS[name].meaning

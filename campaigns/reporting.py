@@ -21,6 +21,8 @@ DESCRIPTIONS: Final = {
     "groups": "the same clusters with other clients: members of classic and consumer groups,"
     " transactional copiers and transfers, duplicate identities and zombies; delayed and duplicated"
     " requests (fault 5), faults of coordinators, mode switches of their topics",
+    "acls": "the same clusters with an authorizer, while ACLs are created and deleted: producers,"
+    " consumers and group members of several principals",
     "node": "a single node with kills, power losses, failing disks and cut connections",
     "storage": "a single log with crashes at any disk operation, compared with a plain list",
     "compaction": "a single compacted log with crashes at any disk operation",
@@ -67,6 +69,8 @@ GUARANTEES: Final = """
 - T5-T7: transactions that read committed records do not read their own; none hangs; none is
   changed by a late request of another
 - T8, T9: records are copied exactly once; the sum of transfers stays constant
+- A1, A2: no request is served that the ACLs of the node denied when it arrived, nor denied if they
+  allowed it
 - L1-L4: a cluster serves within 30 seconds after all faults are cleared; groups catch up; a
   minority of failed nodes stops no operation; no node exits unexpectedly
 

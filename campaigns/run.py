@@ -11,6 +11,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+from campaigns.acls.plan import AclOptions
+from campaigns.acls.run import run_acls
 from campaigns.clients_run import run_clients
 from campaigns.cluster_plan import ClusterOptions
 from campaigns.cluster_run import ClusterReport, run_cluster
@@ -20,7 +22,7 @@ from campaigns.groups.run import run_groups
 from campaigns.ledger import Ledger
 from campaigns.node import NodeOptions, node_options, options_as_json, run_node
 from campaigns.raft_run import run_raft
-from campaigns.shrinking import shrink_groups_options, shrink_options
+from campaigns.shrinking import shrink_acl_options, shrink_groups_options, shrink_options
 from campaigns.storage_torture import LIVES, TortureReport, torture
 
 
@@ -148,6 +150,18 @@ def run_with_groups(seed: int, options: GroupsOptions | None = None) -> RunRepor
     return described
 
 
+def run_with_acls(seed: int, options: AclOptions | None = None) -> RunReport:
+    report, figures = run_acls(seed, options)
+    described = _of_cluster("acls", report)
+    described.figures |= {
+        "changes of ACLs at nodes": figures.changes,
+        "allowed items": figures.allowed,
+        "denied items": figures.denied,
+        "requests on fast paths": figures.fast,
+    }
+    return described
+
+
 def _of_cluster(kind: str, report: ClusterReport) -> RunReport:
     first = report.violations[0] if report.violations else None
     return RunReport(
@@ -199,6 +213,18 @@ def shrink_groups(seed: int) -> RunReport:
     return run_with_groups(seed, shrink_groups_options(first.options, fails))
 
 
+def shrink_acls(seed: int) -> RunReport:
+    first = run_with_acls(seed)
+    if not first.has_failed:
+        return first
+
+    def fails(options: AclOptions) -> bool:
+        report, _ = run_acls(seed, options)
+        return any(each.invariant == first.invariant for each in report.violations)
+
+    return run_with_acls(seed, shrink_acl_options(AclOptions.from_json(first.options), fails))
+
+
 def run_raft_group(seed: int) -> RunReport:
     report = run_raft(seed)
     invariant, _, _ = report.violation.partition(" ")
@@ -232,6 +258,7 @@ KINDS: Final[dict[str, Runner]] = {
     "cluster": run_whole_cluster,
     "clients": run_with_clients,
     "groups": run_with_groups,
+    "acls": run_with_acls,
 }
 SHRINKERS: Final[dict[str, Runner]] = {
     "storage": partial(_shrink_lives, run_storage),
@@ -241,6 +268,7 @@ SHRINKERS: Final[dict[str, Runner]] = {
     "cluster": partial(_shrink_cluster, "cluster", run_cluster),
     "clients": partial(_shrink_cluster, "clients", run_clients),
     "groups": shrink_groups,
+    "acls": shrink_acls,
 }
 
 
@@ -315,6 +343,8 @@ def run_file(path: Path) -> RunReport:
             return run_with_clients(seed, ClusterOptions.from_json(options))
         case "groups":
             return run_with_groups(seed, GroupsOptions.from_json(options))
+        case "acls":
+            return run_with_acls(seed, AclOptions.from_json(options))
         case "node":
             return run_whole_node(seed, node_options(options))
         case kind:

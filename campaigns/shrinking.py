@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from campaigns.acls.plan import AclOptions
 from campaigns.cluster_plan import ClusterOptions
 from campaigns.groups.plan import GroupsOptions
 
@@ -64,6 +65,14 @@ def shrink_groups_options(
         best.resets, lambda fewer: fails(replace(with_few_events, resets=fewer)), budget
     )
     return shrink_options(replace(best, resets=resets), fails)
+
+
+def shrink_acl_options(options: AclOptions, fails: Callable[[AclOptions], bool]) -> AclOptions:
+    """Tries to remove changes of the ACLs; then shrinks like a cluster."""
+    changes = minimize(
+        options.changes, lambda fewer: fails(replace(options, changes=fewer)), Budget()
+    )
+    return shrink_options(replace(options, changes=changes), fails)
 
 
 def shrink_options(options: Options, fails: Callable[[Options], bool]) -> Options:

@@ -67,6 +67,8 @@ class Reader:
         self._version = version
         #: Epoch and end offset of the last batch read, sent with a fetch from that offset.
         self._last: tuple[int, int] = (-1, -1)
+        #: As in clients that do not detect truncation. Then only the offsets of fetches differ.
+        self.omits_epoch = False
 
     @property
     def name(self) -> str:
@@ -84,7 +86,7 @@ class Reader:
             last_fetched_epoch=self._last[0] if self._last[1] == offset else -1,
             partition_max_bytes=bytes_max,
         )
-        if self._version < 12:
+        if self._version < 12 or self.omits_epoch:
             position.last_fetched_epoch = -1
         request = fetching.FetchRequest(
             max_wait_ms=wait_ms,

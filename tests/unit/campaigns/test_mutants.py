@@ -2,6 +2,7 @@
 
 import pytest
 
+from campaigns.acls.mutants import ACL_MUTANTS
 from campaigns.cluster_mutants import CLUSTER_MUTANTS
 from campaigns.groups.mutants import GROUP_MUTANTS
 from campaigns.mutants import MUTANTS, Patch
@@ -14,6 +15,7 @@ PATCHES: dict[str, list[Patch]] = {
     **{f"node: {name}": patches for name, (_, patches) in NODE_MUTANTS.items()},
     **{f"cluster: {name}": mutant.patches for name, mutant in CLUSTER_MUTANTS.items()},
     **{f"groups: {name}": mutant.patches for name, mutant in GROUP_MUTANTS.items()},
+    **{f"acls: {name}": patches for name, (_, patches) in ACL_MUTANTS.items()},
 }
 
 
