@@ -8,11 +8,10 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
-from lograft.api.errors import code_of
 from lograft.api.types import whole_request
 from lograft.metadata.elect_leaders import ElectionType, elect_leaders
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE, NodeId, ReplicationMode, TopicIdPartition
 from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.elect_leaders import (
@@ -29,20 +28,14 @@ HAND_OVER_WAIT_MS: Final = 3_000
 
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     config = context.shared.config
-    try:
-        response = await decide(
-            context,
-            lambda image: elect_leaders(image, request, config=config),
-            timeout_ms=request.timeout_ms,
-        )
-        if request.election_type == ElectionType.PREFERRED:
-            await _hand_over(context, request, response)
-        return response
-    except LograftError as error:
-        response = error_response(request, code_of(error), str(error))
-        if context.api_version == 0:
-            response.error_code = ErrorCode.NONE
-        return response
+    response = await decide(
+        context,
+        lambda image: elect_leaders(image, request, config=config),
+        timeout_ms=request.timeout_ms,
+    )
+    if request.election_type == ElectionType.PREFERRED:
+        await _hand_over(context, request, response)
+    return response
 
 
 async def _hand_over(
@@ -103,9 +96,9 @@ async def _wait_leader(
 def error_response(
     request: ElectLeadersRequest, code: ErrorCode, message: str
 ) -> ElectLeadersResponse:
-    """Version 0 has no top-level error code, so the requested partitions carry the error."""
+    """As in Kafka, the requested partitions carry the error, too: version 0 has no other place."""
     return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if request.topic_partitions else code,
+        error_code=code,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,

@@ -108,6 +108,7 @@ class Route:
     """One served API; its modules are imported with the first request."""
 
     __slots__ = (
+        "error_code_since",
         "error_response",
         "errors",
         "follower_times",
@@ -146,6 +147,15 @@ class Route:
         self.error_response: ErrorResponse | None = getattr(handlers, "error_response", None)
         if self.error_response is None and "error_code" in names:
             self.error_response = self._build_error_response("error_message" in names)
+        #: The first version whose responses have an error code of the whole request.
+        self.error_code_since = max(
+            (
+                field.since
+                for field in self.response_kind.FIELDS
+                if field.name == "error_code" and not field.ignorable
+            ),
+            default=0,
+        )
 
     def collect_samples(self) -> Iterator[Sample]:
         yield from self.times.collect_samples()
@@ -335,7 +345,7 @@ class Router:
                 return outcome
             return await cast(Coroutine[Any, Any, Message | None], outcome)
         except Exception as error:
-            return _error_response(route, request, error)
+            return _error_response(route, request, error, context.api_version)
 
     async def call(self, message: Message, version: int) -> Message:
         """Handles a request of this process as if it had arrived on a connection. It needs no
@@ -558,7 +568,11 @@ class Session:
             outcome = route.handle(context, request)
         except Exception as error:
             return self._encode(
-                route, header, context, request, _error_response(route, request, error)
+                route,
+                header,
+                context,
+                request,
+                _error_response(route, request, error, header.api_version),
             )
         return self._reply(route, header, context, request, outcome)
 
@@ -656,7 +670,7 @@ class Session:
         try:
             response = await forward_frame(context, request, frame)
         except Exception as error:
-            response = _error_response(route, request, error)
+            response = _error_response(route, request, error, context.api_version)
         if isinstance(response, bytes):
             # As in Kafka, the controller has measured the request.
             mute_ms = read_throttle_ms(response, header.api_key, header.api_version)
@@ -678,7 +692,7 @@ class Session:
         try:
             response = await (work if usage is None else MeasuredWork(work, usage))
         except Exception as error:
-            response = _error_response(route, request, error)
+            response = _error_response(route, request, error, context.api_version)
         if response is None:
             if context.timing is not None:
                 context.timing.on_completed()
@@ -757,7 +771,7 @@ def _mute(throttle_ms: int) -> EncodedResponse | None:
     return EncodedResponse((), throttle_ms) if throttle_ms > 0 else None
 
 
-def _error_response(route: Route, request: Message, error: Exception) -> Message:
+def _error_response(route: Route, request: Message, error: Exception, version: int) -> Message:
     """Returns the response for the error, or raises CloseConnection."""
     if isinstance(error, CloseConnection):
         raise error
@@ -769,4 +783,8 @@ def _error_response(route: Route, request: Message, error: Exception) -> Message
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error, see the server log."
     if route.error_response is None:
         raise CloseConnection(f"{route.spec.name} failed without an error response: {message}")
-    return route.error_response(request, code, message)
+    response: Any = route.error_response(request, code, message)
+    if version < route.error_code_since:
+        # As in Kafka, only the items of the request carry the error, if it has any.
+        response.error_code = ErrorCode.NONE
+    return cast(Message, response)
